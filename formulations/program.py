@@ -1,0 +1,208 @@
+"""The solver-neutral value between formulations and solvers: columns under rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of rows or columns with a common name.
+
+    `label` names the i-th member; without it members are called ``name[i]``, or ``name`` when there is one.
+    """
+
+    name: str
+    size: int
+    label: Callable[[int], str] | None = None
+
+    def member(self, index: int) -> str:
+        """Name of one member."""
+        if self.label is not None:
+            return self.label(index)
+        return self.name if self.size == 1 else f"{self.name}[{index}]"
+
+
+@dataclass(frozen=True)
+class Line:
+    """GPUs of a pool laid on a line, for solvers that can place aligned intervals.
+
+    Attributes
+    ----------
+    pool : str
+        Name of the pool.
+    blocks : int array, shape (n_blocks, 2)
+        Start and size of the structural blocks; each start is a multiple of its power-of-two size.
+    busy : int array, shape (n_busy,)
+        Positions that are taken already.
+    """
+
+    pool: str
+    blocks: IntArray
+    busy: IntArray
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Chosen columns occupy disjoint aligned intervals on lines.
+
+    Attributes
+    ----------
+    lines : tuple of Line
+        One per pool.
+    line : int array, shape (n_columns,)
+        Line that a column needs room on, -1 for none.
+    size : int array, shape (n_columns,)
+        Power-of-two length; the start must be a multiple of it, inside one structural block.
+    """
+
+    lines: tuple[Line, ...]
+    line: IntArray
+    size: IntArray
+
+
+@dataclass(frozen=True)
+class Program:
+    r"""Minimise ``cost @ x + offset`` over choice groups, rows and bounds.
+
+    .. math::
+        \min\ c^T x + c_0 \quad \text{s.t.}\quad
+        r^l \le A x \le r^u,\ \ \sum_{i \in G_k} x_i = 1\ \forall k,\ \ l \le x \le u,\ \ x_i \in Z\ (i \in I)
+
+    The choice groups are the first columns, contiguous, and **not** rows of `matrix`: group k is the columns
+    ``group_start[k]`` to ``group_start[k + 1]``. Columns after the last group are free columns.
+
+    Attributes
+    ----------
+    cost : float array, shape (n_columns,)
+        Always to be minimised; `sense` says in which direction the user's objective reads.
+    matrix : csc_array, shape (n_rows, n_columns)
+        Coupling rows.
+    row_lower, row_upper : float arrays, shape (n_rows,)
+        Infinite where there is no bound.
+    lower, upper : float arrays, shape (n_columns,)
+        Column bounds; choice columns have 0 and 1.
+    integer : bool array, shape (n_columns,)
+    group_start : int array, shape (n_groups + 1,)
+    rows, columns : tuples of Block
+        Names, in order.
+    offset : float
+    sense : {"min", "max"}
+        ``max`` when the reported objective is ``-(cost @ x + offset)``.
+    bottleneck : int, optional
+        Index of the free column that bounds every group's value from above (makespan-like objectives).
+    intervals : Intervals, optional
+        Aligned no-overlap constraints that no row expresses; only some solvers take them.
+    attributes : mapping of str to float array, shape (n_columns,)
+        Quantities of the columns that published rules read (``gpus``, ``completion_s``, ``energy_j``).
+    """
+
+    cost: FloatArray
+    matrix: csc_array
+    row_lower: FloatArray
+    row_upper: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    integer: BoolArray
+    group_start: IntArray
+    rows: tuple[Block, ...]
+    columns: tuple[Block, ...]
+    offset: float = 0.0
+    sense: Literal["min", "max"] = "min"
+    bottleneck: int | None = None
+    intervals: Intervals | None = None
+    attributes: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of coupling rows."""
+        return len(self.row_lower)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of choice groups."""
+        return len(self.group_start) - 1
+
+    @property
+    def n_choices(self) -> int:
+        """Number of columns in choice groups; they come first."""
+        return int(self.group_start[-1])
+
+    def row_names(self) -> list[str]:
+        """Names of all rows."""
+        return [block.member(i) for block in self.rows for i in range(block.size)]
+
+    def column_names(self) -> list[str]:
+        """Names of all columns."""
+        return [block.member(i) for block in self.columns for i in range(block.size)]
+
+    def objective(self, x: FloatArray) -> float:
+        """Cost of a point, offset included, to be minimised."""
+        return float(self.cost @ x) + self.offset
+
+    def reported(self, value: float) -> float:
+        """Cost or bound in the direction of the user's objective."""
+        return -value if self.sense == "max" else value
+
+    def violation(self, x: FloatArray) -> float:
+        """Largest violation of a row, bound, group or integrality; rows relative to max(1, |bound|)."""
+        activity = self.matrix @ x
+        scale_up = np.maximum(1.0, np.where(np.isfinite(self.row_upper), np.abs(self.row_upper), 1.0))
+        scale_low = np.maximum(1.0, np.where(np.isfinite(self.row_lower), np.abs(self.row_lower), 1.0))
+        worst = [0.0]
+        if self.n_rows:
+            worst.append(float(np.max((activity - self.row_upper) / scale_up)))
+            worst.append(float(np.max((self.row_lower - activity) / scale_low)))
+        if self.n_columns:
+            worst.append(float(np.max(self.lower - x)))
+            worst.append(float(np.max(x - self.upper)))
+            worst.append(float(np.max(np.abs(x - np.round(x))[self.integer], initial=0.0)))
+        if self.n_groups:
+            sums = np.add.reduceat(x[: self.n_choices], self.group_start[:-1])
+            worst.append(float(np.max(np.abs(sums - 1.0))))
+        return max(worst)
+
+    def lagrangian_bound(self, prices: FloatArray) -> float:
+        r"""Lower bound on the optimal cost that row prices prove.
+
+        .. math::
+            L(y) = c_0 + \sum_i (y_i^+ r^l_i - y_i^- r^u_i)
+                   + \sum_k \min_{j \in G_k} (c - A^T y)_j
+                   + \sum_{j\ \text{free}} \min_{l_j \le x_j \le u_j} (c - A^T y)_j x_j
+
+        Parameters
+        ----------
+        prices : float array, shape (n_rows,)
+            y, the derivative of the cost by the row's bound. Components whose sign asks for an
+            infinite bound are set to zero, so every vector gives a valid bound.
+        """
+        y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
+        y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
+        reduced = self.cost - self.matrix.T @ y
+        up, down = y > 0, y < 0
+        value = self.offset + float(y[up] @ self.row_lower[up]) + float(y[down] @ self.row_upper[down])
+        n = self.n_choices
+        if self.n_groups:
+            value += float(np.minimum.reduceat(reduced[:n], self.group_start[:-1]).sum())
+        free = reduced[n:]
+        # 0 * inf is nan: a column with no reduced cost contributes nothing.
+        corner = np.where(free > 0, self.lower[n:], self.upper[n:])
+        value += float(np.where(free == 0, 0.0, free * np.where(free == 0, 0.0, corner)).sum())
+        return value

@@ -1,0 +1,197 @@
+"""The instance of a scheduling round: cluster, jobs, budgets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from wattsched.perfmodels.profile import Profile
+from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
+
+FORMAT = "wattsched-instance/1"
+
+
+class Placement(Strict):
+    """What a running job holds now.
+
+    ``nodes`` maps node names to GPU numbers; an empty mapping means that the concrete GPUs are not known.
+    """
+
+    gpus: Count
+    pool: Name
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_size: Count | None = None
+    nodes: dict[Name, list[Annotated[int, Field(ge=0)]]] = {}
+
+
+class OptionTable(Strict):
+    """Measured configurations, one per row, stored by column.
+
+    Attributes
+    ----------
+    gpus : list of int
+        GPU count.
+    pool : list of str
+        A pool, or a GPU type, which stands for every pool of that type.
+    power_w : list of float
+        Draw of all GPUs of the job together.
+    rate : list of float, optional
+        Work per second; a job is complete after ``remaining_work / rate`` seconds.
+    completion_s : list of float, optional
+        Seconds to completion, instead of `rate` (then ``remaining_work`` scales it).
+    frequency_mhz, power_limit_w, batch_size : list, optional
+        Settings that go with the row.
+    """
+
+    gpus: list[Count]
+    pool: list[Name]
+    power_w: list[NonNegative]
+    rate: list[Positive] | None = None
+    completion_s: list[Positive] | None = None
+    frequency_mhz: list[Count] | None = None
+    power_limit_w: list[Positive] | None = None
+    batch_size: list[Count] | None = None
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> Self:
+        if (self.rate is None) == (self.completion_s is None):
+            raise ValueError("give exactly one of 'rate' and 'completion_s'")
+        columns = {name: value for name, value in self if value is not None}
+        lengths = {name: len(value) for name, value in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns differ in length: {lengths}")
+        return self
+
+
+class Job(Strict):
+    """A job of the round, with a table of options or a performance model.
+
+    Attributes
+    ----------
+    weight : float
+        Priority, > 0.
+    deadline_s : float, optional
+        Latest completion, seconds from now. Options that miss it are not offered.
+    min_gpus, max_gpus : int, optional
+        Bounds on the GPU count while running.
+    pools : list of str, optional
+        Pools or GPU types that the job may use (default: all).
+    restart_s : float
+        Time lost when a running job changes GPU count, batch size or pool, or is stopped.
+    preemptible : bool
+        False keeps a running job on its GPUs; only its frequency or power limit may change.
+    can_wait : bool
+        False when the job must run in this round.
+    current : Placement, optional
+        What the job holds now, for a running job.
+    options : str or OptionTable, optional
+        Own table, a list of row objects, or the name of a table in ``Instance.tables``.
+    remaining_work : float
+        In the unit of the options' rate; for a model: samples (at the reference batch size).
+    model : str, optional
+        Name of a performance model in the instance's profiles or the catalogue.
+    batch_sizes, gpu_counts, frequencies_mhz, power_limits_w : list, optional
+        Choices to offer, for jobs with a model.
+    """
+
+    name: Name
+    weight: Positive = 1.0
+    deadline_s: Positive | None = None
+    min_gpus: Count | None = None
+    max_gpus: Count | None = None
+    pools: list[Name] | None = None
+    restart_s: NonNegative = 0.0
+    preemptible: bool = True
+    can_wait: bool = True
+    current: Placement | None = None
+    options: Name | OptionTable | None = None
+    remaining_work: Positive = 1.0
+    model: Name | None = None
+    batch_sizes: list[Count] | None = None
+    gpu_counts: list[Count] | None = None
+    frequencies_mhz: list[Count] | None = None
+    power_limits_w: list[Positive] | None = None
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _rows_to_columns(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        if not value or not all(isinstance(row, dict) for row in value):
+            raise ValueError("a list of options must hold one object per option")
+        fields = list(dict.fromkeys(key for row in value for key in row))
+        gaps = [f"option {i} lacks '{key}'" for i, row in enumerate(value) for key in fields if key not in row]
+        if gaps:
+            raise ValueError("; ".join(gaps[:5]))
+        return {key: [row[key] for row in value] for key in fields}
+
+    @model_validator(mode="after")
+    def _one_source_of_options(self) -> Self:
+        if (self.options is None) == (self.model is None):
+            raise ValueError("give exactly one of 'options' and 'model'")
+        if self.min_gpus and self.max_gpus and self.min_gpus > self.max_gpus:
+            raise ValueError(f"min_gpus {self.min_gpus} is above max_gpus {self.max_gpus}")
+        if not self.preemptible and (self.current is None or not self.current.nodes):
+            raise ValueError("a job that is not preemptible needs 'current' with its nodes")
+        return self
+
+
+class Budgets(Strict):
+    """Upper limits of the round; None is no limit.
+
+    Attributes
+    ----------
+    power_w : float, optional
+        Site power at any moment: GPUs (idle ones included) and node base power.
+    energy_j, carbon_g : float, optional
+        Energy and carbon, counted as `scope` says.
+    scope : {"round", "completion"}
+        ``round``: what the whole cluster draws during this round. ``completion``: what the
+        GPUs of the jobs draw until every job is complete, a waiting job with its
+        least-energy option (PowerFlow, `systems.md` 1.7).
+    """
+
+    power_w: Positive | None = None
+    energy_j: Positive | None = None
+    carbon_g: Positive | None = None
+    scope: Literal["round", "completion"] = "round"
+
+
+class Instance(Strict):
+    """One scheduling round, ready to be solved.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        With one entry per fault.
+    """
+
+    format: Literal["wattsched-instance/1"] = FORMAT
+    name: Name = "instance"
+    problem: Literal["sizing"] = "sizing"
+    objective: Name = "completion"
+    round_s: Positive = 300.0
+    carbon_g_per_kwh: NonNegative | None = None
+    budgets: Budgets = Budgets()
+    cluster: Cluster
+    profiles: list[Profile] = []
+    tables: dict[Name, OptionTable] = {}
+    jobs: list[Job]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = []
+        seen: set[str] = set()
+        for job in self.jobs:
+            if job.name in seen:
+                faults.append(f"duplicate job name '{job.name}'")
+            seen.add(job.name)
+            if isinstance(job.options, str) and job.options not in self.tables:
+                faults.append(f"job '{job.name}' names the unknown table '{job.options}'")
+        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
+            faults.append("a carbon budget needs 'carbon_g_per_kwh'")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self

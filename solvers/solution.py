@@ -1,0 +1,67 @@
+"""What every solver takes and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from wattsched.formulations.program import FloatArray
+
+Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
+Limit = Literal["time", "gap", "nodes"]
+
+
+@dataclass(frozen=True)
+class Termination:
+    """Why a solver stopped, and which limit made it stop."""
+
+    reason: Reason
+    limit: Limit | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a solver may spend.
+
+    Attributes
+    ----------
+    gap : float
+        Relative gap that counts as optimal.
+    time_s : float, optional
+        Wall-clock limit; None is none.
+    threads, seed : int
+    """
+
+    gap: float = 1e-4
+    time_s: float | None = None
+    threads: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Answer to a Program, in its cost (always minimised, offset included).
+
+    Attributes
+    ----------
+    x : float array, shape (n_columns,), optional
+        Integer columns are exact integers.
+    objective : float, optional
+        Cost of `x`.
+    bound : float
+        Proven lower bound on the cost; -inf when there is none.
+    prices : float array, shape (n_rows,), optional
+        Row prices y (derivative of the LP's optimal cost by the row's bound).
+    starts : dict of int to int
+        Position on its line for each chosen column, from solvers that place intervals.
+    """
+
+    termination: Termination
+    x: FloatArray | None = None
+    objective: float | None = None
+    bound: float = -np.inf
+    prices: FloatArray | None = None
+    starts: dict[int, int] = field(default_factory=dict)

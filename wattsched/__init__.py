@@ -1,0 +1,1 @@
+"""wattsched: scheduling decisions for GPU clusters with a bound and the price of every budget."""
