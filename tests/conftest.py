@@ -1,0 +1,19 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of public data sets; tests that need it are skipped where it is absent."""
+    path = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"the public data sets are not at {path} (set WATTSCHED_DATA)")
+    return path
