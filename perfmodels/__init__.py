@@ -1,1 +1,6 @@
-"""Placeholder."""
+"""Performance models: how fast a job trains and how many watts it draws in every configuration."""
+
+from wattsched.perfmodels.catalogue import catalogue, find
+from wattsched.perfmodels.profile import Configurations, Profile
+
+__all__ = ["Configurations", "Profile", "catalogue", "find"]

@@ -1,0 +1,253 @@
+"""The performance profile of a model on a GPU type: rate and watts of every configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, model_validator
+
+from wattsched.perfmodels.efficiency import StatisticalEfficiency
+from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.throughput import Throughput
+from wattsched.topology.cluster import Count, Name, NonNegative, Strict
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class FitError(Strict):
+    """Relative error of a profile against its measurements (0.02 is 2 %); None: not measured."""
+
+    time_mean: NonNegative
+    time_max: NonNegative
+    power_mean: NonNegative | None = None
+    power_max: NonNegative | None = None
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """Configurations of a job, one per index.
+
+    Attributes
+    ----------
+    gpus, batch_size : ndarray of int64, shape (n,)
+        GPU count and global batch.
+    frequency_mhz, power_limit_w : ndarray of float64, shape (n,)
+        Settings; nan where the profile has no such knob.
+    rate : ndarray of float64, shape (n,)
+        Effective samples per second: throughput times statistical efficiency.
+    power_w : ndarray of float64, shape (n,)
+        Draw of all GPUs of the job.
+    """
+
+    gpus: Integers
+    batch_size: Integers
+    frequency_mhz: Floats
+    power_limit_w: Floats
+    rate: Floats
+    power_w: Floats
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+
+class Profile(Strict):
+    """How fast a model trains on a GPU type, and what it draws.
+
+    Attributes
+    ----------
+    model, gpu_type : str
+        What the profile is of.
+    throughput : Throughput
+        Iteration time at the highest clock or power limit.
+    power : PowerModel
+        Watts of a GPU.
+    frequency : FrequencyModel, optional
+        The clock as a knob.
+    power_limits : PowerLimitTable, optional
+        The power limit as a knob; a profile has at most one of the two.
+    efficiency : StatisticalEfficiency, optional
+        Without it every sample counts as one at any batch.
+    batch_sizes : list of int
+        Global batches to offer, increasing.
+    default_batch : int
+        The customary global batch.
+    max_local_batch : int
+        Largest batch that fits on one GPU.
+    gpu_counts : list of int
+        GPU counts that the profile describes, increasing.
+    source : str
+        Where the numbers come from, and what was assumed.
+    fit_error : FitError, optional
+        How far the profile is from its measurements.
+    """
+
+    model: Name
+    gpu_type: Name
+    throughput: Throughput
+    power: PowerModel
+    frequency: FrequencyModel | None = None
+    power_limits: PowerLimitTable | None = None
+    efficiency: StatisticalEfficiency | None = None
+    batch_sizes: Annotated[list[Count], Field(min_length=1)]
+    default_batch: Count
+    max_local_batch: Count
+    gpu_counts: Annotated[list[Count], Field(min_length=1)]
+    source: str = ""
+    fit_error: FitError | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.frequency is not None and self.power_limits is not None:
+            raise ValueError("give 'frequency' or 'power_limits', not both")
+        for name, values in (("batch_sizes", self.batch_sizes), ("gpu_counts", self.gpu_counts)):
+            if any(b <= a for a, b in pairwise(values)):
+                raise ValueError(f"{name} must be increasing, got {values}")
+        return self
+
+    def rate(
+        self,
+        gpus: ArrayLike,
+        batch_size: ArrayLike,
+        frequency_mhz: ArrayLike | None,
+        power_limit_w: ArrayLike | None,
+        gpus_per_node: ArrayLike,
+    ) -> Floats:
+        """Effective samples per second, over broadcast arrays.
+
+        Parameters
+        ----------
+        gpus, batch_size : array_like
+            GPU count and global batch.
+        frequency_mhz, power_limit_w : array_like or None
+            Settings; None or nan: the highest, or no such knob.
+        gpus_per_node : array_like
+            GPUs of a node; the job spans ``ceil(gpus / gpus_per_node)`` nodes.
+
+        Raises
+        ------
+        ValueError
+            For a setting that the profile has no knob for, or one outside its range.
+        """
+        _, iteration_s, _ = self._iteration(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)
+        samples = np.asarray(batch_size, dtype=float)
+        if self.efficiency is not None:
+            samples = samples * self.efficiency.of(batch_size)
+        return np.asarray(samples / iteration_s)
+
+    def power_w(
+        self,
+        gpus: ArrayLike,
+        batch_size: ArrayLike,
+        frequency_mhz: ArrayLike | None,
+        power_limit_w: ArrayLike | None,
+        gpus_per_node: ArrayLike,
+    ) -> Floats:
+        """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
+        grad_s, iteration_s, computing_w = self._iteration(
+            gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node
+        )
+        computing = grad_s / iteration_s
+        per_gpu_w = computing * computing_w + (1.0 - computing) * self.power.sync_w
+        return np.asarray(np.asarray(gpus) * per_gpu_w)
+
+    def configurations(
+        self,
+        gpus_per_node: int,
+        *,
+        gpu_counts: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | None = None,
+        frequencies_mhz: Sequence[float] | None = None,
+        power_limits_w: Sequence[float] | None = None,
+    ) -> Configurations:
+        """Every combination of GPU count, batch and setting that fits into GPU memory.
+
+        Parameters
+        ----------
+        gpus_per_node : int
+            GPUs of a node.
+        gpu_counts, batch_sizes, frequencies_mhz, power_limits_w : sequence, optional
+            What to combine. Default: the profile's own choices, of the GPU counts the powers of two.
+            Settings of a knob that the profile does not have are left out.
+
+        Returns
+        -------
+        Configurations
+            Ordered by GPU count, batch and setting; maybe none.
+
+        Raises
+        ------
+        ValueError
+            For a setting outside the profile's range.
+        """
+        if gpu_counts is None:
+            gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
+        counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
+        batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
+        settings = self._settings(frequencies_mhz, power_limits_w)
+        fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
+        count, batch_index = np.nonzero(fits)
+        gpus = np.repeat(counts[count], len(settings))
+        batch = np.repeat(batches[batch_index], len(settings))
+        setting = np.tile(settings, len(count))
+        absent = np.full(len(gpus), np.nan)
+        frequency = setting if self.frequency is not None else absent
+        limit = setting if self.power_limits is not None else absent
+        rate = self.rate(gpus, batch, frequency, limit, gpus_per_node)
+        power = self.power_w(gpus, batch, frequency, limit, gpus_per_node)
+        return Configurations(gpus, batch, frequency, limit, rate, power)
+
+    def _settings(
+        self, frequencies_mhz: Sequence[float] | None, power_limits_w: Sequence[float] | None
+    ) -> Floats:
+        """Choices of the profile's knob, nan alone if it has none."""
+        choices: Sequence[float] = [np.nan]
+        if self.frequency is not None:
+            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
+        elif self.power_limits is not None:
+            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
+        return np.unique(np.asarray(choices, dtype=float))
+
+    def _iteration(
+        self,
+        gpus: ArrayLike,
+        batch_size: ArrayLike,
+        frequency_mhz: ArrayLike | None,
+        power_limit_w: ArrayLike | None,
+        gpus_per_node: ArrayLike,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Seconds of computation, seconds of the iteration, watts of one computing GPU."""
+        k = np.asarray(gpus, dtype=float)
+        local_batch = np.asarray(batch_size, dtype=float) / k
+        frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
+        limit = np.asarray(np.nan if power_limit_w is None else power_limit_w, dtype=float)
+        if self.frequency is None:
+            _require_absent("frequency_mhz", frequency, self)
+        if self.power_limits is None:
+            _require_absent("power_limit_w", limit, self)
+
+        if self.frequency is not None:
+            grad_s = self.throughput.grad_time_s(local_batch, self.frequency.stretch(frequency))
+            computing_w = self.power.computing_w(self.frequency.relative(frequency))
+        elif self.power_limits is not None:
+            grad_s = self.throughput.grad_time_s(local_batch) * self.power_limits.stretch(local_batch, limit)
+            computing_w = self.power_limits.computing_w(local_batch, limit)
+        else:
+            grad_s = self.throughput.grad_time_s(local_batch)
+            computing_w = self.power.computing_w()
+        nodes = np.ceil(k / np.asarray(gpus_per_node))
+        return grad_s, self.throughput.iteration_time_s(grad_s, k, nodes), computing_w
+
+
+def _require_absent(name: str, values: Floats, profile: Profile) -> None:
+    given = values[~np.isnan(values)]
+    if given.size:
+        raise ValueError(
+            f"{name} {given.flat[0]:g} given, but the profile of {profile.model} on {profile.gpu_type} "
+            "has no such knob"
+        )

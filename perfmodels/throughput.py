@@ -1,0 +1,89 @@
+"""Seconds of a training iteration by GPUs, nodes and local batch (the Pollux/AdaptDL form)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, model_validator
+
+from wattsched.topology.cluster import NonNegative, Strict
+
+Floats = NDArray[np.float64]
+
+
+def sync_time_s(
+    gpus: ArrayLike,
+    nodes: ArrayLike,
+    alpha_r: float,
+    beta_r: float,
+    alpha_n: float,
+    beta_n: float,
+) -> Floats:
+    """Return T_sync: none on one GPU, else the terms of one node or of several."""
+    k, n = np.asarray(gpus, dtype=float), np.asarray(nodes)
+    more = np.maximum(k - 2.0, 0.0)
+    several = np.where(n > 1, alpha_n + beta_n * more, alpha_r + beta_r * more)
+    return np.where(k > 1, several, 0.0)
+
+
+def overlapped_time_s(grad_time_s: ArrayLike, sync_time_s: ArrayLike, gamma: float) -> Floats:
+    """Join the two phases: one after the other for gamma 1, fully overlapped for a large gamma.
+
+    Scaled by the longer phase, so that no power of a small or large number over- or underflows.
+    """
+    grad, sync = np.asarray(grad_time_s, dtype=float), np.asarray(sync_time_s, dtype=float)
+    longer = np.maximum(grad, sync)
+    ratio = np.minimum(grad, sync) / np.where(longer > 0, longer, 1.0)
+    return np.asarray(longer * (1.0 + ratio**gamma) ** (1.0 / gamma))
+
+
+class Throughput(Strict):
+    """Parameters of the iteration time, in seconds.
+
+    With K GPUs on N nodes and m samples per GPU (Qiao et al., OSDI 2021)::
+
+        T_grad = alpha_c + beta_c * m
+        T_sync = 0                          K = 1
+               = alpha_r + beta_r * (K-2)   N = 1
+               = alpha_n + beta_n * (K-2)   N > 1
+        T_iter = (T_grad^gamma + T_sync^gamma)^(1/gamma)
+
+    Attributes
+    ----------
+    alpha_c, beta_c : float
+        Computation: seconds per iteration, and per sample on a GPU.
+    alpha_r, beta_r : float
+        Synchronisation inside one node: constant, and per GPU beyond two.
+    alpha_n, beta_n : float
+        Synchronisation across nodes.
+    gamma : float
+        1 (computation and synchronisation take turns) to 10 (they overlap).
+    """
+
+    alpha_c: NonNegative
+    beta_c: NonNegative
+    alpha_r: NonNegative = 0.0
+    beta_r: NonNegative = 0.0
+    alpha_n: NonNegative = 0.0
+    beta_n: NonNegative = 0.0
+    gamma: Annotated[float, Field(ge=1, le=10)] = 1.0
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if self.alpha_c + self.beta_c <= 0:
+            raise ValueError("alpha_c and beta_c are both 0: an iteration must take time")
+        return self
+
+    def grad_time_s(self, local_batch: ArrayLike, stretch: ArrayLike = 1.0) -> Floats:
+        """T_grad, the part per sample multiplied by `stretch` (1 at the highest frequency)."""
+        return np.asarray(self.alpha_c + self.beta_c * np.asarray(local_batch) * np.asarray(stretch))
+
+    def sync_time_s(self, gpus: ArrayLike, nodes: ArrayLike) -> Floats:
+        """T_sync for `gpus` GPUs spread over `nodes` nodes."""
+        return sync_time_s(gpus, nodes, self.alpha_r, self.beta_r, self.alpha_n, self.beta_n)
+
+    def iteration_time_s(self, grad_time_s: ArrayLike, gpus: ArrayLike, nodes: ArrayLike) -> Floats:
+        """T_iter for a computation time and a set of GPUs."""
+        return overlapped_time_s(grad_time_s, self.sync_time_s(gpus, nodes), self.gamma)
