@@ -1,0 +1,43 @@
+"""What a formulation hands over: a program, and the way back from a solution to a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from wattsched.formulations.program import FloatArray, IntArray, Program
+from wattsched.instances.decision import Decision
+from wattsched.instances.options import Options
+
+
+@dataclass(frozen=True)
+class Model:
+    """A program built from an instance.
+
+    Attributes
+    ----------
+    program : Program
+    dropped : int
+        Options left out because another option of the same job dominates them.
+    choose : callable
+        Point of the program to the chosen option of each job, shape (n_jobs,).
+    place : callable
+        Point, interval starts and chosen options to a decision with concrete GPUs.
+    """
+
+    program: Program
+    dropped: int
+    choose: Callable[[FloatArray], IntArray]
+    place: Callable[[FloatArray, dict[int, int], IntArray], Decision]
+
+
+class Formulation(Protocol):
+    """A way to write a problem as a Program."""
+
+    name: str
+    description: str
+
+    def __call__(self, options: Options, objective: str) -> Model:
+        """Build the model of a round for an objective."""
+        ...

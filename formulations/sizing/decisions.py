@@ -1,0 +1,95 @@
+"""From chosen options to a decision with concrete GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from wattsched.formulations.program import IntArray
+from wattsched.formulations.sizing.uses import free_gpus, held_positions
+from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.options import Options
+from wattsched.topology.allocation import Request, allocate
+from wattsched.topology.pools import Pool
+
+Positions = dict[int, tuple[int, ...]]
+"""Job number to positions on the line of its pool."""
+
+
+def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
+    """Give every running job concrete GPUs with the buddy allocator, with few migrations.
+
+    Parameters
+    ----------
+    options : Options
+    chosen : int array, shape (n_jobs,)
+        One option per job.
+
+    Raises
+    ------
+    ValueError
+        If the chosen sizes do not fit.
+    """
+    free = free_gpus(options)
+    positions: Positions = {}
+    for p, requests in _requests(options, chosen).items():
+        allocation = allocate(options.pools[p], free[p], [request for _, request in requests])
+        for j, request in requests:
+            positions[j] = tuple(int(i) for i in allocation.positions[request.job])
+    return decide(options, chosen, positions)
+
+
+def _requests(options: Options, chosen: IntArray) -> dict[int, list[tuple[int, Request]]]:
+    """Jobs to be placed in each pool, without those that keep their GPUs."""
+    requests: dict[int, list[tuple[int, Request]]] = defaultdict(list)
+    for j, (job, i) in enumerate(zip(options.instance.jobs, chosen, strict=True)):
+        p = int(options.pool[i])
+        if p < 0 or not job.preemptible:
+            continue
+        held: tuple[int, ...] = ()
+        if job.current is not None and job.current.pool == options.pools[p].name:
+            held = tuple(held_positions(options.pools[p], job.current))
+        request = Request(job=job.name, size=int(options.block[i]), gpus=int(options.gpus[i]), held=held)
+        requests[p].append((j, request))
+    return requests
+
+
+def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision:
+    """Write chosen options and positions as a decision.
+
+    Jobs that keep their GPUs need no entry in `positions`.
+    """
+    running, waiting = [], []
+    for j, (job, i) in enumerate(zip(options.instance.jobs, chosen, strict=True)):
+        p = int(options.pool[i])
+        if p < 0:
+            waiting.append(job.name)
+            continue
+        if not job.preemptible and job.current is not None:
+            nodes = job.current.nodes
+        else:
+            nodes = gpus_at(options.pools[p], positions[j])
+        running.append(
+            Assignment(
+                job=job.name,
+                gpus=int(options.gpus[i]),
+                pool=options.pools[p].name,
+                frequency_mhz=_whole(options.frequency_mhz[i]),
+                power_limit_w=None if math.isnan(options.power_limit_w[i]) else float(options.power_limit_w[i]),
+                batch_size=_whole(options.batch_size[i]),
+                nodes=nodes,
+            )
+        )
+    return Decision(jobs=running, waiting=waiting)
+
+
+def gpus_at(pool: Pool, positions: tuple[int, ...]) -> dict[str, list[int]]:
+    """Node names and GPU numbers at positions of a pool's line."""
+    nodes: dict[str, list[int]] = {}
+    for position in sorted(positions):
+        nodes.setdefault(pool.nodes[pool.node_index[position]], []).append(int(pool.gpu_index[position]))
+    return nodes
+
+
+def _whole(value: float) -> int | None:
+    return None if math.isnan(value) else round(value)

@@ -1,0 +1,61 @@
+"""`intervals`: every running job is an aligned interval on its pool's line of GPUs (CP-SAT only).
+
+Budgets stay linear rows; room is a no-overlap constraint on intervals whose start is a multiple of their
+power-of-two length. No buddy rows are used, so agreement with `mckp` tests the buddy theorem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wattsched.formulations.model import Model
+from wattsched.formulations.program import Intervals, Line
+from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.decisions import decide
+from wattsched.formulations.sizing.mckp import Rows, add_budget_rows, assemble
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.uses import free_gpus
+from wattsched.instances.options import Options
+
+name = "intervals"
+description = "aligned intervals with no-overlap on each pool's line of GPUs (CP-SAT)"
+
+
+def build(options: Options, objective: str) -> Model:
+    """Build the interval formulation; parameters and errors as for `mckp.build`."""
+    columns = choices(options, find_objective(objective))
+    rows = Rows([], [], [], [])
+    add_budget_rows(rows, columns)
+    program = assemble(columns, rows)
+    extra = program.n_columns - len(columns)
+    line = np.where(columns.needs_room, columns.pool, -1)
+    intervals = Intervals(
+        lines=_lines(options),
+        line=np.concatenate([line, np.full(extra, -1)]),
+        size=np.concatenate([columns.block, np.zeros(extra, dtype=np.int64)]),
+    )
+    return Model(
+        program=replace(program, intervals=intervals),
+        dropped=columns.dropped,
+        choose=columns.chosen,
+        place=lambda x, starts, chosen: decide(options, chosen, _positions(columns, x, starts)),
+    )
+
+
+def _lines(options: Options) -> tuple[Line, ...]:
+    return tuple(
+        Line(pool.name, pool.blocks, np.flatnonzero(~free))
+        for pool, free in zip(options.pools, free_gpus(options), strict=True)
+    )
+
+
+def _positions(columns: Choices, x: np.ndarray, starts: dict[int, int]) -> dict[int, tuple[int, ...]]:
+    picked = np.flatnonzero(x[: len(columns)] > 0.5)
+    gpus = columns.options.gpus[columns.index]
+    return {
+        int(columns.job[c]): tuple(range(starts[int(c)], starts[int(c)] + int(gpus[c])))
+        for c in picked
+        if columns.needs_room[c]
+    }

@@ -1,0 +1,166 @@
+r"""`mckp`: multiple-choice knapsack with one row per buddy level, no placement variables.
+
+.. math::
+    \min \sum_j \sum_{o \in O_j} c_{jo} x_{jo} \quad\text{s.t.}\quad
+    \sum_{o} x_{jo} = 1,\quad
+    \sum_{(j,o)\ \text{in pool}\ p:\ b_o \ge 2^k} b_o x_{jo} \le F_{pk}\ \forall p, k,\quad
+    \sum_{j,o} u^r_{jo} x_{jo} \le U^r\ \forall r
+
+The buddy rows are exact (`topology.buddy`), so the allocator can always place what the program chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.model import Model
+from wattsched.formulations.program import Block, FloatArray, IntArray, Program
+from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.uses import free_gpus
+from wattsched.instances.options import Options
+from wattsched.topology.buddy import free_by_level
+
+name = "mckp"
+description = "one binary per option; exact aggregated buddy rows"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows ``coefficients @ x <= capacity`` while they are gathered: entries in row-major order."""
+
+    names: list[str]
+    capacity: list[float]
+    columns: list[IntArray]
+    values: list[FloatArray]
+
+    def add(self, name: str, columns: IntArray, values: FloatArray, capacity: float) -> None:
+        """Append one row."""
+        self.names.append(name)
+        self.capacity.append(capacity)
+        self.columns.append(columns)
+        self.values.append(values)
+
+
+def build(options: Options, objective: str) -> Model:
+    """Build the aggregated formulation.
+
+    Parameters
+    ----------
+    options : Options
+    objective : str
+        Name in the registry of objectives.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If a job has no option, or the objective is unknown.
+    """
+    columns = choices(options, find_objective(objective))
+    rows = Rows([], [], [], [])
+    add_buddy_rows(rows, columns)
+    add_budget_rows(rows, columns)
+    return Model(
+        program=assemble(columns, rows),
+        dropped=columns.dropped,
+        choose=columns.chosen,
+        place=lambda x, starts, chosen: place_by_buddy(options, chosen),
+    )
+
+
+def add_buddy_rows(rows: Rows, columns: Choices) -> None:
+    """For each pool and level k: GPUs in blocks of at least 2^k are at most F_k.
+
+    A level whose F_k equals that of the level below is implied by it and left out.
+    """
+    pool, block = columns.pool, columns.block
+    for p, free in enumerate(free_gpus(columns.options)):
+        inside = np.flatnonzero(columns.needs_room & (pool == p))
+        capacity = free_by_level(columns.options.pools[p].blocks, free)
+        sizes = block[inside]
+        for k, room in enumerate(capacity):
+            large = sizes >= 1 << k
+            if not large.any():
+                break
+            if k and room == capacity[k - 1]:
+                continue
+            label = columns.options.pools[p].name
+            row = f"buddy:{label}:{1 << k}" if k else f"gpus:{label}"
+            rows.add(row, inside[large], sizes[large].astype(float), float(room))
+
+
+def add_budget_rows(rows: Rows, columns: Choices) -> None:
+    """Power caps, energy and carbon budgets."""
+    for budget in columns.budgets:
+        used = np.flatnonzero(budget.use)
+        rows.add(budget.name, used, budget.use[used], budget.capacity)
+
+
+def assemble(columns: Choices, rows: Rows) -> Program:
+    """Program of the choice columns under the gathered rows, with a bottleneck column where needed."""
+    n = len(columns)
+    worst = columns.objective.combine == "worst"
+    matrix = _matrix(columns, rows, worst)
+    row_blocks = [Block(label, 1) for label in rows.names]
+    capacity = np.array(rows.capacity, dtype=float)
+    cost, lower, upper = columns.cost, np.zeros(n), np.ones(n)
+    integer = np.ones(n, dtype=bool)
+    names = [columns.block_of_names()]
+    attributes = columns.attributes()
+    if worst:
+        jobs = columns.options.instance.jobs
+        row_blocks.append(Block("worst", len(jobs), lambda j: f"worst:{jobs[j].name}"))
+        capacity = np.concatenate([capacity, np.zeros(len(jobs))])
+        names.append(Block("worst", 1))
+        least, most = bottleneck_range(columns)
+        cost = np.append(np.zeros(n), 1.0)
+        lower, upper = np.append(lower, least), np.append(upper, most)
+        integer = np.append(integer, False)
+        attributes = {key: np.append(value, 0.0) for key, value in attributes.items()}
+    return Program(
+        cost=cost,
+        matrix=matrix,
+        row_lower=np.full(len(capacity), -np.inf),
+        row_upper=capacity,
+        lower=lower,
+        upper=upper,
+        integer=integer,
+        group_start=columns.start,
+        rows=tuple(row_blocks),
+        columns=tuple(names),
+        sense=columns.objective.sense,
+        bottleneck=n if worst else None,
+        attributes=attributes,
+    )
+
+
+def bottleneck_range(columns: Choices) -> tuple[float, float]:
+    """Bounds on the worst job's cost: no better than the worst of the bests, no worse than the worst."""
+    if not len(columns):
+        return 0.0, 0.0
+    best = np.minimum.reduceat(columns.cost, columns.start[:-1])
+    return float(best.max()), float(columns.cost.max())
+
+
+def _matrix(columns: Choices, rows: Rows, worst: bool):  # type: ignore[no-untyped-def]  # scipy is imported late
+    from scipy.sparse import coo_array
+
+    n, m = len(columns), len(rows.names)
+    jobs = len(columns.start) - 1
+    col = [np.empty(0, dtype=np.int64), *rows.columns]
+    value = [np.empty(0), *rows.values]
+    row = [np.repeat(np.arange(m), [len(c) for c in rows.columns])]
+    if worst:
+        col += [np.arange(n), np.full(jobs, n)]
+        value += [columns.cost, np.full(jobs, -1.0)]
+        row += [m + columns.job, m + np.arange(jobs)]
+    shape = (m + jobs * worst, n + worst)
+    entries = (np.concatenate(value), (np.concatenate(row).astype(np.int64), np.concatenate(col)))
+    return coo_array(entries, shape=shape).tocsc()

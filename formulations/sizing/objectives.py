@@ -1,0 +1,115 @@
+"""Objectives of `sizing`: what an option is worth. Adding one is one function and one registry line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wattsched.formulations.program import FloatArray, IntArray
+from wattsched.instances.options import Options
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A rule that gives each option a value, and how the values of a decision combine.
+
+    Attributes
+    ----------
+    name : str
+    sense : {"min", "max"}
+        Direction in which the user reads it.
+    value : callable
+        Options to values, shape (n_options,).
+    combine : {"sum", "worst"}
+        Sum over the jobs, or the worst job (largest for ``min``, smallest for ``max``).
+    unit, description : str
+        For tables and documentation.
+    """
+
+    name: str
+    sense: Literal["min", "max"]
+    value: Callable[[Options], FloatArray]
+    combine: Literal["sum", "worst"]
+    unit: str
+    description: str
+
+    def cost(self, options: Options) -> FloatArray:
+        """Values with the sign that makes every objective a minimisation."""
+        value = self.value(options)
+        return -value if self.sense == "max" else value
+
+    def of(self, options: Options, chosen: IntArray) -> float:
+        """Objective of a decision, one chosen option per job, as the user reads it."""
+        value = self.value(options)[chosen]
+        if not len(value):
+            return 0.0
+        if self.combine == "sum":
+            return float(value.sum())
+        return float(value.max() if self.sense == "min" else value.min())
+
+
+def _completion(options: Options) -> FloatArray:
+    return options.weight * options.completion_s
+
+
+def _progress(options: Options) -> FloatArray:
+    return np.where(options.waiting, 0.0, options.weight * 3600.0 / options.completion_s)
+
+
+def _normalised_progress(options: Options) -> FloatArray:
+    return options.best_s[options.job] / options.completion_s / options.weight
+
+
+def _log_slowdown(options: Options) -> FloatArray:
+    return np.asarray(options.weight * np.log(options.completion_s / options.best_s[options.job]))
+
+
+def _goodput(options: Options) -> FloatArray:
+    restart = np.array([job.restart_s for job in options.instance.jobs])[options.job]
+    useful = np.maximum(0.0, 1.0 - np.where(options.pays_restart, restart, 0.0) / options.instance.round_s)
+    speedup = options.rate / options.reference_rate[options.job]
+    return np.where(options.waiting, 0.0, options.weight * speedup * useful)
+
+
+OBJECTIVES = {
+    objective.name: objective
+    for objective in (
+        Objective(
+            "completion", "min", _completion, "sum", "s",
+            "weighted completion time; waiting costs the round plus the best completion",
+        ),
+        Objective(
+            "progress", "max", _progress, "sum", "1/h",
+            "share of the remaining work done per hour, weighted (shortest remaining first)",
+        ),
+        Objective("makespan", "min", _completion, "worst", "s", "largest weighted completion time"),
+        Objective(
+            "max-min", "max", _normalised_progress, "worst", "1",
+            "smallest progress relative to the job's best completion, divided by its weight",
+        ),
+        Objective(
+            "proportional", "min", _log_slowdown, "sum", "1",
+            "weighted sum of the logarithms of slowdown (proportional fairness)",
+        ),
+        Objective(
+            "goodput", "max", _goodput, "sum", "1",
+            "weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)",
+        ),
+    )
+}  # fmt: skip
+
+
+def objective(name: str) -> Objective:
+    """Look up an objective.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in OBJECTIVES:
+        raise ValueError(f"unknown objective '{name}'; known: {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]
