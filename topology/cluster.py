@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -65,12 +66,13 @@ class Node(Strict):
     Attributes
     ----------
     unavailable : list of int
-        GPUs that are broken or used by somebody outside this instance. They take no job and
-        their watts are not counted.
+        GPUs that are broken or used by somebody outside this instance, kept in ascending order. They
+        take no job and their watts are not counted.
     base_power_w : float
         Draw of the server without its GPUs, always counted.
     pool : str, optional
-        Puts the node into a named pool; otherwise pools are derived (`topology.pools`).
+        Puts the node into a named pool; otherwise pools are derived (`topology.pools`). Nodes with one
+        label must be interchangeable: same GPU type, GPU count and power domains.
     bandwidth_gbps : float, optional
         Uplink to the parent group.
     """
@@ -83,6 +85,11 @@ class Node(Strict):
     unavailable: list[Annotated[int, Field(ge=0)]] = []
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None
+
+    @field_validator("unavailable")
+    @classmethod
+    def _ascending(cls, value: list[int]) -> list[int]:
+        return sorted(value)
 
 
 class PowerDomain(Strict):
@@ -99,8 +106,8 @@ class Cluster(Strict):
     Raises
     ------
     pydantic.ValidationError
-        For duplicate names, unknown parents or members, a cycle among the groups, and
-        unavailable GPUs that the node does not have.
+        For duplicate names, unknown parents or members, a cycle among the groups, unavailable
+        GPUs that the node does not have, and nodes that share a pool label but differ.
     """
 
     name: Name = "cluster"
@@ -117,7 +124,8 @@ class Cluster(Strict):
             *_cycles(self.groups),
             *_bad_gpu_indices(self.nodes),
         ]
-        if faults:
+        # The domains of a node can be told only once its ancestors are known to exist.
+        if faults or (faults := _unequal_labels(self)):
             raise ValueError("; ".join(faults))
         return self
 
@@ -127,7 +135,7 @@ class Cluster(Strict):
         return sum(node.gpus - len(node.unavailable) for node in self.nodes)
 
     def ancestors(self, name: str | None) -> list[str]:
-        """Names of the groups from `name` (included) up to the root."""
+        """Names of the groups from `name` (included) up to the root; reads all groups on each call."""
         parents = {group.name: group.parent for group in self.groups}
         path: list[str] = []
         while name is not None:
@@ -135,22 +143,40 @@ class Cluster(Strict):
             name = parents[name]
         return path
 
-    def domains_of(self, node: Node) -> list[PowerDomain]:
-        """Power domains that the node belongs to, itself or through a group above it."""
-        places = {node.name, *self.ancestors(node.parent)}
-        return [domain for domain in self.power_domains if places.intersection(domain.members)]
+    def domain_names(self) -> dict[str, tuple[str, ...]]:
+        """Power domains of every group and node, its own and those of the groups above it, in file order."""
+        order = {domain.name: i for i, domain in enumerate(self.power_domains)}
+        own: dict[str, set[str]] = defaultdict(set)
+        for domain in self.power_domains:
+            for member in domain.members:
+                own[member].add(domain.name)
+        parents = {group.name: group.parent for group in self.groups}
+        parents |= {node.name: node.parent for node in self.nodes}
+        names: dict[str, tuple[str, ...]] = {}
+        for start in parents:
+            path = []
+            name: str | None = start
+            while name is not None and name not in names:
+                path.append(name)
+                name = parents[name]
+            inherited = names[name] if name is not None else ()
+            for below in reversed(path):
+                inherited = tuple(sorted(own.get(below, set()).union(inherited), key=order.__getitem__))
+                names[below] = inherited
+        return names
 
 
 def _duplicate_names(cluster: Cluster) -> list[str]:
-    seen: set[str] = set()
-    faults = []
-    for name in [n.name for n in cluster.nodes] + [g.name for g in cluster.groups]:
-        if name in seen:
-            faults.append(f"the name '{name}' is used for more than one node or group")
-        seen.add(name)
-    domains = [domain.name for domain in cluster.power_domains]
-    faults += [f"duplicate power domain '{n}'" for n in sorted({d for d in domains if domains.count(d) > 1})]
-    return faults
+    places = Counter([node.name for node in cluster.nodes] + [group.name for group in cluster.groups])
+    domains = Counter(domain.name for domain in cluster.power_domains)
+    return [
+        *(
+            f"the name '{n}' is used for more than one node or group"
+            for n, uses in places.items()
+            if uses > 1
+        ),
+        *(f"duplicate power domain '{name}'" for name, n in domains.items() if n > 1),
+    ]
 
 
 def _unknown_references(cluster: Cluster) -> list[str]:
@@ -180,13 +206,14 @@ def _cycles(groups: list[Group]) -> list[str]:
     parents = {group.name: group.parent for group in groups}
     safe: set[str] = set()
     for start in parents:
-        path: list[str] = []
+        path: dict[str, None] = {}
         name: str | None = start
         while name is not None and name in parents and name not in safe:
             if name in path:
-                loop = [*path[path.index(name) :], name]
+                above = list(path)
+                loop = [*above[above.index(name) :], name]
                 return [f"the groups form a cycle: {' -> '.join(loop)}"]
-            path.append(name)
+            path[name] = None
             name = parents[name]
         safe.update(path)
     return []
@@ -201,5 +228,31 @@ def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
             f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}"
             for gpu in node.unavailable
             if gpu >= node.gpus
+        ]
+    return faults
+
+
+def _unequal_labels(cluster: Cluster) -> list[str]:
+    labelled = [node for node in cluster.nodes if node.pool is not None]
+    if not labelled:
+        return []
+    domains = cluster.domain_names()
+    first: dict[str, Node] = {}
+    faults = []
+    for node in labelled:
+        label = str(node.pool)
+        model = first.setdefault(label, node)
+        if label in cluster.gpu_types and label != node.gpu_type:
+            faults.append(
+                f"node '{node.name}' of type '{node.gpu_type}' has the pool label of type '{label}'"
+            )
+        faults += [
+            f"pool '{label}': node '{node.name}' has {what} {value}, node '{model.name}' has {expected}"
+            for what, value, expected in (
+                ("gpu_type", node.gpu_type, model.gpu_type),
+                ("gpus", node.gpus, model.gpus),
+                ("power domains", list(domains[node.name]), list(domains[model.name])),
+            )
+            if value != expected
         ]
     return faults

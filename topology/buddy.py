@@ -1,0 +1,129 @@
+r"""Buddy blocks: which sets of block sizes fit into the free GPUs of a pool.
+
+The GPUs of a pool lie on a line of structural blocks (`topology.pools`). An *aligned block* of size
+:math:`2^k` starts at a multiple of its size and lies inside one structural block. Let :math:`F_k` be the
+number of GPUs in entirely free aligned blocks of size :math:`2^k`.
+
+**Theorem.** Jobs of power-of-two sizes :math:`g_j` can be placed on disjoint free aligned blocks if and only
+if, for every k,
+
+.. math:: \sum_{j:\ g_j \ge 2^k} g_j \le F_k .
+
+*Proof.* Necessary: a free aligned block of size :math:`2^k` or more is a union of free aligned blocks of size
+:math:`2^k`, so the jobs counted on the left hold GPUs counted on the right, and no GPU twice. Sufficient:
+place the jobs by descending size. When a job of size :math:`2^k` comes, all jobs placed before it are at
+least as large, so each of them holds whole aligned blocks of size :math:`2^k`. What they leave of :math:`F_k`
+is a multiple of :math:`2^k`, and by the condition it is at least :math:`2^k`: a free aligned block is left for
+this job. ∎
+
+Sizes beyond the largest structural block never fit. Nothing is assumed about how the occupied GPUs came
+about, or about the number of children of a rack: both show only in :math:`F`.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@overload
+def block_size(gpus: int) -> int: ...
+@overload
+def block_size(gpus: NDArray[np.integer]) -> IntArray: ...
+def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
+    """Size of the buddy block that holds `gpus` GPUs: the next power of two.
+
+    Parameters
+    ----------
+    gpus : int or int array
+        GPU counts, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a count is below 1.
+    """
+    if np.any(np.less(gpus, 1)):
+        raise ValueError(f"a job needs at least 1 GPU, not {np.min(gpus)}")
+    if isinstance(gpus, np.ndarray):
+        # frexp(g - 1) gives the e with 2^(e-1) <= g - 1 < 2^e, exactly for all counts below 2^53.
+        exponents = np.frexp((gpus - 1).astype(np.float64))[1]
+        return np.left_shift(np.int64(1), exponents.astype(np.int64))
+    return 1 << (int(gpus) - 1).bit_length()
+
+
+def whole_blocks(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
+    """Which aligned blocks are entirely free, for every level.
+
+    Parameters
+    ----------
+    blocks : int array, shape (n_blocks, 2)
+        Start and size of the structural blocks as in `Pool.blocks`: contiguous, sizes descending.
+    free : bool array, shape (n_gpus,)
+
+    Returns
+    -------
+    list of bool arrays
+        Entry i of array k is the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
+        structural blocks of at least that size; being sorted, they are a prefix of the line.
+    """
+    if len(free) != int(blocks[:, 1].sum()):
+        raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
+    whole: list[BoolArray] = [np.asarray(free, dtype=bool)]
+    for level in range(1, int(blocks[0, 1]).bit_length()):
+        covered = int(blocks[blocks[:, 1] >= 1 << level, 1].sum()) >> (level - 1)
+        pairs = whole[-1][:covered].reshape(-1, 2)
+        whole.append(pairs[:, 0] & pairs[:, 1])
+    return whole
+
+
+def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
+    """GPUs in entirely free aligned blocks, by level: the right-hand sides of the buddy rows.
+
+    Parameters
+    ----------
+    blocks : int array, shape (n_blocks, 2)
+        Start and size of the structural blocks as in `Pool.blocks`.
+    free : bool array, shape (n_gpus,)
+        True where a job may be placed.
+
+    Returns
+    -------
+    int array, shape (n_levels,)
+        F[k], GPUs in free aligned blocks of size ``2**k``; the last level is the largest structural block.
+    """
+    whole = whole_blocks(blocks, free)
+    return np.array([np.count_nonzero(w) << k for k, w in enumerate(whole)], dtype=np.int64)
+
+
+def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
+    """Whether jobs of these sizes can be placed together, by the theorem above.
+
+    Parameters
+    ----------
+    sizes : int array, shape (n_jobs,)
+        Powers of two (`block_size`).
+    free_gpus : int array, shape (n_levels,)
+        F, from `free_by_level`.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a power of two.
+    """
+    asked = np.asarray(sizes, dtype=np.int64).reshape(-1)
+    if len(asked) == 0:
+        return True
+    levels = np.frexp(asked.astype(np.float64))[1] - 1
+    wrong = (asked < 1) | (np.left_shift(np.int64(1), np.maximum(levels, 0).astype(np.int64)) != asked)
+    if wrong.any():
+        raise ValueError(f"block sizes must be powers of two, not {asked[wrong][0]}")
+    if levels.max() >= len(free_gpus):
+        return False
+    demand = np.bincount(levels, weights=asked, minlength=len(free_gpus))
+    return bool(np.all(np.cumsum(demand[::-1])[::-1] <= free_gpus))
