@@ -28,14 +28,14 @@ def sync_time_s(
     return np.where(k > 1, several, 0.0)
 
 
-def overlapped_time_s(grad_time_s: ArrayLike, sync_time_s: ArrayLike, gamma: float) -> Floats:
-    """Join the two phases: one after the other for gamma 1, fully overlapped for a large gamma.
+def overlapped_time_s(one_s: ArrayLike, other_s: ArrayLike, gamma: float) -> Floats:
+    """Join two phases: one after the other for gamma 1, nearly at the same time for gamma 10.
 
     Scaled by the longer phase, so that no power of a small or large number over- or underflows.
     """
-    grad, sync = np.asarray(grad_time_s, dtype=float), np.asarray(sync_time_s, dtype=float)
-    longer = np.maximum(grad, sync)
-    ratio = np.minimum(grad, sync) / np.where(longer > 0, longer, 1.0)
+    one, other = np.asarray(one_s, dtype=float), np.asarray(other_s, dtype=float)
+    longer = np.maximum(one, other)
+    ratio = np.minimum(one, other) / np.where(longer > 0, longer, 1.0)
     return np.asarray(longer * (1.0 + ratio**gamma) ** (1.0 / gamma))
 
 
@@ -44,7 +44,7 @@ class Throughput(Strict):
 
     With K GPUs on N nodes and m samples per GPU (Qiao et al., OSDI 2021)::
 
-        T_grad = alpha_c + beta_c * m
+        T_grad = (alpha_c^gamma_c + (beta_c * m)^gamma_c)^(1/gamma_c)
         T_sync = 0                          K = 1
                = alpha_r + beta_r * (K-2)   N = 1
                = alpha_n + beta_n * (K-2)   N > 1
@@ -60,6 +60,9 @@ class Throughput(Strict):
         Synchronisation across nodes.
     gamma : float
         1 (computation and synchronisation take turns) to 10 (they overlap).
+    gamma_c : float
+        The same for the constant part of the computation (kernel launches, input) and the part per
+        sample. With 1, the default, this is AdaptDL's ``T_grad = alpha_c + beta_c * m``.
     """
 
     alpha_c: NonNegative
@@ -69,6 +72,7 @@ class Throughput(Strict):
     alpha_n: NonNegative = 0.0
     beta_n: NonNegative = 0.0
     gamma: Annotated[float, Field(ge=1, le=10)] = 1.0
+    gamma_c: Annotated[float, Field(ge=1, le=10)] = 1.0
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -78,7 +82,8 @@ class Throughput(Strict):
 
     def grad_time_s(self, local_batch: ArrayLike, stretch: ArrayLike = 1.0) -> Floats:
         """T_grad, the part per sample multiplied by `stretch` (1 at the highest frequency)."""
-        return np.asarray(self.alpha_c + self.beta_c * np.asarray(local_batch) * np.asarray(stretch))
+        samples_s = self.beta_c * np.asarray(local_batch) * np.asarray(stretch)
+        return overlapped_time_s(self.alpha_c, samples_s, self.gamma_c)
 
     def sync_time_s(self, gpus: ArrayLike, nodes: ArrayLike) -> Floats:
         """T_sync for `gpus` GPUs spread over `nodes` nodes."""
