@@ -13,8 +13,8 @@ if, for every k,
 :math:`2^k`, so the jobs counted on the left hold GPUs counted on the right, and no GPU twice. Sufficient:
 place the jobs by descending size. When a job of size :math:`2^k` comes, all jobs placed before it are at
 least as large, so each of them holds whole aligned blocks of size :math:`2^k`. What they leave of :math:`F_k`
-is a multiple of :math:`2^k`, and by the condition it is at least :math:`2^k`: a free aligned block is left for
-this job. ∎
+is a multiple of :math:`2^k`, and by the condition it is at least :math:`2^k`: a free aligned block is left
+for this job. ∎
 
 Sizes beyond the largest structural block never fit. Nothing is assumed about how the occupied GPUs came
 about, or about the number of children of a rack: both show only in :math:`F`.
