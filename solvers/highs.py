@@ -1,0 +1,230 @@
+"""HiGHS: the LP relaxation for prices, then branch and cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+from scipy.sparse import csc_array
+
+from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
+from wattsched.solvers import incumbents
+from wattsched.solvers.certificate import certified
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined, infeasible, rounded
+from wattsched.solvers.feasibility import feasible, settled, tightened
+from wattsched.solvers.scaling import ScaledModel, scaled
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+
+# Rows are scaled so that this is relative to their largest coefficient.
+_FEASIBILITY = 1e-9
+_ATTEMPTS = 4
+
+_Status = highspy.HighsModelStatus
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run of HiGHS left behind, still scaled."""
+
+    status: Any
+    detail: str
+    x: FloatArray | None
+    duals: FloatArray | None
+    bound: float
+
+    @property
+    def limit(self) -> Limit | None:
+        return "time" if self.status == _Status.kTimeLimit else None
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Solve by branch and cut; see `wattsched.solvers.solution`.
+
+    The bound is the better of branch and cut's and the one that the prices prove.
+    """
+    clock = Clock(limits.time_s)
+    model = scaled(program)
+    relaxed = _relaxation(program, model, limits, clock)
+    if relaxed.termination.reason in ("infeasible", "error"):
+        return relaxed
+    if relaxed.x is not None and relaxed.termination.reason == "optimal":
+        whole = _whole(program, relaxed.x)
+        if whole is not None:
+            return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
+    incumbents.announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
+    return _branch(program, model, relaxed, limits, clock, start)
+
+
+def solve_lp(program: Program, limits: Limits) -> Solution:
+    """Solve the LP relaxation: x may be fractional, prices are the duals of the coupling rows."""
+    return _relaxation(program, scaled(program), limits, Clock(limits.time_s))
+
+
+def solve_columns(program: Program, columns: IntArray, used: FloatArray) -> FloatArray | None:
+    """Optimal values of some continuous columns when the others use `used` of the rows."""
+    rest = Program(
+        cost=program.cost[columns],
+        matrix=csc_array(program.matrix[:, columns]),
+        row_lower=program.row_lower - used,
+        row_upper=program.row_upper - used,
+        lower=program.lower[columns],
+        upper=program.upper[columns],
+        integer=np.zeros(len(columns), dtype=bool),
+        group_start=np.zeros(1, dtype=np.int64),
+        rows=program.rows,
+        columns=(),
+    )
+    return solve_lp(rest, Limits()).x
+
+
+def _relaxation(program: Program, model: ScaledModel, limits: Limits, clock: Clock) -> Solution:
+    run = _run(model, np.zeros(program.n_columns, dtype=bool), limits, clock)
+    if run.status == _Status.kInfeasible:
+        return infeasible(detail="the LP relaxation is infeasible")
+    if run.status == _Status.kUnbounded:
+        return declined("the LP relaxation is unbounded")
+    duals = None if run.duals is None else model.prices(run.duals, program.n_rows)
+    prices, bound = certified(program, duals)
+    if run.status != _Status.kOptimal or run.x is None:
+        return Solution(
+            Termination("no_solution", run.limit, f"the LP stopped: {run.detail}"), bound=bound, prices=prices
+        )
+    x = np.clip(model.point(run.x), program.lower, program.upper)
+    return Solution(Termination("optimal"), x=x, objective=program.objective(x), bound=bound, prices=prices)
+
+
+def _whole(program: Program, x: FloatArray) -> FloatArray | None:
+    """Return the LP's point if it is integral and feasible."""
+    if np.max(np.abs(x - np.round(x))[program.integer], initial=0.0) > 1e-9:
+        return None
+    point = settled(program, x)
+    return point if point is not None and feasible(program, point) else None
+
+
+def _branch(
+    program: Program,
+    model: ScaledModel,
+    relaxed: Solution,
+    limits: Limits,
+    clock: Clock,
+    start: FloatArray | None,
+) -> Solution:
+    best = start if start is not None and feasible(program, start) else None
+    bound = relaxed.bound
+    limit: Limit | None = None
+    detail = ""
+    current = program
+    for attempt in range(_ATTEMPTS):
+        run = _run(model, program.integer, limits, clock, best, program)
+        limit, detail = run.limit, "" if run.status == _Status.kOptimal else run.detail
+        if attempt == 0:
+            if run.status == _Status.kInfeasible:
+                return infeasible(relaxed.prices, "no integer point satisfies the rows")
+            if run.status == _Status.kUnbounded:
+                return declined("the program is unbounded")
+            bound = max(bound, model.cost_of(run.bound))
+        if run.x is None:
+            break
+        raw = model.point(run.x)
+        point = settled(program, raw)
+        if point is not None and feasible(program, point):
+            if best is None or program.objective(point) < program.objective(best):
+                best = point
+            break
+        # HiGHS used its tolerance; ask again with that much less room.
+        smaller = tightened(current, np.where(program.integer, np.round(raw), raw))
+        if smaller is None or clock.over():
+            break
+        current, model = smaller, scaled(smaller)
+    return conclude(program, limits, best, bound, prices=relaxed.prices, limit=limit, detail=detail)
+
+
+def _run(
+    model: ScaledModel,
+    integer: BoolArray,
+    limits: Limits,
+    clock: Clock,
+    start: FloatArray | None = None,
+    program: Program | None = None,
+) -> _Run:
+    solver = _loaded(model, integer)
+    # The scheduler is global and keeps the thread count of its first use.
+    highspy.Highs.resetGlobalScheduler(True)
+    solver.setOptionValue("threads", limits.threads)
+    solver.setOptionValue("random_seed", limits.seed)
+    solver.setOptionValue("mip_rel_gap", limits.gap)
+    solver.setOptionValue("mip_abs_gap", 0.0)
+    solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
+    solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
+    solver.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+    remaining_s = clock.remaining_s()
+    if remaining_s is not None:
+        solver.setOptionValue("time_limit", remaining_s)
+    if start is not None:
+        columns = np.arange(len(start), dtype=np.int32)
+        solver.setSolution(len(start), columns, start / model.column_factor)
+    if program is not None and incumbents.wanted():
+        _announce_improvements(solver, model, program)
+    solver.run()
+    if solver.getModelStatus() == _Status.kUnboundedOrInfeasible:
+        solver.setOptionValue("presolve", "off")
+        solver.run()
+    return _outcome(solver, bool(integer.any()))
+
+
+def _loaded(model: ScaledModel, integer: BoolArray) -> highspy.Highs:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    matrix = model.matrix
+    status = solver.passModel(
+        matrix.shape[1],
+        matrix.shape[0],
+        matrix.nnz,
+        int(highspy.MatrixFormat.kColwise),
+        int(highspy.ObjSense.kMinimize),
+        model.offset,
+        model.cost,
+        model.lower,
+        model.upper,
+        model.row_lower,
+        model.row_upper,
+        matrix.indptr.astype(np.int32),
+        matrix.indices.astype(np.int32),
+        matrix.data,
+        integer.astype(np.int32),
+    )
+    if status == highspy.HighsStatus.kError:
+        raise ValueError("HiGHS rejects the program's arrays")
+    return solver
+
+
+def _outcome(solver: highspy.Highs, mip: bool) -> _Run:
+    status = solver.getModelStatus()
+    info = solver.getInfo()
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    solution = solver.getSolution()
+    # An LP's last point is no use before it is optimal, its duals always are.
+    x = np.asarray(solution.col_value) if found and (mip or status == _Status.kOptimal) else None
+    duals = np.asarray(solution.row_dual) if solution.dual_valid and not mip else None
+    bound = info.mip_dual_bound if mip else -np.inf
+    return _Run(status, solver.modelStatusToString(status).lower(), x, duals, bound)
+
+
+def _announce_improvements(solver: highspy.Highs, model: ScaledModel, program: Program) -> None:
+    # Settling several columns would run HiGHS inside HiGHS.
+    alone = np.count_nonzero(~program.integer) <= 1
+
+    def improved(event: Any) -> None:
+        raw = model.point(np.array(event.data_out.mip_solution))
+        point = settled(program, raw) if alone else rounded(program, raw)
+        if point is not None and feasible(program, point):
+            bound = model.cost_of(event.data_out.mip_dual_bound)
+            objective = program.objective(point)
+            incumbents.announce(
+                Solution(Termination("feasible"), x=point, objective=objective, bound=min(bound, objective))
+            )
+
+    solver.cbMipImprovingSolution.subscribe(improved)

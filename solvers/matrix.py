@@ -1,0 +1,42 @@
+"""Choice groups as explicit rows below the coupling rows, for solvers that know only rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from wattsched.formulations.program import FloatArray, IntArray, Program
+
+
+def group_of_choice(program: Program) -> IntArray:
+    """Group of every choice column, shape (n_choices,)."""
+    return np.repeat(np.arange(program.n_groups), np.diff(program.group_start))
+
+
+def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArray]:
+    """Coupling rows, then one row "exactly one" per choice group.
+
+    Returns
+    -------
+    matrix : csc_array, shape (n_rows + n_groups, n_columns)
+    lower, upper : float arrays, shape (n_rows + n_groups,)
+    """
+    matrix = csc_array(program.matrix)
+    matrix.sort_indices()
+    n = program.n_choices
+    # Every choice column grows by one entry, at its end because the group rows come last.
+    indptr = matrix.indptr + np.minimum(np.arange(program.n_columns + 1), n)
+    added = np.zeros(indptr[-1], dtype=bool)
+    added[indptr[1 : n + 1] - 1] = True
+    indices = np.empty(len(added), dtype=np.int64)
+    data = np.ones(len(added))
+    indices[added] = program.n_rows + group_of_choice(program)
+    indices[~added] = matrix.indices
+    data[~added] = matrix.data
+    shape = (program.n_rows + program.n_groups, program.n_columns)
+    ones = np.ones(program.n_groups)
+    return (
+        csc_array((data, indices, indptr), shape=shape),
+        np.concatenate([program.row_lower, ones]),
+        np.concatenate([program.row_upper, ones]),
+    )

@@ -1,0 +1,93 @@
+"""Prices of the LP relaxation prove its optimum."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from wattsched.solvers import highs, incumbents
+from wattsched.solvers.matrix import with_choice_rows
+from wattsched.solvers.solution import Limits
+
+
+def linear_optimum(program):
+    """LP relaxation by another code."""
+    matrix, lower, upper = with_choice_rows(program)
+    dense = matrix.toarray()
+    finite_up, finite_low = np.isfinite(upper), np.isfinite(lower)
+    answer = linprog(
+        program.cost,
+        A_ub=np.vstack([dense[finite_up], -dense[finite_low]]),
+        b_ub=np.concatenate([upper[finite_up], -lower[finite_low]]),
+        bounds=np.column_stack([program.lower, program.upper]),
+        method="highs-ipm",
+    )
+    return answer.fun + program.offset if answer.status == 0 else None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
+    program = data.draw(programs)
+    solution = highs.solve_lp(program, Limits())
+    best = linear_optimum(program)
+    if best is None:
+        assert solution.termination.reason == "infeasible"
+        return
+    tolerance = 1e-9 * max(1.0, abs(solution.objective))
+    assert solution.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert program.lagrangian_bound(solution.prices) == pytest.approx(solution.objective, abs=tolerance)
+    assert solution.bound == program.lagrangian_bound(solution.prices)
+
+
+def test_choice_rows_are_one_per_group(knapsack):
+    program = knapsack(5, 4, pools=2)
+    matrix, lower, upper = with_choice_rows(program)
+    dense = matrix.toarray()
+    assert np.array_equal(dense[: program.n_rows], program.matrix.toarray())
+    assert np.array_equal(dense[program.n_rows :], np.kron(np.eye(5), np.ones(4)))
+    assert np.all(lower[program.n_rows :] == 1)
+    assert np.all(upper[program.n_rows :] == 1)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e7])
+def test_units_do_not_matter(knapsack, unit):
+    program = knapsack(30, 6, pools=2, seed=4)
+    other = dataclasses.replace(
+        program, cost=program.cost * unit, matrix=program.matrix * unit, row_upper=program.row_upper * unit
+    )
+    plain, scaled = (highs.solve(p, Limits(gap=1e-9)) for p in (program, other))
+    assert scaled.objective == pytest.approx(plain.objective * unit, rel=1e-8)
+    assert scaled.bound == pytest.approx(plain.bound * unit, rel=1e-8)
+
+
+def test_improving_points_are_announced_and_start_is_kept(knapsack):
+    program = knapsack(40, 10, seed=2)
+    heard = []
+    with incumbents.listening(heard.append):
+        final = highs.solve(program, Limits(gap=0.0))
+    points = [s for s in heard if s.x is not None]
+    assert points
+    assert all(program.violation(s.x) <= 1e-9 and s.objective == program.objective(s.x) for s in points)
+    again = highs.solve(program, Limits(gap=0.0, time_s=1e-3), start=final.x)
+    assert again.objective <= final.objective
+
+
+def test_unbounded_is_an_error_with_a_reason(knapsack):
+    program = knapsack(2, 2)
+    free = dataclasses.replace(
+        program,
+        cost=np.append(program.cost, -1.0),
+        matrix=type(program.matrix)(np.hstack([program.matrix.toarray(), np.zeros((program.n_rows, 1))])),
+        lower=np.append(program.lower, 0.0),
+        upper=np.append(program.upper, np.inf),
+        integer=np.append(program.integer, True),
+    )
+    solution = highs.solve(free, Limits())
+    assert solution.termination.reason == "error"
+    assert "unbounded" in solution.termination.detail

@@ -1,0 +1,156 @@
+"""Every solver of the registry runs the same cases against the enumerated truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
+
+from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.solvers import registry
+from wattsched.solvers.solution import Limits
+
+SOLVERS = registry.names()
+EXACT = Limits(gap=0.0, time_s=20.0)
+
+
+@pytest.fixture(params=SOLVERS)
+def solver(request):
+    return registry.get(request.param)
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-6 * max(1.0, abs(a), abs(b))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data):
+    program = data.draw(programs)
+    best = truth(program)
+    solution = solver(program, EXACT)
+    reason = solution.termination.reason
+    if best is None:
+        assert solution.x is None
+        assert reason == "infeasible" if solver.exact else reason in ("infeasible", "no_solution", "error")
+        return
+    assert reason != "infeasible"
+    assert solution.bound <= best + 1e-6 * max(1.0, abs(best))
+    if solver.exact:
+        assert reason == "optimal", solution.termination
+        assert close(solution.objective, best)
+        assert close(solution.bound, best)
+    if solution.x is None:
+        assert reason in ("no_solution", "error")
+        assert solution.termination.detail
+        return
+    assert program.violation(solution.x) <= 1e-9
+    assert np.array_equal(solution.x, np.where(program.integer, np.round(solution.x), solution.x))
+    assert solution.objective == program.objective(solution.x)
+    assert solution.objective >= best - 1e-9 * max(1.0, abs(best))
+    assert solution.bound <= solution.objective
+    if solution.prices is not None:
+        assert program.lagrangian_bound(solution.prices) <= solution.bound + 1e-9 * max(1.0, abs(best))
+
+
+def test_same_answer_twice(solver, knapsack):
+    program = knapsack(12, 6, seed=3)
+    first, second = (solver(program, Limits(gap=1e-3, time_s=20.0, seed=5)) for _ in range(2))
+    assert first.termination == second.termination
+    assert first.bound == second.bound
+    assert np.array_equal(first.x, second.x)
+
+
+def test_time_limit_is_honoured(solver, knapsack):
+    program = knapsack(400, 30, pools=3, seed=1)
+    before = time.monotonic()
+    solution = solver(program, Limits(gap=0.0, time_s=1.0))
+    assert time.monotonic() - before < 6.0
+    if solution.termination.reason == "optimal":
+        assert solution.objective - solution.bound <= 1e-8 * abs(solution.objective)
+    else:
+        assert not solver.exact or solution.termination.limit == "time"
+
+
+def test_no_columns_and_no_rows(solver):
+    empty = np.zeros(0)
+    answer = {}
+    for name, columns in (("no jobs", 0), ("no rows", 3)):
+        program = Program(
+            cost=np.arange(columns, dtype=float) + 2.0,
+            matrix=csc_array((0, columns)),
+            row_lower=empty,
+            row_upper=empty,
+            lower=np.zeros(columns),
+            upper=np.ones(columns),
+            integer=np.ones(columns, dtype=bool),
+            group_start=np.array([0, columns][: 1 + (columns > 0)]),
+            rows=(),
+            columns=(Block("x", columns),),
+            offset=1.5,
+            attributes={key: np.ones(columns) for key in ("gpus", "completion_s", "energy_j")},
+        )
+        answer[name] = solver(program, EXACT)
+    assert answer["no jobs"].objective == 1.5
+    assert answer["no jobs"].termination.reason == "optimal"
+    if answer["no rows"].termination.reason != "error":
+        assert answer["no rows"].objective >= 3.5
+
+
+def test_intervals_are_declined_by_those_that_cannot_place_them(solver, knapsack):
+    program = knapsack(2, 2)
+    intervals = Intervals(
+        lines=(Line("pool", np.array([[0, 8]]), np.zeros(0, dtype=np.int64)),),
+        line=np.array([-1, 0, -1, 0]),
+        size=np.array([0, 1, 0, 1]),
+    )
+    solution = solver(dataclasses.replace(program, intervals=intervals), EXACT)
+    assert (solution.termination.reason == "error") is not solver.takes_intervals
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown solver 'nope'; known solvers: .*highs"):
+        registry.get("nope")
+
+
+def run_python(code):
+    """Run code in a fresh interpreter; fd 1 as it was written."""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_solvers_write_nothing_to_standard_output():
+    code = f"""
+import numpy as np
+from scipy.sparse import csc_array
+from wattsched.formulations.program import Block, Program
+from wattsched.solvers import registry
+from wattsched.solvers.solution import Limits
+rng = np.random.default_rng(0)
+n = 60 * 20
+program = Program(
+    cost=rng.uniform(1, 1000, n), matrix=csc_array(rng.uniform(1, 1000, (2, n))),
+    row_lower=np.full(2, -np.inf), row_upper=np.full(2, 60 * 350.0), lower=np.zeros(n), upper=np.ones(n),
+    integer=np.ones(n, dtype=bool), group_start=np.arange(0, n + 1, 20),
+    rows=(Block("r", 2),), columns=(Block("x", n),),
+)
+for name in {SOLVERS!r}:
+    registry.get(name)(program, Limits(gap=0.0, time_s=0.5))
+"""
+    assert run_python(code) == b""
+
+
+@pytest.mark.parametrize(
+    "order", [("highspy", "ortools.sat.python.cp_model"), ("ortools.sat.python.cp_model", "highspy")]
+)
+def test_highs_and_ortools_share_a_process(order):
+    code = f"import {order[0]}, {order[1]}\nprint(highspy.Highs().version())"
+    assert run_python(code)
