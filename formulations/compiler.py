@@ -50,7 +50,7 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
     lower = np.array([-np.inf if v.lb is None else v.lb for v in variables], dtype=float)
     upper = np.array([np.inf if v.ub is None else v.ub for v in variables], dtype=float)
     integer = np.array([v.is_integer() or v.is_binary() for v in variables], dtype=bool)
-    # mixed form: bound_type -1, 0, 1 stands for <=, ==, >=; the objective is already to be minimised
+    # Mixed form: bound_type -1, 0, 1 stands for >=, ==, <=; the objective is already to be minimised.
     kinds = np.array([row.bound_type for row in form.rows], dtype=np.int64)
     rhs = np.asarray(form.rhs, dtype=float)
     cost = np.asarray(form.c.todense(), dtype=float).reshape(-1)
@@ -61,13 +61,13 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
     program = Program(
         cost=cost[order],
         matrix=matrix[keep][:, order].tocsc(),
-        row_lower=np.where(kinds[keep] >= 0, rhs[keep], -np.inf),
-        row_upper=np.where(kinds[keep] <= 0, rhs[keep], np.inf),
+        row_lower=np.where(kinds[keep] <= 0, rhs[keep], -np.inf),
+        row_upper=np.where(kinds[keep] >= 0, rhs[keep], np.inf),
         lower=lower[order],
         upper=upper[order],
         integer=integer[order],
         group_start=group_start,
-        rows=(_names("row", [form.rows[i].constraint.name for i in keep]),),
+        rows=(_names("row", _row_names([form.rows[i].constraint.name for i in keep])),),
         columns=(_names("column", [variables[i].name for i in order]),),
         offset=offset,
         sense="max" if (sense or ("max" if maximise else "min")) == "max" else "min",
@@ -77,6 +77,12 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
 
 def _names(kind: str, names: list[str]) -> Block:
     return Block(kind, len(names), names.__getitem__)
+
+
+def _row_names(names: list[str]) -> list[str]:
+    """Names made unique: Pyomo gives a range constraint two rows of one name."""
+    seen: set[str] = set()
+    return [f"{name}:lower" if name in seen else (seen.add(name) or name) for name in names]
 
 
 def choice_rows(matrix: Any, rhs: FloatArray, equality: BoolArray, binary: BoolArray) -> IntArray:

@@ -24,12 +24,15 @@ class Model:
         Point of the program to the chosen option of each job, shape (n_jobs,).
     place : callable
         Point, interval starts and chosen options to a decision with concrete GPUs.
+    point : callable
+        Chosen options to a point of the program, None where an option has no column or there is no way.
     """
 
     program: Program
     dropped: int
     choose: Callable[[FloatArray], IntArray]
     place: Callable[[FloatArray, dict[int, int], IntArray], Decision]
+    point: Callable[[IntArray], FloatArray | None] = lambda chosen: None
 
 
 class Formulation(Protocol):

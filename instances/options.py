@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.instance import Instance, Job, OptionTable
 from wattsched.perfmodels.catalogue import find
 from wattsched.perfmodels.profile import Profile
@@ -121,6 +122,31 @@ class Options:
     def waiting(self) -> BoolArray:
         """Which options are waiting."""
         return self.pool == WAIT
+
+    def matching(self, decision: Decision) -> IntArray:
+        """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
+        numbers = {pool.name: p for p, pool in enumerate(self.pools)}
+        running = {assignment.job: assignment for assignment in decision.jobs}
+        waiting = set(decision.waiting)
+        found = np.full(len(self.start) - 1, -1, dtype=np.int64)
+        for j, job in enumerate(self.instance.jobs):
+            span = slice(self.start[j], self.start[j + 1])
+            if job.name in running:
+                same = self._same_settings(span, running[job.name], numbers)
+            else:
+                same = self.waiting[span] & (job.name in waiting)
+            hits = np.flatnonzero(same)
+            if len(hits):
+                found[j] = span.start + hits[np.argmin(self.completion_s[span][hits])]
+        return found
+
+    def _same_settings(self, span: slice, running: Assignment, numbers: dict[str, int]) -> BoolArray:
+        same = (self.pool[span] == numbers.get(running.pool, WAIT - 1)) & (self.gpus[span] == running.gpus)
+        for name in ("frequency_mhz", "power_limit_w", "batch_size"):
+            asked = getattr(running, name)
+            values = getattr(self, name)[span]
+            same &= np.isnan(values) if asked is None else values == asked
+        return np.asarray(same)
 
     def jobs_without_options(self) -> list[str]:
         """Jobs that can neither run nor wait (a deadline that cannot be met)."""

@@ -1,1 +1,46 @@
-"""wattsched: scheduling decisions for GPU clusters with a bound and the price of every budget."""
+"""wattsched: scheduling decisions for GPU clusters, with a bound and the price of every budget.
+
+>>> import wattsched
+>>> result = wattsched.solve("round.json", solver="highs", time_limit=10)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wattsched.engine import solve as solve
+    from wattsched.instances.checker import check as check
+    from wattsched.instances.decision import Decision as Decision
+    from wattsched.instances.files import InputError as InputError
+    from wattsched.instances.files import read_instance as read_instance
+    from wattsched.instances.generators import generate as generate
+    from wattsched.instances.instance import Instance as Instance
+    from wattsched.result import Result as Result
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `import wattsched` stays quick and quiet.
+_HOMES = {
+    "Decision": "wattsched.instances.decision",
+    "InputError": "wattsched.instances.files",
+    "Instance": "wattsched.instances.instance",
+    "Result": "wattsched.result",
+    "check": "wattsched.instances.checker",
+    "generate": "wattsched.instances.generators",
+    "read_instance": "wattsched.instances.files",
+    "solve": "wattsched.engine",
+}
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # the names of the table
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wattsched' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

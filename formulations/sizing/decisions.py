@@ -10,7 +10,6 @@ from wattsched.formulations.sizing.uses import free_gpus, held_positions
 from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.options import Options
 from wattsched.topology.allocation import Request, allocate
-from wattsched.topology.pools import Pool
 
 Positions = dict[int, tuple[int, ...]]
 """Job number to positions on the line of its pool."""
@@ -68,7 +67,7 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
         if not job.preemptible and job.current is not None:
             nodes = job.current.nodes
         else:
-            nodes = gpus_at(options.pools[p], positions[j])
+            nodes = options.pools[p].gpus_at(positions[j])
         running.append(
             Assignment(
                 job=job.name,
@@ -81,14 +80,6 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
             )
         )
     return Decision(jobs=running, waiting=waiting)
-
-
-def gpus_at(pool: Pool, positions: tuple[int, ...]) -> dict[str, list[int]]:
-    """Node names and GPU numbers at positions of a pool's line."""
-    nodes: dict[str, list[int]] = {}
-    for position in sorted(positions):
-        nodes.setdefault(pool.nodes[pool.node_index[position]], []).append(int(pool.gpu_index[position]))
-    return nodes
 
 
 def _whole(value: float) -> int | None:

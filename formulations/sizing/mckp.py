@@ -72,7 +72,21 @@ def build(options: Options, objective: str) -> Model:
         dropped=columns.dropped,
         choose=columns.chosen,
         place=lambda x, starts, chosen: place_by_buddy(options, chosen),
+        point=lambda chosen: point_of(columns, chosen),
     )
+
+
+def point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
+    """Point of the program that chooses these options, None when one of them was dropped."""
+    places = np.searchsorted(columns.index, chosen)
+    places = np.minimum(places, len(columns) - 1)
+    if len(chosen) != len(columns.start) - 1 or not np.array_equal(columns.index[places], chosen):
+        return None
+    x = np.zeros(len(columns))
+    x[places] = 1.0
+    if columns.objective.combine == "worst":
+        x = np.append(x, columns.cost[places].max(initial=bottleneck_range(columns)[0]))
+    return x
 
 
 def add_buddy_rows(rows: Rows, columns: Choices) -> None:

@@ -1,0 +1,305 @@
+"""Optimum of a small `sizing` instance by trying every combination, written with scalars only.
+
+Shares nothing with the package but the instance and the decision models: options, times, powers, budgets,
+aligned blocks and objectives are worked out here once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from wattsched.instances.instance import Instance, Job, OptionTable
+from wattsched.topology.cluster import Node
+
+Gpu = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option of a job: a row of its table on one kind of node, or waiting (no blocks)."""
+
+    gpus: int
+    kind: tuple[object, ...] | None
+    completion_s: float
+    power_w: float
+    idle_w: float
+    energy_to_completion_j: float
+    value: float
+
+
+def next_power(gpus: int) -> int:
+    """Smallest power of two that is at least this many GPUs."""
+    return 1 if gpus == 1 else 2 * next_power((gpus + 1) // 2)
+
+
+# -- places ------------------------------------------------------------------------------------------
+
+
+def domains_of(instance: Instance, node: Node) -> tuple[str, ...]:
+    """Power domains that list the node or a group above it."""
+    parents = {group.name: group.parent for group in instance.cluster.groups}
+    places, above = {node.name}, node.parent
+    while above is not None:
+        places.add(above)
+        above = parents[above]
+    return tuple(d.name for d in instance.cluster.power_domains if places & set(d.members))
+
+
+def kinds(instance: Instance) -> dict[tuple[object, ...], list[str]]:
+    """Nodes by what makes them interchangeable: GPU type, GPU count, power domains, label."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    for node in instance.cluster.nodes:
+        domains = domains_of(instance, node)
+        found.setdefault((node.gpu_type, node.gpus, domains, node.pool), []).append(node.name)
+    return found
+
+
+def structural_blocks(instance: Instance, nodes: list[str]) -> list[list[Gpu]]:
+    """Largest aligned blocks: halves of a parent pair up in order; what has no partner stays alone."""
+    by_name = {node.name: node for node in instance.cluster.nodes}
+    order = [*instance.cluster.nodes, *instance.cluster.groups]
+    final: list[list[Gpu]] = []
+
+    def split(gpus: list[Gpu]) -> list[list[Gpu]]:
+        """Aligned power-of-two pieces of a row of GPUs, from the left."""
+        pieces = []
+        while gpus:
+            size = 1
+            while size * 2 <= len(gpus):
+                size *= 2
+            pieces.append(gpus[:size])
+            gpus = gpus[size:]
+        return pieces
+
+    def whole(vertex: str | None) -> list[Gpu] | None:
+        """GPUs of a subtree when they form one block; otherwise its blocks are final."""
+        if vertex in by_name:
+            if vertex not in nodes:
+                return []
+            pieces = split([(str(vertex), g) for g in range(by_name[str(vertex)].gpus)])
+        else:
+            by_size: dict[int, list[list[Gpu]]] = {}
+            pieces = []
+            for child in order:
+                if child.parent != vertex:
+                    continue
+                block = whole(child.name)
+                if block:
+                    by_size.setdefault(len(block), []).append(block)
+                elif block is None:
+                    pieces.append(None)  # type: ignore[arg-type]
+            broken = bool(pieces)
+            pieces = []
+            for blocks in by_size.values():
+                while blocks:
+                    run = 1
+                    while run * 2 <= len(blocks):
+                        run *= 2
+                    pieces.append([gpu for block in blocks[:run] for gpu in block])
+                    blocks = blocks[run:]
+            if broken:
+                final.extend(pieces)
+                return None
+        if not pieces:
+            return []
+        if len(pieces) == 1:
+            return pieces[0]
+        final.extend(pieces)
+        return None
+
+    top = whole(None)
+    if top:
+        final.append(top)
+    return final
+
+
+def can_place(blocks: list[list[Gpu]], free: set[Gpu], sizes: list[int]) -> bool:
+    """Backtracking: put the sizes, largest first, into disjoint aligned free blocks."""
+    if not sizes:
+        return True
+    size = sizes[0]
+    for block in blocks:
+        for start in range(0, len(block) - size + 1, size):
+            place = set(block[start : start + size])
+            if place <= free and can_place(blocks, free - place, sizes[1:]):
+                return True
+    return False
+
+
+# -- options -----------------------------------------------------------------------------------------
+
+
+def rows_of(instance: Instance, job: Job) -> Iterator[tuple[int, tuple[object, ...], float, float, int | None]]:
+    """(gpus, kind of node, time from a standing start, power, batch size) of every row a job may use."""
+    table = instance.tables[job.options] if isinstance(job.options, str) else job.options
+    assert isinstance(table, OptionTable)
+    assert job.pools is None
+    for kind, nodes in kinds(instance).items():
+        largest = max(len(block) for block in structural_blocks(instance, nodes))
+        for r, gpus in enumerate(table.gpus):
+            if table.pool[r] not in (kind[0], kind[3]) or next_power(gpus) > largest:
+                continue
+            if gpus < (job.min_gpus or 1) or gpus > (job.max_gpus or math.inf):
+                continue
+            time = (
+                job.remaining_work / table.rate[r]
+                if table.rate
+                else job.remaining_work * table.completion_s[r]  # type: ignore[index]
+            )
+            yield gpus, kind, time, table.power_w[r], table.batch_size[r] if table.batch_size else None
+
+
+def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
+    """All choices of a job, with their value in the objective."""
+    rows = list(rows_of(instance, job))
+    running = job.current is not None
+    penalty = job.restart_s if running else 0.0
+    if not rows:
+        return []
+    best = min(row[2] for row in rows) + penalty
+    least_energy = min(row[3] * (row[2] + penalty) for row in rows)
+    fewest = min(row[0] for row in rows)
+    reference = max(1 / (row[2] / job.remaining_work) for row in rows if row[0] == fewest)
+    deadline = job.deadline_s or math.inf
+    found = []
+    for gpus, kind, time, power, batch in rows:
+        current = job.current
+        unchanged = current is not None and (gpus, batch) == (current.gpus, current.batch_size)
+        unchanged = unchanged and _current_kind(instance, job) == kind
+        if not job.preemptible and not unchanged:
+            continue
+        paid = penalty if running and not unchanged else 0.0
+        completion = time + paid
+        idle = instance.cluster.gpu_types[str(kind[0])].idle_power_w * gpus
+        if completion <= deadline:
+            rate = 1 / (time / job.remaining_work)
+            value = _value(instance, job, objective, completion, best, rate / reference, paid)
+            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value))
+    late = instance.round_s + best
+    if job.can_wait and job.preemptible and late <= deadline:
+        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True)
+        found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
+    return found
+
+
+def _current_kind(instance: Instance, job: Job) -> tuple[object, ...] | None:
+    assert job.current is not None
+    held = next(iter(job.current.nodes))
+    return next(kind for kind, nodes in kinds(instance).items() if held in nodes)
+
+
+def _value(
+    instance: Instance,
+    job: Job,
+    objective: str,
+    completion: float,
+    best: float,
+    speedup: float,
+    paid: float,
+    waiting: bool = False,
+) -> float:
+    match objective:
+        case "completion" | "makespan":
+            return job.weight * completion
+        case "progress":
+            return 0.0 if waiting else job.weight * 3600 / completion
+        case "max-min":
+            return best / completion / job.weight
+        case "proportional":
+            return job.weight * math.log(completion / best)
+        case "goodput":
+            return 0.0 if waiting else job.weight * speedup * max(0.0, 1 - paid / instance.round_s)
+    raise AssertionError(objective)
+
+
+# -- budgets and the search --------------------------------------------------------------------------
+
+
+def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
+    """Site power, power domains, energy and carbon."""
+    types = instance.cluster.gpu_types
+
+    def power(domain: str | None) -> float:
+        total = 0.0
+        for node in instance.cluster.nodes:
+            if domain is None or domain in domains_of(instance, node):
+                total += node.base_power_w
+                total += types[node.gpu_type].idle_power_w * (node.gpus - len(node.unavailable))
+        for choice in combination:
+            if choice.kind is not None and (domain is None or domain in choice.kind[2]):  # type: ignore[operator]
+                total += choice.power_w - choice.idle_w
+        return total
+
+    def below(value: float, limit: float | None) -> bool:
+        return limit is None or value <= limit + 1e-9 * max(1.0, limit)
+
+    budgets = instance.budgets
+    if budgets.scope == "round":
+        energy = power(None) * instance.round_s
+        for choice in combination:
+            over = max(0.0, instance.round_s - choice.completion_s) if choice.kind is not None else 0.0
+            energy -= (choice.power_w - choice.idle_w) * over
+    else:
+        energy = sum(choice.energy_to_completion_j for choice in combination)
+    carbon = energy * (instance.carbon_g_per_kwh or 0.0) / 3.6e6
+    return (
+        below(power(None), budgets.power_w)
+        and all(below(power(d.name), d.power_cap_w) for d in instance.cluster.power_domains)
+        and below(energy, budgets.energy_j)
+        and below(carbon, budgets.carbon_g)
+    )
+
+
+def optimum(instance: Instance, objective: str) -> float | None:
+    """Best objective over all combinations, None when there is no feasible one."""
+    by_kind = kinds(instance)
+    blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in by_kind.items()}
+    free = _free(instance, blocks)
+    fixed = [not job.preemptible for job in instance.jobs]
+    placeable: dict[tuple[object, ...], bool] = {}
+    best: float | None = None
+    for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
+        if not within_budgets(instance, combination):
+            continue
+        fits = True
+        for kind in by_kind:
+            sizes = sorted(
+                (next_power(c.gpus) for c, keep in zip(combination, fixed, strict=True) if c.kind == kind and not keep),
+                reverse=True,
+            )
+            key = (kind, *sizes)
+            if key not in placeable:
+                placeable[key] = can_place(blocks[kind], free, sizes)
+            fits = fits and placeable[key]
+        if fits:
+            best = _better(best, _total(objective, [c.value for c in combination]), objective)
+    return best
+
+
+def _free(instance: Instance, blocks: dict[tuple[object, ...], list[list[Gpu]]]) -> set[Gpu]:
+    gone = {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}
+    for job in instance.jobs:
+        if not job.preemptible and job.current is not None:
+            held = {(node, g) for node, gpus in job.current.nodes.items() for g in gpus}
+            size = next_power(job.current.gpus)
+            for block in (b for found in blocks.values() for b in found):
+                for start in range(0, len(block) - size + 1, size):
+                    if held <= set(block[start : start + size]):
+                        held = set(block[start : start + size])
+            gone |= held
+    return {(n.name, g) for n in instance.cluster.nodes for g in range(n.gpus)} - gone
+
+
+def _total(objective: str, values: list[float]) -> float:
+    if not values:
+        return 0.0
+    return {"makespan": max, "max-min": min}.get(objective, sum)(values)
+
+
+def _better(best: float | None, value: float, objective: str) -> float:
+    if best is None:
+        return value
+    return max(best, value) if objective in ("progress", "max-min", "goodput") else min(best, value)

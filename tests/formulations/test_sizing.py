@@ -1,0 +1,52 @@
+"""The formulations of `sizing` agree with one another and with a brute force."""
+
+from __future__ import annotations
+
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from strategies.instances import small_instances
+
+from wattsched.formulations.registry import formulation, names
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.checker import check
+from wattsched.instances.instance import Instance
+from wattsched.instances.options import expand
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits
+
+EXACT = Limits(gap=0.0)
+SOLVER = {"mckp": "highs", "assignment": "highs", "intervals": "cpsat"}
+
+
+def solved(instance: Instance, name: str, objective: str) -> float | None:
+    """Optimum by a formulation, its decision checked; None when infeasible."""
+    options = expand(instance)
+    if options.jobs_without_options():
+        return None
+    model = formulation("sizing", name)(options, objective)
+    solution = get(SOLVER[name])(model.program, EXACT)
+    if solution.x is None:
+        assert solution.termination.reason == "infeasible", solution.termination
+        return None
+    chosen = model.choose(solution.x)
+    decision = model.place(solution.x, solution.starts, chosen)
+    report = check(instance.model_copy(update={"objective": objective}), decision)
+    assert report.faults == []
+    value = OBJECTIVES[objective].of(options, chosen)
+    assert report.objective == pytest.approx(value, rel=1e-9, abs=1e-9)
+    return value
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(instance=small_instances(), objective=st.sampled_from(sorted(OBJECTIVES)))
+def test_formulations_agree_with_brute_force(instance: Instance, objective: str) -> None:
+    truth = optimum(instance, objective)
+    event("infeasible" if truth is None else f"feasible, {objective}")
+    for name in names("sizing"):
+        value = solved(instance, name, objective)
+        if truth is None:
+            assert value is None, name
+        else:
+            assert value == pytest.approx(truth, rel=1e-6, abs=1e-7), name

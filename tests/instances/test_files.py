@@ -1,0 +1,307 @@
+"""Reading never surprises: every bad file gives readable faults, quickly and without filling the memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from wattsched.instances.files import (
+    InputError,
+    instance_of,
+    instance_schema,
+    read_instance,
+    read_json,
+    write_atomically,
+    write_json,
+)
+from wattsched.instances.instance import Budgets, Instance, Job, OptionTable, Placement
+from wattsched.topology.cluster import Cluster, GpuType, Node
+
+
+def document(*jobs: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A valid instance document of 8 GPUs, with these jobs."""
+    cluster = {
+        "gpu_types": {"A": {"idle_power_w": 5.0}},
+        "nodes": [{"name": "n", "gpu_type": "A", "gpus": 8}],
+    }
+    return {"format": "wattsched-instance/1", "cluster": cluster, "jobs": list(jobs), **fields}
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    table = {"gpus": [1, 2], "pool": ["A", "A"], "power_w": [100.0, 190.0], "rate": [1.0, 1.9]}
+    return {"name": "j", "options": table, **fields}
+
+
+def faults(content: Any) -> list[str]:
+    with pytest.raises(InputError) as error:
+        instance_of(content)
+    return error.value.faults
+
+
+def file_faults(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_instance(path)
+    assert str(path) in str(error.value)
+    return "\n".join(error.value.faults)
+
+
+# --- round trip -------------------------------------------------------------------------------------
+
+positive = st.floats(min_value=1e-300, max_value=1e300)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> OptionTable:
+    n = draw(st.integers(1, 4))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    timed = draw(st.booleans())
+    return OptionTable(
+        gpus=column(st.integers(1, 8)),
+        pool=["A"] * n,
+        power_w=column(st.floats(0, 1e9)),
+        rate=None if timed else column(positive),
+        completion_s=column(positive) if timed else None,
+        batch_size=draw(st.none() | st.just([64] * n)),
+    )
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> Instance:
+    shared = draw(tables())
+    held = Placement(gpus=2, pool="A", nodes={"n": [0, 1]})
+    jobs = [
+        Job(
+            name=name,
+            weight=draw(positive),
+            deadline_s=draw(st.none() | positive),
+            current=held if i == 0 else None,
+            can_wait=draw(st.booleans()),
+            options=draw(st.just("t") | tables()),
+            remaining_work=draw(positive),
+        )
+        for i, name in enumerate(draw(st.lists(names, max_size=4, unique=True)))
+    ]
+    return Instance(
+        name=draw(names),
+        cluster=Cluster(
+            gpu_types={"A": GpuType(idle_power_w=draw(st.floats(0, 1e6)))},
+            nodes=[Node(name="n", gpu_type="A", gpus=8)],
+        ),
+        budgets=Budgets(
+            power_w=draw(st.none() | positive), scope=draw(st.sampled_from(["round", "completion"]))
+        ),
+        tables={"t": shared},
+        jobs=jobs,
+    )
+
+
+@given(instance=instances(), suffix=st.sampled_from([".json", ".json.gz"]))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_written_is_read_back(instance: Instance, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"round{suffix}"
+    write_json(path, instance)
+    first = path.read_bytes()
+    assert read_instance(path) == instance
+    write_json(path, instance)
+    assert path.read_bytes() == first
+    jsonschema.validate(read_json(path), instance_schema())
+
+
+# --- files that are no documents --------------------------------------------------------------------
+
+VALID = json.dumps(document(job())).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b" \n\t", "is empty"),
+        (b"hello", "not valid JSON"),
+        (VALID[:-30], "where the file ends"),
+        (VALID + b"}", "extra data"),
+        (b'{"a": 1,}', "line 1, column"),
+        (b"\x00\x01\x02\x03", "binary"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "binary"),
+        (VALID.decode().encode("utf-16"), "UTF-16"),
+        (VALID.decode().encode("utf-16-le"), "UTF-16"),
+        (VALID.decode().encode("utf-32-be"), "UTF-16 or UTF-32"),
+        (b'{"name": "\xff"}', "not UTF-8 text: byte 10 is 0xff"),
+        (gzip.compress(VALID)[:-20], "damaged gzip"),
+        (gzip.compress(VALID)[:-8] + b"\0" * 8, "damaged gzip"),
+        (b"\x1f\x8b\x08\x00garbage-and-more", "damaged gzip"),
+        (gzip.compress(b""), "is empty"),
+        (b"[]", "must be an object, not a list"),
+        (b"null", "must be an object, not null"),
+        (b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply"),
+        (b'{"x": "' + b"y" * (1 << 20) + b'", "a":' + b"[" * 100_000, "nested too deeply"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        (b'{"jobs": [], "jobs": []}', "'jobs' more than once"),
+        (b'{"format": "wattsched-result/1", "decision": {}}', "expected 'wattsched-instance/1', found 'wattsched-result/1'"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_document_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    assert said in file_faults(tmp_path / "round.json", content)
+
+
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "round.json"
+    path.write_bytes(b"\xef\xbb\xbf" + VALID)
+    assert len(read_instance(path).jobs) == 1
+
+
+def test_compression_is_recognised_by_content(tmp_path: Path) -> None:
+    path = tmp_path / "round.json"
+    path.write_bytes(gzip.compress(VALID))
+    assert read_instance(path) == instance_of(json.loads(VALID))
+
+
+def test_places_that_are_no_files(tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "absent.json", "no such file"),
+        (tmp_path / ("x" * 300), "too long"),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_instance(path)
+
+
+def test_a_file_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "round.json"
+    path.write_bytes(VALID)
+    path.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        # The superuser may read everything.
+        os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match="permission denied"):
+            read_instance(path)
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_a_huge_file_of_nested_brackets_fails_at_once(tmp_path: Path, opening: bytes) -> None:
+    path = tmp_path / "deep.json"
+    with path.open("wb") as file:
+        for _ in range(200):
+            file.write(opening * ((1 << 20) // len(opening)))
+    started = time.monotonic()
+    with pytest.raises(InputError, match="nested too deeply"):
+        read_instance(path)
+    assert time.monotonic() - started < 2
+    path.unlink()
+
+
+def test_bombs_stop_at_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"name": "')
+        for _ in range(64):
+            file.write(b"a" * (1 << 20))
+    with pytest.raises(InputError, match="larger than the limit of 8,388,608 bytes"):
+        read_json(path, limit_bytes=8 << 20)
+    path.write_bytes(gzip.compress(b"[" * (64 << 20)))
+    with pytest.raises(InputError, match="nested too deeply"):
+        read_json(path, limit_bytes=8 << 20)
+
+
+# --- faults of fields -------------------------------------------------------------------------------
+
+
+def with_column(**columns: list[Any]) -> dict[str, Any]:
+    return job(options=job()["options"] | columns)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (document(with_column(power_w=[1.0, -5.0])), "jobs[0].options.power_w[1]: must be greater than or equal to 0, got -5.0"),
+        (document(with_column(rate=[float("nan"), 1.0])), "jobs[0].options.rate[0]: must be a finite number, got nan"),
+        (document(job(weight=float("inf"))), "jobs[0].weight: must be a finite number, got inf"),
+        (document(job(options=[{"gpus": 1, "pool": "A", "power_w": -1.0, "rate": 1.0}])), "jobs[0].options[0].power_w: must be greater than or equal to 0, got -1.0"),
+        (document(job(options=[{"gpus": 1, "pool": "A", "power_w": 1.0, "rate": 1.0}, {"gpus": 1, "pool": "A", "rate": 1.0}])), "jobs[0].options: option 1 lacks 'power_w'"),
+        (document(job(options={"gpus": [1], "pool": ["A"], "rate": [1.0]})), "jobs[0].options.power_w: is missing"),
+        (document(with_column(rate=[1.0])), "jobs[0].options: the columns differ in length: {'gpus': 2, 'pool': 2, 'power_w': 2, 'rate': 1}"),
+        (document(job(wait=True)), "jobs[0].wait: is not a known field"),
+        (document(job(weight="1")), "jobs[0].weight: must be a valid number, got '1'"),
+        (document(job(min_gpus=10**40)), "jobs[0].min_gpus: must be less than or equal to 1000000, got 10000000000000000000000000000000000000000"),
+        (document(job(name="\ud800")), "jobs[0].name: holds a character that is not valid Unicode"),
+        (document(job(), 5), "jobs[1]: must be an object, got 5"),
+        (document(job(), job()), "duplicate job name 'j'"),
+        (document(job(options="none")), "job 'j' names the unknown table 'none'"),
+        (document({"name": "j"}), "jobs[0]: give exactly one of 'options' and 'model'"),
+        (document(budgets={"carbon_g": 1.0}), "a carbon budget needs 'carbon_g_per_kwh'"),
+    ],
+)  # fmt: skip
+def test_a_fault_names_its_place_and_value(content: Any, expected: str) -> None:
+    assert faults(content) == [expected]
+
+
+def test_huge_integers_in_floats_are_faults() -> None:
+    assert faults(document(job(weight=10**400)))[0].startswith("jobs[0].weight: must be")
+
+
+def test_every_fault_is_reported_but_not_without_end() -> None:
+    many = faults(document(*(job(name=f"j{i}", weight=-1.0) for i in range(50))))
+    assert len(many) == 21
+    assert many[-1] == "and 30 more"
+
+
+def test_schema_is_stable_and_refuses_what_reading_refuses() -> None:
+    assert instance_schema() == instance_schema()
+    jsonschema.Draft202012Validator.check_schema(instance_schema())
+    jsonschema.validate(document(job()), instance_schema())
+    rows = [{"gpus": 1, "pool": "A", "power_w": 1.0, "rate": 1.0}]
+    jsonschema.validate(document(job(options=rows)), instance_schema())
+    for bad in (document(job(weight=-1.0)), document(job(wait=True)), document(format="x"), {"jobs": []}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, instance_schema())
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+def test_writing_leaves_no_temporary_file_and_respects_links(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    write_atomically(target, b"old")
+    link.symlink_to(target)
+    write_atomically(link, b"new")
+    assert target.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.json", "target.json"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "round.json"
+    write_json(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_json(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match="directory"):
+        write_json(tmp_path, "new")

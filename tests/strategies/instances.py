@@ -1,0 +1,105 @@
+"""Random small instances of `sizing`: several GPU types and levels, occupied GPUs, running jobs, budgets."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from wattsched.instances.instance import Instance
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import pools_of
+
+WATTS = st.integers(40, 400).map(float)
+SECONDS = st.integers(10, 5000).map(float)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> dict:
+    """Cluster of up to 20 GPUs: one or two types, racks with fan-outs that need not be powers of two."""
+    types = {"A": {"idle_power_w": 30.0}, "B": {"idle_power_w": 10.0}}
+    racks = draw(st.integers(0, 2))
+    groups = [{"name": "site", "level": "site"}]
+    groups += [{"name": f"rack{r}", "level": "rack", "parent": "site"} for r in range(racks)]
+    nodes = []
+    for n in range(draw(st.integers(1, 4))):
+        gpus = draw(st.sampled_from([1, 2, 3, 4, 4, 6]))
+        nodes.append(
+            {
+                "name": f"n{n}",
+                "gpu_type": draw(st.sampled_from(["A", "A", "B"])),
+                "gpus": gpus,
+                "parent": draw(st.sampled_from([None, "site", *[g["name"] for g in groups]])),
+                "base_power_w": draw(st.sampled_from([0.0, 50.0])),
+                "unavailable": draw(st.lists(st.integers(0, gpus - 1), unique=True, max_size=2)),
+            }
+        )
+    domains = []
+    for d in range(draw(st.integers(0, 2))):
+        members = draw(st.lists(st.sampled_from([x["name"] for x in nodes + groups]), unique=True, min_size=1))
+        domains.append({"name": f"pdu{d}", "members": members, "power_cap_w": draw(st.integers(350, 2500)) * 1.0})
+    return {"gpu_types": types, "nodes": nodes, "groups": groups, "power_domains": domains}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict:
+    """Table of one to four rows."""
+    n = draw(st.integers(1, 4))
+    rows = st.lists(st.sampled_from([1, 1, 2, 3, 4, 8]), min_size=n, max_size=n)
+    pools = st.lists(st.sampled_from(["A", "A", "B"]), min_size=n, max_size=n)
+    return {
+        "gpus": draw(rows),
+        "pool": draw(pools),
+        "power_w": draw(st.lists(WATTS, min_size=n, max_size=n)),
+        "completion_s": draw(st.lists(SECONDS, min_size=n, max_size=n)),
+    }
+
+
+@st.composite
+def small_instances(draw: st.DrawFn, max_jobs: int = 4) -> Instance:
+    """Instance that a brute force can solve."""
+    cluster = draw(clusters())
+    jobs = []
+    taken: set[tuple[str, int]] = {(n["name"], g) for n in cluster["nodes"] for g in n["unavailable"]}
+    for j in range(draw(st.integers(1, max_jobs))):
+        job = {"name": f"job{j}", "options": draw(tables()), "weight": draw(st.sampled_from([1.0, 0.5, 3.0]))}
+        if draw(st.booleans()):
+            job["remaining_work"] = draw(st.sampled_from([0.25, 2.0]))
+        if draw(st.integers(0, 4)) == 0:
+            job["deadline_s"] = draw(st.integers(800, 8000)) * 1.0
+        if draw(st.integers(0, 9)) == 0:
+            job["can_wait"] = False
+        if draw(st.integers(0, 2)) == 0:
+            _let_run(draw, job, cluster, taken)
+        jobs.append(job)
+    budgets = {"scope": draw(st.sampled_from(["round", "completion"]))}
+    for name, most in (("power_w", 3000), ("energy_j", 1_500_000), ("carbon_g", 170)):
+        if draw(st.integers(0, 2)) == 0:
+            budgets[name] = draw(st.integers(most // 6, most)) * 1.0
+    return Instance.model_validate(
+        {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0, "carbon_g_per_kwh": 400.0}
+    )
+
+
+def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, int]]) -> None:
+    """Make the job run on the first GPUs of a node, when they are free and the job has such a row."""
+    node = draw(st.sampled_from(cluster["nodes"]))
+    sizes = {1, 2, 3, 4, 8} & {
+        g for g, pool in zip(job["options"]["gpus"], job["options"]["pool"], strict=True) if pool == node["gpu_type"]
+    }
+    sizes = {g for g in sizes if g <= node["gpus"]}
+    if not sizes:
+        return
+    gpus = draw(st.sampled_from(sorted(sizes)))
+    block = 1 << (gpus - 1).bit_length()
+    held = [(node["name"], g) for g in range(block)]
+    if block > node["gpus"] or taken & set(held):
+        return
+    taken.update(held)
+    job["restart_s"] = draw(st.sampled_from([0.0, 40.0, 400.0]))
+    job["current"] = {
+        "gpus": gpus,
+        "pool": next(p.name for p in pools_of(Cluster.model_validate(cluster)) if node["name"] in p.nodes),
+        "nodes": {node["name"]: list(range(gpus))},
+    }
+    if job.get("can_wait", True) and draw(st.integers(0, 3)) == 0:
+        job["preemptible"] = False
+        job.pop("deadline_s", None)

@@ -1,0 +1,372 @@
+"""`solve`: from an instance to a checked decision with its bound and prices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.formulations.registry import formulation as find_formulation
+from wattsched.formulations.sizing.objectives import Objective
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.instances.checker import Report, check
+from wattsched.instances.decision import Decision
+from wattsched.instances.files import read_instance
+from wattsched.instances.instance import Instance
+from wattsched.instances.options import Options, expand
+from wattsched.result import Certificate, Result, Size, TerminationReport, Totals
+from wattsched.solvers.conclude import relative_gap
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limits, Solution, Termination
+
+if TYPE_CHECKING:
+    from wattsched.formulations.model import Model
+    from wattsched.formulations.program import FloatArray, IntArray, Program
+    from wattsched.solvers.worker import Worker
+
+AGGREGATED = "mckp"
+"""The formulation whose rows are what budgets' prices refer to, whichever formulation is solved."""
+
+SAFETY = "greedy"
+"""The rule that has a decision in hand before anything else is tried."""
+
+
+def solve(
+    instance: Instance | str | Path,
+    *,
+    formulation: str = AGGREGATED,
+    solver: str = "highs",
+    objective: str | None = None,
+    gap: float = 1e-4,
+    time_limit: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    warm: Result | Decision | None = None,
+) -> Result:
+    """Decide a scheduling round.
+
+    Parameters
+    ----------
+    instance : Instance, str or Path
+        A validated instance, or the path of an instance file.
+    formulation : str
+        ``mckp``, ``assignment`` or ``intervals``; they agree on the optimum.
+    solver : str
+        A name of `wattsched.solvers.registry`, for example ``highs``, ``cpsat``, ``greedy`` or ``pyomo:cbc``.
+    objective : str, optional
+        Overrides the instance's objective.
+    gap : float
+        Relative gap at which a decision counts as optimal.
+    time_limit : float, optional
+        Wall-clock seconds for the whole call. The solver then runs in a process of its own, which is
+        killed when it does not stop; the best decision known is returned, with its bound.
+    threads, seed : int
+        For the solver; equal values give equal answers.
+    warm : Result or Decision, optional
+        A decision to start from, for example last round's. Used when it is still possible.
+
+    Returns
+    -------
+    Result
+        Infeasibility and missed limits are answers, told by ``result.termination``.
+
+    Raises
+    ------
+    ValueError
+        For unknown names and limits that are not positive.
+    wattsched.instances.files.InputError
+        When `instance` is a path and the file is not a valid instance.
+    """
+    limits = _limits(gap, time_limit, threads, seed)
+    find_solver(solver)
+    if not isinstance(instance, Instance):
+        instance = read_instance(Path(instance))
+    goal = find_objective(objective or instance.objective)
+    build = find_formulation(instance.problem, formulation)
+    aggregate = find_formulation(instance.problem, AGGREGATED)
+    run = _Run(instance, formulation, solver, goal, limits)
+    with run.phase("total"), _worker(solver, limits) as worker:
+        with run.phase("options"):
+            options = expand(instance)
+        late = options.jobs_without_options()
+        if late:
+            return run.infeasible(f"no option of job '{late[0]}' can be used: its deadline cannot be met")
+        with run.phase("build"):
+            aggregated = aggregate(options, goal.name)
+            model = aggregated if formulation == AGGREGATED else build(options, goal.name)
+        with run.phase("solve"):
+            candidates = _candidates(run, options, aggregated, model, worker, warm)
+        return _conclude(run, options, aggregated, model, candidates)
+
+
+@dataclass
+class _Run:
+    """What is asked for, and the seconds that each phase took."""
+
+    instance: Instance
+    formulation: str
+    solver: str
+    objective: Objective
+    limits: Limits
+    begin: float = field(default_factory=time.perf_counter)
+    time_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.time_s[name] = self.time_s.get(name, 0.0) + time.perf_counter() - begin
+
+    def remaining_s(self) -> float | None:
+        """Seconds left of the time limit, at least a few milliseconds."""
+        if self.limits.time_s is None:
+            return None
+        return max(0.01, self.limits.time_s - (time.perf_counter() - self.begin))
+
+    def result(self, termination: Termination, **values: object) -> Result:
+        """Result with everything that is known from the start."""
+        self.time_s["total"] = time.perf_counter() - self.begin
+        return Result(
+            instance=self.instance.name,
+            problem=self.instance.problem,
+            formulation=self.formulation,
+            solver=self.solver,
+            objective_name=self.objective.name,
+            sense=self.objective.sense,
+            termination=TerminationReport(
+                reason=termination.reason, limit=termination.limit, detail=termination.detail
+            ),
+            time_s=dict(self.time_s),
+            **values,  # type: ignore[arg-type]  # pydantic checks them
+        )
+
+    def infeasible(self, detail: str, **values: object) -> Result:
+        """Answer that no decision satisfies the instance."""
+        return self.result(Termination("infeasible", detail=detail), **values)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A solution and the model that it is a point of."""
+
+    model: Model
+    solution: Solution
+
+
+def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
+    if not 0.0 <= gap < 1.0:
+        raise ValueError(f"gap must be at least 0 and below 1, got {gap}")
+    if time_limit is not None and not time_limit > 0.0:
+        raise ValueError(f"time_limit must be positive, got {time_limit}")
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
+    finite = None if time_limit is None or np.isinf(time_limit) else time_limit
+    return Limits(gap=gap, time_s=finite, threads=threads, seed=seed)
+
+
+@contextmanager
+def _worker(solver: str, limits: Limits) -> Iterator[Worker | None]:
+    """Start the solver's process at once when there is a limit, so that it loads while we build."""
+    if limits.time_s is None or not find_solver(solver).exact:
+        yield None
+        return
+    from wattsched.solvers.worker import start_worker
+
+    with start_worker() as worker:
+        yield worker
+
+
+def _candidates(
+    run: _Run,
+    options: Options,
+    aggregated: Model,
+    model: Model,
+    worker: Worker | None,
+    warm: Result | Decision | None,
+) -> list[_Candidate]:
+    """Solutions worth comparing: the safety net first, then what the solver finds."""
+    known: list[_Candidate] = []
+    start = None
+    if find_solver(run.solver).exact:
+        safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3))
+        known.append(_Candidate(aggregated, safety))
+        start = safety.x
+    if warm is not None:
+        start = _warm_point(options, aggregated, warm, start)
+    if model is not aggregated:
+        start = None
+    limits = replace(run.limits, time_s=run.remaining_s())
+    if worker is not None:
+        solution = worker.solve(run.solver, model.program, limits, start)
+    else:
+        solution = find_solver(run.solver)(model.program, limits, start)
+    return [*known, _Candidate(model, solution)]
+
+
+def _share(run: _Run, share: float) -> Limits:
+    remaining = run.remaining_s()
+    return replace(run.limits, time_s=None if remaining is None else share * remaining)
+
+
+def _warm_point(
+    options: Options, aggregated: Model, warm: Result | Decision, start: FloatArray | None
+) -> FloatArray | None:
+    """The better of the start known and the warm decision, as a point of the aggregated program."""
+    decision = warm.decision if isinstance(warm, Result) else warm
+    point = None if decision is None else aggregated.point(options.matching(decision))
+    if point is None or aggregated.program.violation(point) > 1e-9:
+        return start
+    if start is None or aggregated.program.objective(point) < aggregated.program.objective(start):
+        return point
+    return start
+
+
+def _conclude(
+    run: _Run, options: Options, aggregated: Model, model: Model, candidates: list[_Candidate]
+) -> Result:
+    """Decode and check the best candidate, and state the best bound of all."""
+    asked = candidates[-1].solution
+    certificate = _certificate(run, aggregated, candidates)
+    size = Size(
+        options=len(options), dropped=model.dropped, columns=model.program.n_columns, rows=model.program.n_rows
+    )
+    found = sorted(
+        (c for c in candidates if c.solution.x is not None), key=lambda c: c.solution.objective or 0.0
+    )
+    if asked.termination.reason == "infeasible" and not found:
+        return run.infeasible(_why_infeasible(aggregated.program), size=size)
+    if not found:
+        return _without_decision(run, asked, aggregated, certificate, size)
+    faults: list[str] = []
+    for candidate in found:
+        decision, chosen = _decode(run, options, candidate)
+        with run.phase("check"):
+            report = check(run.instance.model_copy(update={"objective": run.objective.name}), decision)
+        if not report.faults:
+            bounds = [c.solution.bound for c in candidates]
+            return _answer(run, options, candidate, decision, chosen, report, bounds, certificate, size, asked)
+        faults += report.faults
+    return run.result(Termination("error", detail=f"the decision failed its check: {faults[0]}"), size=size)
+
+
+def _decode(run: _Run, options: Options, candidate: _Candidate) -> tuple[Decision, IntArray]:
+    x = candidate.solution.x
+    assert x is not None
+    with run.phase("place"):
+        chosen = candidate.model.choose(x)
+        return candidate.model.place(x, candidate.solution.starts, chosen), chosen
+
+
+def _answer(
+    run: _Run,
+    options: Options,
+    candidate: _Candidate,
+    decision: Decision,
+    chosen: IntArray,
+    report: Report,
+    bounds: list[float],
+    certificate: Certificate | None,
+    size: Size,
+    asked: Solution,
+) -> Result:
+    program = candidate.model.program
+    objective = run.objective.of(options, chosen)
+    bound = program.reported(max(bounds))
+    if certificate is not None:
+        bound = max(bound, certificate.bound) if run.objective.sense == "min" else min(bound, certificate.bound)
+    # Rounding in the last digits must not put the bound on the wrong side.
+    bound = min(bound, objective) if run.objective.sense == "min" else max(bound, objective)
+    gap = relative_gap(objective, bound) if np.isfinite(bound) else None
+    return run.result(
+        _termination(run, gap, asked, candidate.solution is not asked),
+        objective=objective,
+        bound=bound if np.isfinite(bound) else None,
+        gap=gap,
+        checked=True,
+        prices=_prices(certificate, run.objective.sense),
+        totals=_totals(run.instance, report),
+        certificate=certificate,
+        decision=decision,
+        size=size,
+    )
+
+
+def _termination(run: _Run, gap: float | None, asked: Solution, fallback: bool) -> Termination:
+    detail = asked.termination.detail
+    if fallback and asked.x is None:
+        reason = detail or "no decision in time"
+        detail = f"{run.solver}: {reason}; this is the decision of '{SAFETY}'"
+    if gap is not None and gap <= run.limits.gap:
+        return Termination("optimal", None, detail)
+    return Termination("feasible", asked.termination.limit, detail)
+
+
+def _without_decision(
+    run: _Run, asked: Solution, aggregated: Model, certificate: Certificate | None, size: Size
+) -> Result:
+    """No solver found a point: infeasible if that can be shown, otherwise as the solver said."""
+    from wattsched.solvers.shortfall import shortfall
+
+    rows = shortfall(aggregated.program)
+    if rows:
+        return run.infeasible("; ".join(str(row) for row in rows), size=size)
+    bound = certificate.bound if certificate is not None else None
+    return run.result(asked.termination, bound=bound, certificate=certificate, size=size)
+
+
+def _why_infeasible(program: Program) -> str:
+    from wattsched.solvers.shortfall import shortfall
+
+    return "; ".join(str(row) for row in shortfall(program)) or "the solver proved that no decision exists"
+
+
+def _certificate(run: _Run, aggregated: Model, candidates: list[_Candidate]) -> Certificate | None:
+    """Best bound that row prices of the aggregated program prove."""
+    program = aggregated.program
+    priced = [c.solution.prices for c in candidates if c.model is aggregated and c.solution.prices is not None]
+    if not priced:
+        from wattsched.solvers.dual import dual_prices
+
+        remaining = run.remaining_s()
+        priced = [dual_prices(program, time_s=remaining)[0]]
+    proven = [(program.lagrangian_bound(y), i) for i, y in enumerate(priced)]
+    bound, best = max(proven)
+    if not np.isfinite(bound):
+        return None
+    sign = -1.0 if program.sense == "max" else 1.0
+    prices = {
+        name: sign * float(y) for name, y in zip(program.row_names(), priced[best], strict=True) if y != 0.0
+    }
+    return Certificate(prices=prices, bound=program.reported(bound))
+
+
+def _prices(certificate: Certificate | None, sense: str) -> dict[str, float]:
+    """Improvement of the objective per unit of capacity, for the rows that are capacities."""
+    if certificate is None:
+        return {}
+    better = -1.0 if sense == "min" else 1.0
+    return {
+        name: better * value for name, value in certificate.prices.items() if not name.startswith("worst:")
+    }
+
+
+def _totals(instance: Instance, report: Report) -> Totals:
+    return Totals(
+        power_w=report.power_w,
+        energy_j=report.energy_j,
+        carbon_g=report.carbon_g,
+        gpus_used=report.gpus_used,
+        gpus_available=instance.cluster.total_gpus,
+        restarts=report.restarts,
+        migrations=report.migrations,
+    )
