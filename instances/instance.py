@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
-
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
 
-FORMAT = "wattsched-instance/1"
+FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
 
 
 class Placement(Strict):
@@ -23,7 +22,7 @@ class Placement(Strict):
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
-    nodes: dict[Name, list[Annotated[int, Field(ge=0)]]] = {}
+    nodes: dict[Name, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
 
 
 class OptionTable(Strict):
@@ -63,6 +62,22 @@ class OptionTable(Strict):
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         return self
+
+
+def _branch(value: Any) -> str:
+    """Which of the two forms of `Job.options` a value wants to be, so that only its faults are reported."""
+    return "table" if isinstance(value, dict | OptionTable) else "name"
+
+
+def _also_rows(schema: dict[str, Any]) -> None:
+    """Add the third form of `Job.options`, a list of row objects, to the JSON Schema."""
+    rows = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+    schema["anyOf"] = [*schema["anyOf"], rows]
+
+
+_Options = Annotated[
+    Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")], Discriminator(_branch)
+]
 
 
 class Job(Strict):
@@ -106,7 +121,7 @@ class Job(Strict):
     preemptible: bool = True
     can_wait: bool = True
     current: Placement | None = None
-    options: Name | OptionTable | None = None
+    options: Annotated[_Options | None, Field(json_schema_extra=_also_rows)] = None
     remaining_work: Positive = 1.0
     model: Name | None = None
     batch_sizes: list[Count] | None = None
@@ -121,8 +136,10 @@ class Job(Strict):
             return value
         if not value or not all(isinstance(row, dict) for row in value):
             raise ValueError("a list of options must hold one object per option")
-        fields = list(dict.fromkeys(key for row in value for key in row))
-        gaps = [f"option {i} lacks '{key}'" for i, row in enumerate(value) for key in fields if key not in row]
+        fields = dict.fromkeys(key for row in value for key in row)
+        gaps = [
+            f"option {i} lacks '{key}'" for i, row in enumerate(value) for key in fields if key not in row
+        ]
         if gaps:
             raise ValueError("; ".join(gaps[:5]))
         return {key: [row[key] for row in value] for key in fields}
@@ -176,8 +193,8 @@ class Instance(Strict):
     carbon_g_per_kwh: NonNegative | None = None
     budgets: Budgets = Budgets()
     cluster: Cluster
-    profiles: list[Profile] = []
-    tables: dict[Name, OptionTable] = {}
+    profiles: list[Profile] = Field(default_factory=list)
+    tables: dict[Name, OptionTable] = Field(default_factory=dict)
     jobs: list[Job]
 
     @model_validator(mode="after")

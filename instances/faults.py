@@ -1,0 +1,85 @@
+"""Readable lines from what pydantic found wrong."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+from pydantic import ValidationError
+
+MOST_LINES = 20
+
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = _shown.maxlong = 60
+
+# pydantic's type of a fault -> the sentence, filled from its context.
+_SENTENCES = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "finite_number": "must be a finite number, got {got}",
+    "literal_error": "must be {expected}, got {got}",
+    "model_type": "must be an object, got {got}",
+    "dict_type": "must be an object, got {got}",
+    "list_type": "must be a list, got {got}",
+    "string_unicode": "holds a character that is not valid Unicode",
+}
+
+
+def lines_of(error: ValidationError, document: Any) -> list[str]:
+    """One line per fault, with its path in the document: ``jobs[3].weight: must be ...``.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What validating `document` raised.
+    document : object
+        The parsed file; it tells the keys of a path from the names of union branches.
+    """
+    lines: list[str] = []
+    for fault in error.errors(include_url=False):
+        path = _path(fault["loc"], document, missing=fault["type"] == "missing")
+        lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
+    return list(dict.fromkeys(lines))
+
+
+def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
+    """At most `most` lines, and one that counts the others."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[:most], f"and {len(lines) - most:,} more"]
+
+
+def _sentences(fault: Any) -> list[str]:
+    kind, context = fault["type"], dict(fault.get("ctx", {}))
+    got = _shown.repr(fault["input"])
+    if kind in ("value_error", "assertion_error"):
+        # Our own validators join what they found.
+        return str(context.get("error", fault["msg"])).split("; ")
+    if kind in _SENTENCES:
+        return [_SENTENCES[kind].format(**context, got=got)]
+    message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
+    return [f"{message}, got {got}"]
+
+
+def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
+    """Path as one would write it in Python, without pydantic's names of union branches.
+
+    Steps that the document does not have are such names, but for the last step to a field that is missing.
+    """
+    path = ""
+    here = document
+    steps = list(location)
+    while steps:
+        step = steps.pop(0)
+        if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
+            # A list of row objects, validated as columns: name the row first.
+            row = steps.pop(0)
+            path += f"[{row}].{step}"
+            here = None
+        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+            path += f"[{step}]"
+            here = here[step]
+        elif isinstance(here, dict) and (step in here or (missing and not steps)):
+            path += f".{step}" if path else str(step)
+            here = here.get(step)
+    return path

@@ -1,0 +1,153 @@
+r"""Kinds of training jobs with made-up but plausible scaling, as tables of options.
+
+One iteration with batch b on g GPUs at frequency f takes
+
+.. math:: T = \frac{b}{g}\left(a + (1 - a) \frac{f_{max}}{f}\right) + S(g)
+
+where a is the share of time bound by memory and S the time to exchange gradients. A larger batch needs more
+samples: its statistical efficiency is :math:`(\phi + b_0) / (\phi + b)` (Pollux). A GPU draws its idle watts
+plus, while it computes, a share that grows with :math:`f^{2.7}` (cubic frequency scaling, a little damped).
+Rates are samples in units of computing one of them on one reference GPU at its top frequency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.topology.cluster import GpuType
+
+FloatArray = NDArray[np.float64]
+
+REQUESTED = np.array([1, 2, 4, 8, 16, 32])
+REQUESTED_SHARE = np.array([0.30, 0.15, 0.20, 0.25, 0.07, 0.03])
+"""GPU counts that users ask for, and their shares: a cluster for distributed training (assumed)."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What jobs may choose between on one GPU type.
+
+    ``speed`` is relative to the reference GPU; ``node_gpus`` GPUs share a server.
+    """
+
+    pool: str
+    gpu_type: GpuType
+    gpus: tuple[int, ...]
+    frequencies_mhz: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    speed: float = 1.0
+    node_gpus: int = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Parameters of one kind of job; times are in units of computing one sample at top frequency."""
+
+    memory_bound: float
+    exchange: float
+    noise_scale: float
+    intensity: float
+    affinity: tuple[float, ...]
+
+
+def draw_kinds(rng: np.random.Generator, count: int, n_types: int) -> list[Kind]:
+    """Draw kinds of jobs, each with its own taste for GPU types."""
+    return [
+        Kind(
+            memory_bound=float(rng.uniform(0.05, 0.6)),
+            exchange=float(rng.uniform(0.02, 0.25)),
+            noise_scale=float(rng.uniform(1.0, 20.0)),
+            intensity=float(rng.uniform(0.7, 1.0)),
+            affinity=tuple(rng.lognormal(0.0, 0.2, n_types).tolist()),
+        )
+        for _ in range(count)
+    ]
+
+
+def table_of(kind: Kind, choices: list[Choices]) -> OptionTable:
+    """Table of every GPU count, frequency and batch size of every GPU type."""
+    smallest_batch = min(b for c in choices for b in c.batch_sizes)
+    parts = [
+        _columns(kind, c, taste / kind.affinity[0], smallest_batch)
+        for c, taste in zip(choices, kind.affinity, strict=True)
+    ]
+    columns = {name: [value for part in parts for value in part[name]] for name in parts[0]}
+    return OptionTable(**columns)  # type: ignore[arg-type]  # names and types are those of the fields
+
+
+def _columns(kind: Kind, c: Choices, taste: float, smallest_batch: int) -> dict[str, list[object]]:
+    gpus, mhz, batch = (
+        grid.ravel() for grid in np.meshgrid(c.gpus, c.frequencies_mhz, c.batch_sizes, indexing="ij")
+    )
+    slowdown = kind.memory_bound + (1 - kind.memory_bound) * max(c.frequencies_mhz) / mhz
+    compute = batch / gpus * slowdown
+    steps = np.log2(gpus) * np.where(gpus > c.node_gpus, 1.5, 1.0)
+    time = compute + kind.exchange * smallest_batch * steps
+    phi = kind.noise_scale * smallest_batch
+    efficiency = (phi + smallest_batch) / (phi + batch)
+    rate = c.speed * taste * efficiency * batch / time
+    dynamic = 0.25 + 0.75 * (mhz / max(c.frequencies_mhz)) ** 2.7
+    most = c.gpu_type.max_power_w or c.gpu_type.idle_power_w
+    busy = kind.intensity * compute / time
+    watts = gpus * (c.gpu_type.idle_power_w + (most - c.gpu_type.idle_power_w) * busy * dynamic)
+    return {
+        "gpus": gpus.tolist(),
+        "pool": [c.pool] * len(gpus),
+        "power_w": _rounded(watts),
+        "rate": _rounded(rate),
+        "frequency_mhz": mhz.tolist(),
+        "batch_size": batch.tolist(),
+    }
+
+
+def _rounded(values: FloatArray) -> list[object]:
+    """Six digits: more would only lengthen the file."""
+    return [float(f"{value:.6g}") for value in values]
+
+
+def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> NDArray[np.int64]:
+    """GPU counts that the jobs' users ask for, shape (jobs,)."""
+    drawn = rng.choice(REQUESTED, size=jobs, p=REQUESTED_SHARE)
+    return np.asarray(np.minimum(drawn, largest), dtype=np.int64)
+
+
+def jobs_of_kinds(
+    rng: np.random.Generator, tables: list[OptionTable], requested: NDArray[np.int64], **fields: object
+) -> list[Job]:
+    """One job per requested GPU count, with a kind, a weight and work drawn for it.
+
+    The work keeps a job busy for a median of one hour on the GPUs that its user asks for, at the best rate
+    that its table has for them.
+    """
+    n = len(requested)
+    best = [_best_rates(table) for table in tables]
+    kind = rng.integers(len(tables), size=n)
+    seconds = np.clip(rng.lognormal(np.log(3600.0), 1.2, size=n), 60.0, 14 * 86400.0)
+    weight = rng.choice([1.0, 2.0, 4.0], size=n, p=[0.7, 0.2, 0.1])
+    digits = len(str(n - 1))
+    return [
+        Job(
+            name=f"job{j:0{digits}d}",
+            weight=float(weight[j]),
+            options=f"kind{kind[j]:03d}",
+            remaining_work=float(f"{seconds[j] * best[kind[j]][int(requested[j])]:.6g}"),
+            **fields,  # type: ignore[arg-type]  # names and types are those of the fields
+        )
+        for j in range(n)
+    ]
+
+
+def _best_rates(table: OptionTable) -> dict[int, float]:
+    assert table.rate is not None
+    best: dict[int, float] = {}
+    for gpus, rate in zip(table.gpus, table.rate, strict=True):
+        best[gpus] = max(rate, best.get(gpus, 0.0))
+    return best
+
+
+def named(tables: list[OptionTable]) -> dict[str, OptionTable]:
+    """Tables under the names that `jobs_of_kinds` uses."""
+    return {f"kind{k:03d}": table for k, table in enumerate(tables)}

@@ -1,0 +1,164 @@
+"""What the fields of an instance must mean together, beyond the type of each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterator
+
+from wattsched.instances.instance import Instance, Job, OptionTable, Placement
+from wattsched.perfmodels.catalogue import find, models
+from wattsched.perfmodels.profile import Profile
+from wattsched.topology.cluster import Node
+from wattsched.topology.pools import Pool, pools_of
+
+
+def faults_of(instance: Instance) -> list[str]:
+    """Faults of an instance, one readable line each; none for an instance that can be solved.
+
+    Names must be known, every job must have an option that fits into some block of its pools, and no two
+    running jobs may hold the same GPU. Budgets and deadlines that cannot be met are no faults: they make an
+    instance infeasible, which is an answer.
+    """
+    try:
+        pools = pools_of(instance.cluster)
+    except ValueError as error:
+        return [f"cluster: {error}"]
+    return [
+        *_unknown_table_pools(instance, pools),
+        *_jobs_without_options(instance, pools),
+        *_bad_placements(instance, pools),
+    ]
+
+
+def _unknown_table_pools(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    known = {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
+    tables = [(f"table '{name}'", table) for name, table in instance.tables.items()]
+    tables += [(f"job '{j.name}'", j.options) for j in instance.jobs if isinstance(j.options, OptionTable)]
+    for owner, table in tables:
+        for name in sorted(set(table.pool) - known):
+            yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
+    for job in instance.jobs:
+        for name in sorted(set(job.pools or ()) - known):
+            yield f"job '{job.name}': pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
+
+
+def _jobs_without_options(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    """Judge equal jobs once: a round of 100,000 jobs has a few hundred kinds of them."""
+    verdicts: dict[Hashable, str | None] = {}
+    for job in instance.jobs:
+        key = _kind_of(job)
+        if key not in verdicts:
+            verdicts[key] = _why_no_option(instance, pools, job)
+        if (verdict := verdicts[key]) is not None:
+            yield f"job '{job.name}' {verdict}"
+
+
+def _kind_of(job: Job) -> Hashable:
+    source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
+    choices = (job.pools, job.batch_sizes, job.gpu_counts, job.frequencies_mhz, job.power_limits_w)
+    return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
+
+
+def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str | None:
+    allowed = [p for p in pools if job.pools is None or {p.name, p.gpu_type} & set(job.pools)]
+    if job.model is not None:
+        profiles = {p.gpu_type: _profile(instance, job.model, p.gpu_type) for p in allowed}
+        if allowed and not any(profiles.values()):
+            known = {profile.model for profile in instance.profiles} | set(models())
+            types = ", ".join(sorted(profiles))
+            return (
+                f"has the model '{job.model}', which no profile describes on {types}{_near(job.model, known)}"
+            )
+        try:
+            counts = {p.name: _model_gpus(instance, job, p, profiles[p.gpu_type]) for p in allowed}
+        except ValueError as error:
+            return f"has a setting out of range: {error}"
+    else:
+        table = instance.tables[job.options] if isinstance(job.options, str) else job.options
+        assert table is not None
+        rows = set(zip(table.pool, table.gpus, strict=True))
+        counts = {p.name: {g for name, g in rows if name in (p.name, p.gpu_type)} for p in allowed}
+    low, high = job.min_gpus or 1, job.max_gpus or max((g for c in counts.values() for g in c), default=0)
+    within = {name: {g for g in gpus if low <= g <= high} for name, gpus in counts.items()}
+    if not any(within.values()):
+        return "has no option in its pools and within its min_gpus and max_gpus"
+    if any(_block(g) <= p.largest_block for p in allowed for g in within[p.name]):
+        return None
+    needs = min(_block(g) for gpus in within.values() for g in gpus)
+    largest = max(p.largest_block for p in allowed if within[p.name])
+    return f"needs at least {needs} GPUs in one block but the largest block is {largest}"
+
+
+def _block(gpus: int) -> int:
+    return 1 << (gpus - 1).bit_length()
+
+
+def _profile(instance: Instance, model: str, gpu_type: str) -> Profile | None:
+    """Profile of the instance for the GPU type or its stand-in, else that of the catalogue."""
+    stand_in = instance.cluster.gpu_types[gpu_type].profile or gpu_type
+    own = [
+        p
+        for name in (gpu_type, stand_in)
+        for p in instance.profiles
+        if (p.model, p.gpu_type) == (model, name)
+    ]
+    return own[0] if own else find(model, stand_in)
+
+
+def _model_gpus(instance: Instance, job: Job, pool: Pool, profile: Profile | None) -> set[int]:
+    if profile is None:
+        return set()
+    gpu_type = instance.cluster.gpu_types[pool.gpu_type]
+    rows = profile.configurations(
+        pool.gpus_per_node,
+        gpu_counts=job.gpu_counts,
+        batch_sizes=job.batch_sizes,
+        frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
+        power_limits_w=job.power_limits_w or gpu_type.power_limits_w,
+    )
+    return {int(g) for g in rows.gpus}
+
+
+def _bad_placements(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    names = {pool.name for pool in pools}
+    pool_of = {node: pool.name for pool in pools for node in pool.nodes}
+    nodes = {node.name: node for node in instance.cluster.nodes}
+    holder: dict[tuple[str, int], str] = {}
+    for job in instance.jobs:
+        held = job.current
+        if held is None:
+            continue
+        if held.pool not in names:
+            near = _near(held.pool, names)
+            yield f"job '{job.name}': current.pool '{held.pool}' is no pool of the cluster{near}"
+        elif elsewhere := sorted(n for n in held.nodes if pool_of.get(n, held.pool) != held.pool):
+            yield f"job '{job.name}': current.nodes: '{elsewhere[0]}' is not in the pool '{held.pool}'"
+        yield from (f"job '{job.name}': current.{fault}" for fault in _bad_gpus(held, nodes))
+        for node_name, numbers in held.nodes.items():
+            for gpu in numbers:
+                other = holder.setdefault((node_name, gpu), job.name)
+                if other != job.name:
+                    yield f"jobs '{other}' and '{job.name}' both hold GPU {gpu} of node '{node_name}'"
+
+
+def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
+    listed = sum(len(numbers) for numbers in held.nodes.values())
+    if held.nodes and listed != held.gpus:
+        yield f"gpus is {held.gpus} but current.nodes lists {listed}"
+    for name, numbers in held.nodes.items():
+        node = nodes.get(name)
+        if node is None:
+            yield f"nodes: '{name}' is no node of the cluster{_near(name, set(nodes))}"
+            continue
+        if len(set(numbers)) < len(numbers):
+            yield f"nodes: node '{name}' lists a GPU twice"
+        for gpu in numbers:
+            if gpu >= node.gpus:
+                yield f"nodes: node '{name}' has no GPU {gpu}, it has {node.gpus}"
+            elif gpu in node.unavailable:
+                yield f"nodes: GPU {gpu} of node '{name}' is unavailable"
+
+
+def _near(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=3)
+    return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""
