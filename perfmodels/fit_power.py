@@ -80,7 +80,7 @@ def fit_power_limits(
     step_time_s: ArrayLike,
     power_w: ArrayLike,
     *,
-    rows: int = 5,
+    rows: int = 3,
 ) -> PowerLimitTable:
     """Condense single-GPU measurements under power limits to a small table.
 
@@ -116,7 +116,7 @@ def fit_power_limits(
         return total.reshape(count.shape) / count
 
     time, power = cell_means(step_time_s), cell_means(power_w)
-    knots = _spread(batches, rows)
+    knots = spread(batches, rows)
     weights = _hat_weights(np.log(knots), np.log(batches))
     slowdown = np.linalg.lstsq(weights, time / time[:, -1:], rcond=None)[0]
     watts = np.maximum(np.linalg.lstsq(weights, power, rcond=None)[0], power.min())
@@ -141,8 +141,8 @@ def non_decreasing(values: ArrayLike) -> Floats:
     return np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
 
 
-def _spread(values: Floats, at_most: int) -> Floats:
-    """Up to `at_most` of the sorted values, ends included, evenly spread in the logarithm."""
+def spread(values: Floats, at_most: int) -> Floats:
+    """Return up to `at_most` of the sorted values, ends included, evenly spread in the logarithm."""
     wanted = np.linspace(np.log(values[0]), np.log(values[-1]), at_most)
     nearest = np.abs(np.log(values)[:, None] - wanted).argmin(axis=0)
     return np.asarray(values[np.unique(nearest)])

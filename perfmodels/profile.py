@@ -30,6 +30,15 @@ class FitError(Strict):
 
 
 @dataclass(frozen=True)
+class Iteration:
+    """Seconds of computation and of the whole iteration, and the average watts of one GPU."""
+
+    grad_s: Floats
+    time_s: Floats
+    gpu_power_w: Floats
+
+
+@dataclass(frozen=True)
 class Configurations:
     """Configurations of a job, one per index.
 
@@ -134,11 +143,11 @@ class Profile(Strict):
         ValueError
             For a setting that the profile has no knob for, or one outside its range.
         """
-        _, iteration_s, _ = self._iteration(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)
-        samples = np.asarray(batch_size, dtype=float)
-        if self.efficiency is not None:
-            samples = samples * self.efficiency.of(batch_size)
-        return np.asarray(samples / iteration_s)
+        k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
+        nodes = np.ceil(k / np.asarray(gpus_per_node))
+        iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w)
+        efficiency = 1.0 if self.efficiency is None else self.efficiency.of(batch)
+        return np.asarray(batch * efficiency / iteration.time_s)
 
     def power_w(
         self,
@@ -149,12 +158,38 @@ class Profile(Strict):
         gpus_per_node: ArrayLike,
     ) -> Floats:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
-        grad_s, iteration_s, computing_w = self._iteration(
-            gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node
-        )
-        computing = grad_s / iteration_s
-        per_gpu_w = computing * computing_w + (1.0 - computing) * self.power.sync_w
-        return np.asarray(np.asarray(gpus) * per_gpu_w)
+        k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
+        nodes = np.ceil(k / np.asarray(gpus_per_node))
+        return np.asarray(k * self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w).gpu_power_w)
+
+    def iteration(
+        self,
+        gpus: ArrayLike,
+        nodes: ArrayLike,
+        local_batch: ArrayLike,
+        frequency_mhz: ArrayLike | None,
+        power_limit_w: ArrayLike | None,
+    ) -> Iteration:
+        """Return seconds and watts of one iteration on `gpus` GPUs over `nodes` nodes; see `rate`."""
+        frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
+        limit = np.asarray(np.nan if power_limit_w is None else power_limit_w, dtype=float)
+        if self.frequency is None:
+            _require_absent("frequency_mhz", frequency, self)
+        if self.power_limits is None:
+            _require_absent("power_limit_w", limit, self)
+
+        if self.frequency is not None:
+            grad_s = self.throughput.grad_time_s(local_batch, self.frequency.stretch(frequency))
+            computing_w = self.power.computing_w(self.frequency.relative(frequency))
+        elif self.power_limits is not None:
+            grad_s = self.throughput.grad_time_s(local_batch) * self.power_limits.stretch(local_batch, limit)
+            computing_w = self.power_limits.computing_w(local_batch, limit)
+        else:
+            grad_s = self.throughput.grad_time_s(local_batch)
+            computing_w = self.power.computing_w()
+        time_s = self.throughput.iteration_time_s(grad_s, gpus, nodes)
+        computing = grad_s / time_s
+        return Iteration(grad_s, time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
 
     def configurations(
         self,
@@ -212,36 +247,6 @@ class Profile(Strict):
         elif self.power_limits is not None:
             choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
         return np.unique(np.asarray(choices, dtype=float))
-
-    def _iteration(
-        self,
-        gpus: ArrayLike,
-        batch_size: ArrayLike,
-        frequency_mhz: ArrayLike | None,
-        power_limit_w: ArrayLike | None,
-        gpus_per_node: ArrayLike,
-    ) -> tuple[Floats, Floats, Floats]:
-        """Seconds of computation, seconds of the iteration, watts of one computing GPU."""
-        k = np.asarray(gpus, dtype=float)
-        local_batch = np.asarray(batch_size, dtype=float) / k
-        frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
-        limit = np.asarray(np.nan if power_limit_w is None else power_limit_w, dtype=float)
-        if self.frequency is None:
-            _require_absent("frequency_mhz", frequency, self)
-        if self.power_limits is None:
-            _require_absent("power_limit_w", limit, self)
-
-        if self.frequency is not None:
-            grad_s = self.throughput.grad_time_s(local_batch, self.frequency.stretch(frequency))
-            computing_w = self.power.computing_w(self.frequency.relative(frequency))
-        elif self.power_limits is not None:
-            grad_s = self.throughput.grad_time_s(local_batch) * self.power_limits.stretch(local_batch, limit)
-            computing_w = self.power_limits.computing_w(local_batch, limit)
-        else:
-            grad_s = self.throughput.grad_time_s(local_batch)
-            computing_w = self.power.computing_w()
-        nodes = np.ceil(k / np.asarray(gpus_per_node))
-        return grad_s, self.throughput.iteration_time_s(grad_s, k, nodes), computing_w
 
 
 def _require_absent(name: str, values: Floats, profile: Profile) -> None:

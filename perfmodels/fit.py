@@ -1,0 +1,231 @@
+"""Fit a profile to a table of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.perfmodels.efficiency import StatisticalEfficiency
+from wattsched.perfmodels.fit_efficiency import fit_noise_scale
+from wattsched.perfmodels.fit_power import (
+    fit_memory_bound_share,
+    fit_power_frequency,
+    fit_power_limits,
+    spread,
+)
+from wattsched.perfmodels.fit_throughput import ThroughputFit, fit_throughput, held_out_error
+from wattsched.perfmodels.measurements import Measurements, read_measurements
+from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.profile import FitError, Profile
+
+__all__ = [
+    "FitReport",
+    "fit_measurements",
+    "fit_memory_bound_share",
+    "fit_noise_scale",
+    "fit_power_frequency",
+    "fit_power_limits",
+    "fit_profile",
+    "fit_throughput",
+    "held_out_error",
+    "read_measurements",
+]
+
+Floats = NDArray[np.float64]
+
+FOLDS = 4
+MOST_CHOICES = 16
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A fitted profile and its errors against the measurements.
+
+    Attributes
+    ----------
+    profile : Profile
+        With the errors in ``profile.fit_error``.
+    measurements : Measurements
+        What it was fitted to.
+    predicted_time_s, predicted_power_w : ndarray of float64, shape (n,)
+        Step time and watts of one GPU by the profile.
+    held_out_mean, held_out_max : float or None
+        Relative error of step times that the fit had not seen; None for fewer than eight.
+    """
+
+    profile: Profile
+    measurements: Measurements
+    predicted_time_s: Floats
+    predicted_power_w: Floats
+    held_out_mean: float | None
+    held_out_max: float | None
+
+    def table(self) -> list[dict[str, float]]:
+        """Return one row per measurement: setting, measured and predicted values, relative errors."""
+        m = self.measurements
+        columns: dict[str, Floats | None] = {
+            "gpus": m.gpus,
+            "nodes": m.nodes,
+            "local_batch": m.local_batch,
+            "frequency_mhz": m.frequency_mhz,
+            "power_limit_w": m.power_limit_w,
+            "step_time_s": m.step_time_s,
+            "predicted_time_s": self.predicted_time_s,
+            "time_error": self.predicted_time_s / m.step_time_s - 1.0,
+        }
+        if m.power_w is not None:
+            columns["power_w"] = m.power_w
+            columns["predicted_power_w"] = self.predicted_power_w
+            columns["power_error"] = self.predicted_power_w / m.power_w - 1.0
+        present = {name: values.tolist() for name, values in columns.items() if values is not None}
+        return [dict(zip(present, row, strict=True)) for row in zip(*present.values(), strict=True)]
+
+
+def fit_profile(
+    csv_path: str | Path,
+    model: str,
+    gpu_type: str,
+    *,
+    gpus_per_node: int = 8,
+    where: Mapping[str, str] | None = None,
+    samples_per_epoch: float | None = None,
+    power: PowerModel | None = None,
+    efficiency: StatisticalEfficiency | None = None,
+    source: str | None = None,
+) -> FitReport:
+    """Fit a profile to a CSV file; `read_measurements` lists the columns.
+
+    Parameters
+    ----------
+    csv_path : str or Path
+        The measurements.
+    model, gpu_type : str
+        Names of the profile.
+    gpus_per_node, where, samples_per_epoch
+        As for `read_measurements`.
+    power : PowerModel, optional
+        Watts of a GPU, for a file without ``power_w``; with one, only its `sync_w` is used.
+    efficiency : StatisticalEfficiency, optional
+        Taken over into the profile.
+    source : str, optional
+        Default: the name of the file.
+
+    Raises
+    ------
+    ValueError
+        For a file that cannot be read as measurements, or that lacks what the fit needs.
+    OSError
+        If the file cannot be opened.
+    """
+    measurements = read_measurements(
+        csv_path, gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
+    )
+    return fit_measurements(
+        measurements,
+        model,
+        gpu_type,
+        power=power,
+        efficiency=efficiency,
+        source=source or f"fitted to {Path(csv_path).name}",
+    )
+
+
+def fit_measurements(
+    measurements: Measurements,
+    model: str,
+    gpu_type: str,
+    *,
+    power: PowerModel | None = None,
+    efficiency: StatisticalEfficiency | None = None,
+    source: str = "",
+) -> FitReport:
+    """Fit a profile to measurements in memory; parameters and errors as for `fit_profile`."""
+    m = measurements
+    if m.frequency_mhz is not None and m.power_limit_w is not None:
+        raise ValueError("the measurements have frequency_mhz and power_limit_w; a profile has one knob")
+    if m.power_w is None and power is None:
+        raise ValueError("the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting)")
+    timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
+    required = (timed.gpus, timed.nodes, timed.local_batch, timed.step_time_s)
+    optional = (timed.sync_time_s, timed.frequency_mhz)
+    fitted = fit_throughput(*required, *optional)
+    held_out = held_out_error(*required, *optional, folds=FOLDS) if len(timed) >= 2 * FOLDS else None
+
+    limits = None if m.power_limit_w is None else _power_limits(m)
+    batches = np.unique(np.round(m.gpus * m.local_batch))
+    profile = Profile(
+        model=model,
+        gpu_type=gpu_type,
+        throughput=fitted.throughput,
+        power=_power(m, fitted, limits, power),
+        frequency=_frequency(m, fitted),
+        power_limits=limits,
+        efficiency=efficiency,
+        batch_sizes=[int(b) for b in spread(batches, MOST_CHOICES)],
+        default_batch=int(batches[len(batches) // 2]),
+        max_local_batch=max(1, int(np.floor(m.local_batch.max()))),
+        gpu_counts=[int(k) for k in np.unique(m.gpus)],
+        source=source,
+    )
+    iteration = profile.iteration(m.gpus, m.nodes, m.local_batch, m.frequency_mhz, m.power_limit_w)
+    profile = profile.model_copy(update={"fit_error": fit_error(m, iteration.time_s, iteration.gpu_power_w)})
+    return FitReport(
+        profile,
+        m,
+        iteration.time_s,
+        np.broadcast_to(iteration.gpu_power_w, m.gpus.shape),
+        None if held_out is None else float(held_out.mean()),
+        None if held_out is None else float(held_out.max()),
+    )
+
+
+def fit_error(measurements: Measurements, time_s: Floats, gpu_power_w: Floats) -> FitError:
+    """Mean and maximum relative errors of predictions against measurements."""
+    time = np.abs(time_s / measurements.step_time_s - 1.0)
+    if measurements.power_w is None:
+        return FitError(time_mean=float(time.mean()), time_max=float(time.max()))
+    power = np.abs(gpu_power_w / measurements.power_w - 1.0)
+    return FitError(
+        time_mean=float(time.mean()),
+        time_max=float(time.max()),
+        power_mean=float(power.mean()),
+        power_max=float(power.max()),
+    )
+
+
+def _power_limits(m: Measurements) -> PowerLimitTable:
+    one = m.gpus == 1
+    if m.power_w is None or m.power_limit_w is None or not one.any():
+        raise ValueError("power limits need measurements with power_w on one GPU")
+    return fit_power_limits(m.local_batch[one], m.power_limit_w[one], m.step_time_s[one], m.power_w[one])
+
+
+def _frequency(m: Measurements, fitted: ThroughputFit) -> FrequencyModel | None:
+    if m.frequency_mhz is None or fitted.memory_bound_share is None:
+        return None
+    choices = [round(f) for f in spread(np.unique(m.frequency_mhz), MOST_CHOICES).tolist()]
+    return FrequencyModel(
+        max_mhz=choices[-1], choices_mhz=choices, memory_bound_share=fitted.memory_bound_share
+    )
+
+
+def _power(
+    m: Measurements, fitted: ThroughputFit, limits: PowerLimitTable | None, given: PowerModel | None
+) -> PowerModel:
+    if m.power_w is None:
+        assert given is not None
+        return given
+    if limits is not None:
+        lowest = min(min(row) for row in limits.power_w)
+        sync_w = lowest if given is None else given.sync_w
+        return PowerModel(static_w=limits.power_w[-1][-1], dynamic_w=0.0, sync_w=sync_w)
+    x = np.ones(len(m)) if m.frequency_mhz is None else m.frequency_mhz / m.frequency_mhz.max()
+    share = fitted.memory_bound_share or 0.0
+    grad_s = fitted.throughput.grad_time_s(m.local_batch, share + (1.0 - share) / x)
+    return fit_power_frequency(
+        x, m.power_w, grad_s / fitted.predicted_s, sync_w=None if given is None else given.sync_w
+    )

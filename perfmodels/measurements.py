@@ -1,0 +1,239 @@
+"""Read measured training steps from CSV files of several layouts."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Column names of public data sets, and what they are called here.
+SYNONYMS = {
+    "num_replicas": "gpus",
+    "num_nodes": "nodes",
+    "local_bsz": "local_batch",
+    "global_batch_size": "batch_size",
+    "step_time": "step_time_s",
+    "sync_time": "sync_time_s",
+    "frequency": "frequency_mhz",
+    "power_limit": "power_limit_w",
+    "average_power": "power_w",
+    "time_per_epoch": "time_per_epoch_s",
+}
+SPEEDS = ("step_time_s", "iterations_per_s", "throughput", "time_per_epoch_s")
+NUMBERS = {
+    *("gpus", "nodes", "local_batch", "batch_size", "sync_time_s"),
+    *("frequency_mhz", "power_limit_w", "power_w"),
+    *SPEEDS,
+}
+WORKLOAD_COLUMNS = ("dataset", "network", "model", "model_name", "optimizer")
+SAMPLES_PER_EPOCH = {
+    "cifar100": 50_000,
+    "imagenet": 1_281_167,
+    "librispeech": 281_241,
+    "movielens-1m": 4_970_845,
+    "sentiment140": 1_600_000,
+    "squad": 88_524,
+}
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measured steps, one per index; a column that the file lacks is None.
+
+    Attributes
+    ----------
+    gpus, nodes, local_batch, step_time_s : ndarray of float64, shape (n,)
+        GPUs, nodes they are spread over, samples per GPU, seconds of a step.
+    sync_time_s, frequency_mhz, power_limit_w, power_w : ndarray of float64, shape (n,), optional
+        Seconds of the step spent synchronising, settings, average draw of one GPU.
+    """
+
+    gpus: Floats
+    nodes: Floats
+    local_batch: Floats
+    step_time_s: Floats
+    sync_time_s: Floats | None
+    frequency_mhz: Floats | None
+    power_limit_w: Floats | None
+    power_w: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    def rows(self, chosen: NDArray[np.bool_]) -> Measurements:
+        """Return the chosen measurements alone."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Measurements(**{name: None if c is None else c[chosen] for name, c in columns.items()})
+
+
+def read_measurements(
+    path: str | Path,
+    *,
+    gpus_per_node: int = 8,
+    where: Mapping[str, str] | None = None,
+    samples_per_epoch: float | None = None,
+) -> Measurements:
+    """Read a table of measured steps.
+
+    Columns (any order; others are ignored): ``gpus``; ``local_batch`` or ``batch_size`` (global); one
+    of ``step_time_s``, ``iterations_per_s`` and ``throughput`` (samples/s); optional ``nodes``,
+    ``sync_time_s``, ``frequency_mhz``, ``power_limit_w``, ``power_w`` (average of one GPU). Also read:
+    wide tables of iterations/s with ``global_batch_size`` and a column per GPU count (ElasticFlow; an
+    empty cell or 0 is not measured), ``placements.csv`` and ``scalability.csv`` of Pollux, and
+    ``summary_power_*.csv`` of Zeus (one GPU, seconds per epoch).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    gpus_per_node : int
+        Gives the nodes where the file does not: ``ceil(gpus / gpus_per_node)``.
+    where : mapping, optional
+        Keep the rows with these values, for example ``{"network": "resnet50"}``.
+    samples_per_epoch : float, optional
+        For files with seconds per epoch; default: known for the data sets of Zeus.
+
+    Raises
+    ------
+    ValueError
+        One sentence that names the file, and the line and column where there is one.
+    OSError
+        If the file cannot be opened.
+    """
+    path = Path(path)
+    header, rows = _rows(path)
+    for column, value in (where or {}).items():
+        if column not in header:
+            raise ValueError(f"{path.name} has no column '{column}' to choose rows by; it has {header}")
+        rows = [(line, row) for line, row in rows if row[column] == value]
+        if not rows:
+            raise ValueError(f"{path.name} has no row with {column} '{value}'")
+    _require_one_workload(path, header, rows)
+    counts = [name for name in header if name.isdecimal()]
+    if counts and "batch_size" in header:
+        rows = _unfold(rows, counts)
+        header = ["gpus", "batch_size", "iterations_per_s"]
+    elif "placement" in header:
+        rows = [(line, _with_placement(path, line, row)) for line, row in rows]
+        header = [*header, "gpus", "nodes"]
+    elif "gpus" not in header and "time_per_epoch_s" in header:
+        rows = [(line, {**row, "gpus": "1"}) for line, row in rows]
+        header = [*header, "gpus"]
+    if len(rows) < 2:
+        raise ValueError(
+            f"{path.name} has {len(rows)} measurement{'s'[: len(rows) != 1]}, a fit needs 2 or more"
+        )
+    columns = {name: _numbers(path, rows, name) for name in header if name in NUMBERS}
+    if "time_per_epoch_s" in columns and samples_per_epoch is None:
+        samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0][1].get("dataset", ""))
+        if samples_per_epoch is None:
+            raise ValueError(f"{path.name} has seconds per epoch: give samples_per_epoch")
+    return _measurements(path, columns, gpus_per_node, samples_per_epoch)
+
+
+def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
+    """Header, with synonyms replaced, and the rows with their line numbers."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.reader(stream, strict=True)
+            lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path.name} is not a CSV text file ({error})") from None
+    if not lines:
+        raise ValueError(f"{path.name} is empty")
+    header = [SYNONYMS.get(name, name) for name in lines[0][1]]
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
+        raise ValueError(f"{path.name} line 1 has the column '{repeated[0]}' more than once")
+    for line, cells in lines[1:]:
+        if len(cells) != len(header):
+            raise ValueError(f"{path.name} line {line} has {len(cells)} fields, the header has {len(header)}")
+    return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
+
+
+def _require_one_workload(path: Path, header: list[str], rows: list[tuple[int, Row]]) -> None:
+    for column in WORKLOAD_COLUMNS:
+        values = sorted({row[column] for _, row in rows}) if column in header else []
+        if len(values) > 1 and column != "optimizer":
+            raise ValueError(
+                f"{path.name} column '{column}' has several workloads ({', '.join(values)}): choose one"
+            )
+
+
+def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, Row]]:
+    """One row per cell of a wide table, without the cells that were not measured."""
+    return [
+        (line, {"gpus": count, "batch_size": row["batch_size"], "iterations_per_s": row[count]})
+        for line, row in rows
+        for count in counts
+        if row[count].lower() not in ("", "nan", "0", "0.0")
+    ]
+
+
+def _with_placement(path: Path, line: int, row: Row) -> Row:
+    """Add GPUs and nodes of a placement like 44: a digit per node, the GPUs used on it."""
+    placement = row["placement"]
+    if not placement.isdecimal() or "0" in placement:
+        raise ValueError(
+            f"{path.name} line {line}, column 'placement': '{placement}' must be a digit 1 to 9 per node"
+        )
+    return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
+
+
+def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> Floats:
+    """Values of a column: finite and above 0 (0 is allowed for the time of synchronisation)."""
+    values = np.empty(len(rows))
+    for i, (line, row) in enumerate(rows):
+        place = f"{path.name} line {line}, column '{column}'"
+        try:
+            values[i] = float(row[column])
+        except ValueError:
+            raise ValueError(f"{place}: '{row[column]}' is not a number") from None
+        if not math.isfinite(values[i]):
+            raise ValueError(f"{place}: '{row[column]}' must be finite")
+        if values[i] < 0 or (values[i] == 0 and column != "sync_time_s"):
+            raise ValueError(f"{place}: {row[column]} must be above 0")
+    return values
+
+
+def _measurements(
+    path: Path, columns: dict[str, Floats], gpus_per_node: int, samples_per_epoch: float | None
+) -> Measurements:
+    if "gpus" not in columns:
+        raise ValueError(f"{path.name} lacks the column 'gpus'")
+    if "local_batch" not in columns and "batch_size" not in columns:
+        raise ValueError(f"{path.name} lacks a column 'local_batch' or 'batch_size'")
+    speeds = [name for name in SPEEDS if name in columns]
+    if len(speeds) != 1:
+        found = f"has {' and '.join(speeds)}" if speeds else "has none"
+        raise ValueError(f"{path.name} must have one of the columns {', '.join(SPEEDS)}; it {found}")
+    gpus = columns["gpus"]
+    local_batch = columns.get("local_batch")
+    if local_batch is None:
+        local_batch = columns["batch_size"] / gpus
+    batch, speed = local_batch * gpus, columns[speeds[0]]
+    step_time_s = {
+        "step_time_s": speed,
+        "iterations_per_s": 1.0 / speed,
+        "throughput": batch / speed,
+        "time_per_epoch_s": speed * batch / (samples_per_epoch or 1.0),
+    }[speeds[0]]
+    return Measurements(
+        gpus=gpus,
+        nodes=columns.get("nodes", np.ceil(gpus / gpus_per_node)),
+        local_batch=local_batch,
+        step_time_s=step_time_s,
+        sync_time_s=columns.get("sync_time_s"),
+        frequency_mhz=columns.get("frequency_mhz"),
+        power_limit_w=columns.get("power_limit_w"),
+        power_w=columns.get("power_w"),
+    )
