@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from wattsched.result import Result as Result
 
 __version__ = "0.1.0"
+
+# In a checkout the sub-packages lie beside this folder. Python puts the current folder first on its path,
+# so without this an interpreter started in the checkout would find a package without its parts.
+_checkout = Path(__file__).resolve().parent.parent
+if (_checkout / "pyproject.toml").is_file():
+    __path__.append(str(_checkout))
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {

@@ -1,0 +1,158 @@
+"""What must hold of any sizing optimum: symmetry, scaling, monotonicity, and prices as derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import small_instances
+
+from wattsched.formulations.model import Model
+from wattsched.formulations.program import Program
+from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.instance import Instance
+from wattsched.instances.options import expand
+from wattsched.solvers.highs import solve_lp
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits
+
+EXACT = Limits(gap=0.0)
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
+
+
+def model_of(instance: Instance, objective: str) -> Model:
+    """The aggregated model; the example is dropped when a job has no option."""
+    options = expand(instance)
+    assume(not options.jobs_without_options())
+    return formulation("sizing", "mckp")(options, objective)
+
+
+def optimum(instance: Instance, objective: str) -> float:
+    """Reported optimum of the aggregated formulation, inf when infeasible."""
+    program = model_of(instance, objective).program
+    solution = get("highs")(program, EXACT)
+    return np.inf if solution.objective is None else program.reported(solution.objective)
+
+
+def changed(instance: Instance, **values: Any) -> Instance:
+    """Validated copy of an instance with some top-level fields replaced."""
+    return Instance.model_validate({**instance.model_dump(), **values})
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE, order=st.randoms(use_true_random=False))
+def test_relabelling_and_reordering_jobs_changes_nothing(instance: Instance, objective: str, order: Any) -> None:
+    jobs = [{**job, "name": f"renamed-{i}"} for i, job in enumerate(instance.model_dump()["jobs"])]
+    order.shuffle(jobs)
+    before = optimum(instance, objective)
+    assert optimum(changed(instance, jobs=jobs), objective) == pytest.approx(before, rel=1e-6, abs=1e-7)
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE)
+def test_relabelling_nodes_changes_nothing(instance: Instance, objective: str) -> None:
+    data = instance.model_dump()
+    for node in data["cluster"]["nodes"]:
+        node["name"] = f"renamed-{node['name']}"
+    for domain in data["cluster"]["power_domains"]:
+        domain["members"] = [f"renamed-{m}" if m.startswith("n") else m for m in domain["members"]]
+    for job in data["jobs"]:
+        if job["current"]:
+            job["current"]["nodes"] = {f"renamed-{n}": g for n, g in job["current"]["nodes"].items()}
+    before = optimum(instance, objective)
+    assert optimum(Instance.model_validate(data), objective) == pytest.approx(before, rel=1e-6, abs=1e-7)
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE, factor=st.sampled_from([0.125, 3.0, 40.0]))
+def test_scaling_weights_scales_the_objective(instance: Instance, objective: str, factor: float) -> None:
+    jobs = [{**job, "weight": job["weight"] * factor} for job in instance.model_dump()["jobs"]]
+    before = optimum(instance, objective)
+    after = optimum(changed(instance, jobs=jobs), objective)
+    # Max-min divides by the weight: progress is shared in proportion to it.
+    scale = 1 / factor if objective == "max-min" else factor
+    assert after == pytest.approx(before * scale, rel=1e-6, abs=1e-7)
+
+
+@MANY
+@given(
+    instance=small_instances(),
+    objective=OBJECTIVE,
+    name=st.sampled_from(["power_w", "energy_j", "carbon_g"]),
+    share=st.floats(0.05, 1.0),
+)
+def test_a_tighter_budget_never_improves(instance: Instance, objective: str, name: str, share: float) -> None:
+    budgets = instance.budgets.model_dump()
+    most = {"power_w": 3000.0, "energy_j": 1.5e6, "carbon_g": 170.0}[name]
+    budgets[name] = share * (budgets[name] or most)
+    before = optimum(instance, objective)
+    after = optimum(changed(instance, budgets=budgets), objective)
+    if after == np.inf:
+        return
+    worse = after - before if OBJECTIVES[objective].sense == "min" else before - after
+    assert worse >= -1e-6 * max(1.0, abs(before))
+
+
+def lp_optimum(program: Program, row: int, step: float) -> float:
+    """Optimal cost of the linear relaxation with one capacity moved; inf when infeasible."""
+    upper = program.row_upper.copy()
+    upper[row] += step
+    solution = solve_lp(replace(program, row_upper=upper), EXACT)
+    return np.inf if solution.x is None else program.objective(solution.x)
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE)
+def test_prices_lie_between_finite_differences(instance: Instance, objective: str) -> None:
+    program = model_of(instance, objective).program
+    relaxed = solve_lp(program, EXACT)
+    assume(relaxed.x is not None)
+    assert relaxed.prices is not None
+    centre = program.objective(relaxed.x)
+    for row in range(program.n_rows):
+        step = 1e-3 * max(1.0, abs(program.row_upper[row]))
+        # The LP's optimum is convex in the capacity: left difference <= derivative <= right difference.
+        right = (lp_optimum(program, row, step) - centre) / step
+        left = (centre - lp_optimum(program, row, -step)) / step
+        # 1e-6 of the price, and the last digits of two optima divided by the step.
+        slack = 1e-6 * max(1.0, abs(relaxed.prices[row])) + 1e-13 * abs(centre) / step
+        assert left - slack <= relaxed.prices[row] <= right + slack
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE)
+def test_greedy_optimum_and_bound_are_in_order(instance: Instance, objective: str) -> None:
+    program = model_of(instance, objective).program
+    exact = get("highs")(program, EXACT)
+    for name in ("greedy", "powerflow"):
+        rule = get(name)(program, EXACT)
+        if exact.objective is None:
+            assert rule.x is None
+            continue
+        tolerance = 1e-6 * max(1.0, abs(exact.objective))
+        assert rule.bound <= exact.objective + tolerance
+        if rule.objective is not None:
+            assert program.violation(rule.x) <= 1e-9
+            assert exact.objective <= rule.objective + tolerance
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE)
+def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, objective: str) -> None:
+    from wattsched.formulations.sizing import columns, mckp
+
+    options = expand(instance)
+    assume(not options.jobs_without_options())
+    everything = columns.choices(options, OBJECTIVES[objective], keep_dominated=True)
+    rows = mckp.Rows([], [], [], [])
+    mckp.add_buddy_rows(rows, everything)
+    mckp.add_budget_rows(rows, everything)
+    full = get("highs")(mckp.assemble(everything, rows), EXACT)
+    reduced = get("highs")(formulation("sizing", "mckp")(options, objective).program, EXACT)
+    assert (full.objective or np.inf) == pytest.approx(reduced.objective or np.inf, rel=1e-6, abs=1e-7)
