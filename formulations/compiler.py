@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from wattsched.formulations.program import Block, BoolArray, FloatArray, IntArray, Program
 
 
@@ -81,8 +80,10 @@ def _names(kind: str, names: list[str]) -> Block:
 
 def _row_names(names: list[str]) -> list[str]:
     """Names made unique: Pyomo gives a range constraint two rows of one name."""
-    seen: set[str] = set()
-    return [f"{name}:lower" if name in seen else (seen.add(name) or name) for name in names]
+    return [
+        f"{name}:lower" if i and names[i - 1] == name else name  # the two rows stand next to each other
+        for i, name in enumerate(names)
+    ]
 
 
 def choice_rows(matrix: Any, rhs: FloatArray, equality: BoolArray, binary: BoolArray) -> IntArray:
@@ -92,7 +93,12 @@ def choice_rows(matrix: Any, rhs: FloatArray, equality: BoolArray, binary: BoolA
     for i in np.flatnonzero(equality & (rhs == 1.0)):
         span = slice(matrix.indptr[i], matrix.indptr[i + 1])
         columns = matrix.indices[span]
-        if len(columns) and (matrix.data[span] == 1.0).all() and binary[columns].all() and not used[columns].any():
+        if (
+            len(columns)
+            and (matrix.data[span] == 1.0).all()
+            and binary[columns].all()
+            and not used[columns].any()
+        ):
             used[columns] = True
             chosen.append(i)
     return np.array(chosen, dtype=np.int64)

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-
 from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.instance import Instance, Job, OptionTable
 from wattsched.perfmodels.catalogue import find
@@ -52,10 +51,7 @@ class Template:
 
     def take(self, keep: BoolArray) -> Template:
         """Rows where `keep` holds."""
-        return Template(**{name: value[keep] for name, value in self._columns().items()})
-
-    def _columns(self) -> dict[str, NDArray[np.generic]]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Template(**{name: getattr(self, name)[keep] for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Options:
     instance : Instance
     pools : tuple of Pool
     start : int array, shape (n_jobs + 1,)
-        Options of job j are ``start[j]`` to ``start[j + 1]``; a job none of whose options is allowed has none.
+        Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
     job, pool, gpus, block : int arrays, shape (n_options,)
         `pool` is -1 for waiting; `block` is the GPU count rounded up to a power of two.
     rate, completion_s, power_w : float arrays, shape (n_options,)
@@ -121,7 +117,7 @@ class Options:
     @property
     def waiting(self) -> BoolArray:
         """Which options are waiting."""
-        return self.pool == WAIT
+        return np.asarray(self.pool == WAIT)
 
     def matching(self, decision: Decision) -> IntArray:
         """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
@@ -335,7 +331,9 @@ def _with_times(
         instance.round_s + best_s[job],
         work[job] / np.where(waiting, 1.0, rate) + np.where(pays, restart[job], 0.0),
     )
-    energy = np.where(waiting, np.inf, columns["power_w"] * (work[job] / np.where(waiting, 1.0, rate) + restart[job]))
+    energy = np.where(
+        waiting, np.inf, columns["power_w"] * (work[job] / np.where(waiting, 1.0, rate) + restart[job])
+    )
     least = np.minimum.reduceat(energy, start[:-1]) if len(jobs) else np.empty(0)
     return Options(
         instance=instance,

@@ -40,7 +40,7 @@ _HOMES = {
     "solve": "wattsched.engine",
 }
 
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # the names of the table
+__all__ = ["__version__", *_HOMES]  # the names of the table
 
 
 def __getattr__(name: str) -> Any:

@@ -238,7 +238,10 @@ def _conclude(
     asked = candidates[-1].solution
     certificate = _certificate(run, aggregated, candidates)
     size = Size(
-        options=len(options), dropped=model.dropped, columns=model.program.n_columns, rows=model.program.n_rows
+        options=len(options),
+        dropped=model.dropped,
+        columns=model.program.n_columns,
+        rows=model.program.n_rows,
     )
     found = sorted(
         (c for c in candidates if c.solution.x is not None), key=lambda c: c.solution.objective or 0.0
@@ -254,7 +257,9 @@ def _conclude(
             report = check(run.instance.model_copy(update={"objective": run.objective.name}), decision)
         if not report.faults:
             bounds = [c.solution.bound for c in candidates]
-            return _answer(run, options, candidate, decision, chosen, report, bounds, certificate, size, asked)
+            return _answer(
+                run, options, candidate, decision, chosen, report, bounds, certificate, size, asked
+            )
         faults += report.faults
     return run.result(Termination("error", detail=f"the decision failed its check: {faults[0]}"), size=size)
 
@@ -283,7 +288,9 @@ def _answer(
     objective = run.objective.of(options, chosen)
     bound = program.reported(max(bounds))
     if certificate is not None:
-        bound = max(bound, certificate.bound) if run.objective.sense == "min" else min(bound, certificate.bound)
+        bound = (
+            max(bound, certificate.bound) if run.objective.sense == "min" else min(bound, certificate.bound)
+        )
     # Rounding in the last digits must not put the bound on the wrong side.
     bound = min(bound, objective) if run.objective.sense == "min" else max(bound, objective)
     gap = relative_gap(objective, bound) if np.isfinite(bound) else None
@@ -333,7 +340,9 @@ def _why_infeasible(program: Program) -> str:
 def _certificate(run: _Run, aggregated: Model, candidates: list[_Candidate]) -> Certificate | None:
     """Best bound that row prices of the aggregated program prove."""
     program = aggregated.program
-    priced = [c.solution.prices for c in candidates if c.model is aggregated and c.solution.prices is not None]
+    priced = [
+        c.solution.prices for c in candidates if c.model is aggregated and c.solution.prices is not None
+    ]
     if not priced:
         from wattsched.solvers.dual import dual_prices
 

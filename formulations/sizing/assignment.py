@@ -16,7 +16,6 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import BoolArray, FloatArray
@@ -77,16 +76,21 @@ def algebra(columns: Choices) -> Any:
     m.nothing = pyo.Var(bounds=(0, 0))
 
     m.one_option = pyo.Constraint(
-        range(jobs), rule=lambda m, j: pyo.quicksum(m.x[c] for c in range(columns.start[j], columns.start[j + 1])) == 1
+        range(jobs),
+        rule=lambda m, j: pyo.quicksum(m.x[c] for c in range(columns.start[j], columns.start[j + 1])) == 1,
     )
     m.one_block = pyo.Constraint(
         list(wanted),
         rule=lambda m, j, p, s: (
-            pyo.quicksum(m.y[j, p, s, b] for b in blocks[p, s]) - pyo.quicksum(m.x[c] for c in wanted[j, p, s]) == 0
+            pyo.quicksum(m.y[j, p, s, b] for b in blocks[p, s])
+            - pyo.quicksum(m.x[c] for c in wanted[j, p, s])
+            == 0
         ),
     )
     covering = _covering(places)
-    m.gpu = pyo.Constraint(list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[place] for place in covering[p, g]) <= 1)
+    m.gpu = pyo.Constraint(
+        list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[place] for place in covering[p, g]) <= 1
+    )
     m.budget = pyo.ConstraintList()
     for row in columns.budgets:
         used = np.flatnonzero(row.use)
@@ -105,7 +109,10 @@ def _add_objective(m: Any, columns: Choices, jobs: int) -> None:
     m.no_worse = pyo.Constraint(
         range(jobs),
         rule=lambda m, j: (
-            pyo.quicksum(float(columns.cost[c]) * m.x[c] for c in range(columns.start[j], columns.start[j + 1])) <= m.worst
+            pyo.quicksum(
+                float(columns.cost[c]) * m.x[c] for c in range(columns.start[j], columns.start[j + 1])
+            )
+            <= m.worst
         ),
     )
     m.cost = pyo.Objective(expr=m.worst)
@@ -139,7 +146,9 @@ def _wanted_sizes(columns: Choices) -> dict[BlockKey, list[int]]:
     return dict(wanted)
 
 
-def _covering(places: list[tuple[int, int, int, int]]) -> dict[tuple[int, int], list[tuple[int, int, int, int]]]:
+def _covering(
+    places: list[tuple[int, int, int, int]],
+) -> dict[tuple[int, int], list[tuple[int, int, int, int]]]:
     """Placements that cover each GPU, by pool and position."""
     covering: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
     for place in places:
@@ -150,7 +159,7 @@ def _covering(places: list[tuple[int, int, int, int]]) -> dict[tuple[int, int], 
 
 
 def _positions(columns: Choices, chosen: FloatArray, x: FloatArray, blocks: dict[Any, int]) -> Positions:
-    gpus = {int(columns.job[c]): int(columns.options.gpus[columns.index[c]]) for c in np.flatnonzero(chosen > 0.5)}
-    return {
-        j: tuple(range(start, start + gpus[j])) for (j, _, _, start), c in blocks.items() if x[c] > 0.5
+    gpus = {
+        int(columns.job[c]): int(columns.options.gpus[columns.index[c]]) for c in np.flatnonzero(chosen > 0.5)
     }
+    return {j: tuple(range(start, start + gpus[j])) for (j, _, _, start), c in blocks.items() if x[c] > 0.5}

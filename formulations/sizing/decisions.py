@@ -74,7 +74,9 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
                 gpus=int(options.gpus[i]),
                 pool=options.pools[p].name,
                 frequency_mhz=_whole(options.frequency_mhz[i]),
-                power_limit_w=None if math.isnan(options.power_limit_w[i]) else float(options.power_limit_w[i]),
+                power_limit_w=None
+                if math.isnan(options.power_limit_w[i])
+                else float(options.power_limit_w[i]),
                 batch_size=_whole(options.batch_size[i]),
                 nodes=nodes,
             )

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
-
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.registry import formulation
@@ -47,7 +46,9 @@ def changed(instance: Instance, **values: Any) -> Instance:
 
 @MANY
 @given(instance=small_instances(), objective=OBJECTIVE, order=st.randoms(use_true_random=False))
-def test_relabelling_and_reordering_jobs_changes_nothing(instance: Instance, objective: str, order: Any) -> None:
+def test_relabelling_and_reordering_jobs_changes_nothing(
+    instance: Instance, objective: str, order: Any
+) -> None:
     jobs = [{**job, "name": f"renamed-{i}"} for i, job in enumerate(instance.model_dump()["jobs"])]
     order.shuffle(jobs)
     before = optimum(instance, objective)
