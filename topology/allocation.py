@@ -66,13 +66,14 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
     """Place jobs on disjoint aligned blocks, moving few running jobs.
 
     A running job *stays* if its block contains all GPUs that it held, or if all GPUs that it gets were its
-    own. At first all jobs stay that can without overlap, small ones before large ones. If the others then
-    violate the theorem of `topology.buddy`, blocks are cleared of staying jobs: largest missing level first,
-    blocks with the fewest jobs first. Jobs that turn out to have been evicted for nothing return. The rest is
-    placed by descending size into the smallest free block. All ties are broken by job name or position.
+    own. At first all jobs stay that can without overlap. If the others then violate the theorem of
+    `topology.buddy`, blocks are cleared of staying jobs: largest missing level first, blocks with the fewest
+    jobs first. Jobs that turn out to have been evicted for nothing return. The rest is placed by descending
+    size into the smallest free block. Where jobs overlap that could stay, this is done with the small ones
+    first and with the large ones first, and the better answer counts. Ties are broken by name or position.
 
-    An answer is always found if there is one. The number of migrations is not always the least possible, but
-    it is where no staying job has to be evicted.
+    An answer is always found if there is one. The number of migrations is the least possible where no job has
+    to make room for another, and close to it elsewhere.
 
     Parameters
     ----------
@@ -88,19 +89,30 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
     """
     _check(pool, requests)
     by_size = sorted(requests, key=lambda r: (r.size, r.job))
-    occupancy = Occupancy(pool.blocks, np.asarray(free, dtype=bool) & pool.available)
-    _check_fit(pool, occupancy, by_size)
-    starts = _stay(occupancy, by_size)
-    _evict(occupancy, by_size, starts)
-    _return(occupancy, by_size, starts)
-    _place(occupancy, by_size, starts)
-    positions = {r.job: _used(r, starts[r.job]) for r in by_size}
+    usable = np.asarray(free, dtype=bool) & pool.available
+    _check_fit(pool, usable, by_size)
+    small_first = _attempt(pool, usable, by_size)
+    if not small_first.migrated:
+        return small_first
+    # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
+    # large one anyway, keeping the large one saves a migration.
+    large_first = _attempt(pool, usable, by_size[::-1])
+    return min(small_first, large_first, key=lambda allocation: len(allocation.migrated))
+
+
+def _attempt(pool: Pool, usable: BoolArray, requests: list[Request]) -> Allocation:
+    occupancy = Occupancy(pool.blocks, usable)
+    starts = _stay(occupancy, requests)
+    _evict(occupancy, requests, starts)
+    _return(occupancy, requests, starts)
+    _place(occupancy, requests, starts)
+    positions = {r.job: _used(r, starts[r.job]) for r in requests}
     migrated = sorted(r.job for r in requests if r.held and not _stayed(r, positions[r.job]))
     return Allocation(positions=positions, starts=starts, migrated=tuple(migrated))
 
 
 def _stay(occupancy: Occupancy, requests: list[Request]) -> dict[str, int]:
-    """Let jobs stay that do not overlap; aligned blocks nest, so smallest first lets most of them stay."""
+    """Let running jobs stay, in this order, as long as they do not overlap."""
     crowd = occupancy.taken[0].copy()
     for request in requests:
         crowd[list(request.held)] = 1
@@ -232,12 +244,13 @@ def _check(pool: Pool, requests: Sequence[Request]) -> None:
             holder[position] = r.job
 
 
-def _check_fit(pool: Pool, occupancy: Occupancy, requests: list[Request]) -> None:
+def _check_fit(pool: Pool, usable: BoolArray, requests: list[Request]) -> None:
     largest = max((r.size for r in requests), default=1)
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")
+    occupancy = Occupancy(pool.blocks, usable)
     demand = _demand(occupancy, requests, {})
-    for level in np.flatnonzero(demand > occupancy.free_gpus):
+    for level in np.flatnonzero(demand > occupancy.free_gpus)[::-1]:
         raise ValueError(
             f"pool '{pool.name}': jobs in blocks of {1 << level} GPUs or more ask for {demand[level]} GPUs, "
             f"{occupancy.free_gpus[level]} are free in such blocks"
