@@ -16,6 +16,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import BoolArray, FloatArray

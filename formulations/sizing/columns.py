@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
 from wattsched.formulations.program import Block, BoolArray, FloatArray, IntArray
 from wattsched.formulations.sizing.dominance import undominated
 from wattsched.formulations.sizing.objectives import Objective

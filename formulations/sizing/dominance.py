@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from wattsched.formulations.program import BoolArray, FloatArray, IntArray
 from wattsched.formulations.sizing.uses import energy_j, extra_power_w
 from wattsched.instances.options import Options

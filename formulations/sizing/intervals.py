@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Intervals, Line
 from wattsched.formulations.sizing.columns import Choices, choices

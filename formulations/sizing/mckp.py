@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, FloatArray, IntArray, Program
 from wattsched.formulations.sizing.columns import Choices, choices

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
 from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.instances.options import Options
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from wattsched.formulations.program import BoolArray, FloatArray
 from wattsched.instances.instance import Instance, Placement
 from wattsched.instances.options import Options

@@ -132,7 +132,9 @@ def can_place(blocks: list[list[Gpu]], free: set[Gpu], sizes: list[int]) -> bool
 # -- options -----------------------------------------------------------------------------------------
 
 
-def rows_of(instance: Instance, job: Job) -> Iterator[tuple[int, tuple[object, ...], float, float, int | None]]:
+def rows_of(
+    instance: Instance, job: Job
+) -> Iterator[tuple[int, tuple[object, ...], float, float, int | None]]:
     """(gpus, kind of node, time from a standing start, power, batch size) of every row a job may use."""
     table = instance.tables[job.options] if isinstance(job.options, str) else job.options
     assert isinstance(table, OptionTable)
@@ -267,7 +269,11 @@ def optimum(instance: Instance, objective: str) -> float | None:
         fits = True
         for kind in by_kind:
             sizes = sorted(
-                (next_power(c.gpus) for c, keep in zip(combination, fixed, strict=True) if c.kind == kind and not keep),
+                (
+                    next_power(c.gpus)
+                    for c, keep in zip(combination, fixed, strict=True)
+                    if c.kind == kind and not keep
+                ),
                 reverse=True,
             )
             key = (kind, *sizes)

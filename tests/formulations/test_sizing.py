@@ -7,6 +7,7 @@ from brute_force.sizing import optimum
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
+
 from wattsched.formulations.registry import formulation, names
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.checker import check

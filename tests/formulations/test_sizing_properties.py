@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
+
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.registry import formulation

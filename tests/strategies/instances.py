@@ -34,8 +34,12 @@ def clusters(draw: st.DrawFn) -> dict:
         )
     domains = []
     for d in range(draw(st.integers(0, 2))):
-        members = draw(st.lists(st.sampled_from([x["name"] for x in nodes + groups]), unique=True, min_size=1))
-        domains.append({"name": f"pdu{d}", "members": members, "power_cap_w": draw(st.integers(350, 2500)) * 1.0})
+        members = draw(
+            st.lists(st.sampled_from([x["name"] for x in nodes + groups]), unique=True, min_size=1)
+        )
+        domains.append(
+            {"name": f"pdu{d}", "members": members, "power_cap_w": draw(st.integers(350, 2500)) * 1.0}
+        )
     return {"gpu_types": types, "nodes": nodes, "groups": groups, "power_domains": domains}
 
 
@@ -83,7 +87,9 @@ def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, in
     """Make the job run on the first GPUs of a node, when they are free and the job has such a row."""
     node = draw(st.sampled_from(cluster["nodes"]))
     sizes = {1, 2, 3, 4, 8} & {
-        g for g, pool in zip(job["options"]["gpus"], job["options"]["pool"], strict=True) if pool == node["gpu_type"]
+        g
+        for g, pool in zip(job["options"]["gpus"], job["options"]["pool"], strict=True)
+        if pool == node["gpu_type"]
     }
     sizes = {g for g in sizes if g <= node["gpus"]}
     if not sizes:

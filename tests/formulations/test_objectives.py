@@ -1,0 +1,41 @@
+"""Every objective on one hand-worked job: 2 options and waiting, running now on one GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
+from wattsched.instances.instance import Instance
+from wattsched.instances.options import expand
+
+JOB = {
+    "name": "job",
+    "weight": 2.0,
+    "restart_s": 30.0,
+    "remaining_work": 1200.0,
+    "current": {"gpus": 1, "pool": "A", "nodes": {"n": [0]}},
+    "options": {"gpus": [1, 4], "pool": ["A", "A"], "rate": [1.0, 3.0], "power_w": [100.0, 350.0]},
+}
+CLUSTER = {"gpu_types": {"A": {"idle_power_w": 10.0}}, "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4}]}
+# Staying takes 1200 s; four GPUs 400 s + 30 s restart; waiting a round of 300 s and then 430 s.
+EXPECTED = {
+    "completion": [2 * 1200, 2 * 430, 2 * 730],
+    "makespan": [2 * 1200, 2 * 430, 2 * 730],
+    "progress": [2 * 3600 / 1200, 2 * 3600 / 430, 0.0],
+    "max-min": [430 / 1200 / 2, 1 / 2, 430 / 730 / 2],
+    "proportional": [2 * math.log(1200 / 430), 0.0, 2 * math.log(730 / 430)],
+    "goodput": [2 * 1.0, 2 * 3.0 * 0.9, 0.0],
+}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_values_of_one_job(name: str) -> None:
+    options = expand(Instance.model_validate({"cluster": CLUSTER, "jobs": [JOB], "round_s": 300.0}))
+    assert objective(name).value(options) == pytest.approx(EXPECTED[name])
+
+
+def test_unknown_objectives_are_named() -> None:
+    with pytest.raises(ValueError, match=r"unknown objective 'speed'; known: completion"):
+        objective("speed")
