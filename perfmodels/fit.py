@@ -142,8 +142,12 @@ def fit_measurements(
     power: PowerModel | None = None,
     efficiency: StatisticalEfficiency | None = None,
     source: str = "",
+    folds: int = FOLDS,
 ) -> FitReport:
-    """Fit a profile to measurements in memory; parameters and errors as for `fit_profile`."""
+    """Fit a profile to measurements in memory; parameters and errors as for `fit_profile`.
+
+    `folds` is the number of groups of the held-out check; with 0 there is none.
+    """
     m = measurements
     if m.frequency_mhz is not None and m.power_limit_w is not None:
         raise ValueError("the measurements have frequency_mhz and power_limit_w; a profile has one knob")
@@ -153,7 +157,8 @@ def fit_measurements(
     required = (timed.gpus, timed.nodes, timed.local_batch, timed.step_time_s)
     optional = (timed.sync_time_s, timed.frequency_mhz)
     fitted = fit_throughput(*required, *optional)
-    held_out = held_out_error(*required, *optional, folds=FOLDS) if len(timed) >= 2 * FOLDS else None
+    checked = folds > 0 and len(timed) >= 2 * folds
+    held_out = held_out_error(*required, *optional, folds=folds) if checked else None
 
     limits = None if m.power_limit_w is None else _power_limits(m)
     batches = np.unique(np.round(m.gpus * m.local_batch))

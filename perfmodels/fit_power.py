@@ -80,7 +80,7 @@ def fit_power_limits(
     step_time_s: ArrayLike,
     power_w: ArrayLike,
     *,
-    rows: int = 3,
+    rows: int = 5,
 ) -> PowerLimitTable:
     """Condense single-GPU measurements under power limits to a small table.
 
@@ -93,7 +93,7 @@ def fit_power_limits(
     local_batch, power_limit_w, step_time_s, power_w : array_like, shape (n,)
         One measurement per index; repeated settings are averaged.
     rows : int
-        Local batches to keep, at most.
+        Local batches to keep at most; also no more than half of them, unless that is below 3.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def fit_power_limits(
         return total.reshape(count.shape) / count
 
     time, power = cell_means(step_time_s), cell_means(power_w)
-    knots = spread(batches, rows)
+    knots = spread(batches, min(rows, max(3, len(batches) // 2)))
     weights = _hat_weights(np.log(knots), np.log(batches))
     slowdown = np.linalg.lstsq(weights, time / time[:, -1:], rcond=None)[0]
     watts = np.maximum(np.linalg.lstsq(weights, power, rcond=None)[0], power.min())

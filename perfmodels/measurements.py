@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +71,20 @@ class Measurements:
 
     def rows(self, chosen: NDArray[np.bool_]) -> Measurements:
         """Return the chosen measurements alone."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Measurements(**{name: None if c is None else c[chosen] for name, c in columns.items()})
+
+        def part(values: Floats | None) -> Floats | None:
+            return None if values is None else values[chosen]
+
+        return Measurements(
+            gpus=self.gpus[chosen],
+            nodes=self.nodes[chosen],
+            local_batch=self.local_batch[chosen],
+            step_time_s=self.step_time_s[chosen],
+            sync_time_s=part(self.sync_time_s),
+            frequency_mhz=part(self.frequency_mhz),
+            power_limit_w=part(self.power_limit_w),
+            power_w=part(self.power_w),
+        )
 
 
 def read_measurements(
