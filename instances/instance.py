@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
 
@@ -41,7 +42,7 @@ class OptionTable(Strict):
     completion_s : list of float, optional
         Seconds to completion, instead of `rate` (then ``remaining_work`` scales it).
     frequency_mhz, power_limit_w, batch_size : list, optional
-        Settings that go with the row.
+        Settings that go with the row. No two rows may agree in all settings, GPU count and pool.
     """
 
     gpus: list[Count]
@@ -61,6 +62,16 @@ class OptionTable(Strict):
         lengths = {name: len(value) for name, value in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_rows(self) -> Self:
+        """A decision names settings, so they must single out a row."""
+        columns = (self.gpus, self.pool, self.frequency_mhz, self.power_limit_w, self.batch_size)
+        first: dict[tuple[object, ...], int] = {}
+        for i, row in enumerate(zip(*(c for c in columns if c is not None), strict=True)):
+            if first.setdefault(row, i) != i:
+                raise ValueError(f"rows {first[row]} and {i} have the same settings: {row}")
         return self
 
 

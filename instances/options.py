@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
 from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.instance import Instance, Job, OptionTable
 from wattsched.perfmodels.catalogue import find

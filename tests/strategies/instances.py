@@ -54,6 +54,7 @@ def tables(draw: st.DrawFn) -> dict:
         "pool": draw(pools),
         "power_w": draw(st.lists(WATTS, min_size=n, max_size=n)),
         "completion_s": draw(st.lists(SECONDS, min_size=n, max_size=n)),
+        "frequency_mhz": [900 + 100 * row for row in range(n)],
     }
 
 

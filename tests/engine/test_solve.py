@@ -1,0 +1,169 @@
+"""`wattsched.solve` end to end: limits, fallbacks, infeasibility, determinism, warm starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies.instances import small_instances
+
+import wattsched
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.checker import check
+from wattsched.instances.generators import generate
+from wattsched.instances.instance import Instance
+from wattsched.solvers import worker as worker_module
+from wattsched.solvers.registry import names
+
+NODE = {"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}
+ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [1000.0, 400.0], "power_w": [200.0, 800.0]}
+
+
+def small(**values: object) -> Instance:
+    """Two equal jobs on one node of four GPUs that draw 50 W each when idle."""
+    cluster = {"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": [NODE]}
+    jobs = [{"name": "a", "options": ROW}, {"name": "b", "options": ROW}]
+    return Instance.model_validate({"cluster": cluster, "jobs": jobs, **values})
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)), data=st.data())
+def test_every_solver_answers_with_a_checked_decision_and_a_bound(
+    instance: Instance, objective: str, data: st.DataObject
+) -> None:
+    solver = data.draw(st.sampled_from(names()))
+    truth = optimum(instance, objective)
+    result = wattsched.solve(instance, solver=solver, objective=objective, gap=0.0)
+    if truth is None:
+        assert result.termination.reason in ("infeasible", "no_solution")
+        assert result.decision is None
+        return
+    if result.decision is None:
+        assert solver in ("greedy", "powerflow"), result.termination
+        return
+    assert result.checked
+    sign = 1 if OBJECTIVES[objective].sense == "min" else -1
+    slack = 1e-6 * max(0.1, abs(truth))
+    assert sign * result.objective >= sign * truth - slack
+    assert sign * result.bound <= sign * truth + slack
+    assert all(price >= -1e-9 for price in result.prices.values())
+
+
+def test_a_budget_below_idle_power_is_infeasible_and_says_by_how_much() -> None:
+    result = wattsched.solve(small(budgets={"power_w": 250.0}))
+    assert result.termination.reason == "infeasible"
+    assert "power_w" in result.termination.detail
+    assert "50" in result.termination.detail  # 4 x 50 W idle + 100 W base = 300 W
+    assert result.decision is None
+
+
+def test_a_deadline_that_nothing_meets_is_infeasible_and_names_the_job() -> None:
+    jobs = [{"name": "late", "options": ROW, "deadline_s": 10.0}]
+    result = wattsched.solve(small(jobs=jobs))
+    assert result.termination.reason == "infeasible"
+    assert "'late'" in result.termination.detail
+
+
+def test_an_empty_round_has_the_empty_decision() -> None:
+    for objective in OBJECTIVES:
+        result = wattsched.solve(small(jobs=[]), objective=objective)
+        assert result.termination.reason == "optimal"
+        assert result.objective == 0.0
+        assert result.decision.jobs == []
+
+
+def test_prices_say_what_one_more_unit_is_worth() -> None:
+    jobs = [{"name": f"j{i}", "options": ROW} for i in range(6)]
+    result = wattsched.solve(small(jobs=jobs))
+    # One job takes all four GPUs (400 s), five wait (300 s + 400 s): four GPUs save 300 s.
+    assert result.objective == pytest.approx(400 + 5 * 700)
+    assert result.bound == pytest.approx(400 + 5 * 700)
+    assert result.prices == {"gpus:A": pytest.approx(75.0)}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gap": -1.0}, "gap must be"),
+        ({"time_limit": 0.0}, "time_limit must be positive"),
+        ({"threads": 0}, "threads must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"solver": "oracle"}, "unknown solver 'oracle'"),
+        ({"formulation": "magic"}, "unknown formulation 'magic'"),
+        ({"objective": "joy"}, "unknown objective 'joy'"),
+    ],
+)
+def test_bad_arguments_are_named(values: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wattsched.solve(small(), **values)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cpsat", "greedy", "powerflow"])
+def test_same_seed_same_answer(solver: str) -> None:
+    instance = generate("hetero", jobs=12, seed=3)
+    first, second = (wattsched.solve(instance, solver=solver, seed=7) for _ in range(2))
+    assert first.model_dump(exclude={"time_s"}) == second.model_dump(exclude={"time_s"})
+
+
+def test_a_hopeless_time_limit_still_returns_a_decision_with_a_bound() -> None:
+    instance = generate("uniform", jobs=300, seed=1)
+    begin = time.perf_counter()
+    result = wattsched.solve(instance, gap=0.0, time_limit=0.05)
+    assert time.perf_counter() - begin < 20.0  # generous: machines are shared
+    assert result.checked
+    assert result.bound <= result.objective
+    assert check(instance, result.decision).faults == []
+
+
+def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill -9 in the middle of a solve; the process is stopped first so that it cannot finish before."""
+    started = worker_module.start_worker
+
+    def stopped_worker() -> worker_module.Worker:
+        worker = started()
+        os.kill(worker.pid, signal.SIGSTOP)
+        threading.Timer(1.0, os.kill, (worker.pid, signal.SIGKILL)).start()
+        return worker
+
+    monkeypatch.setattr(worker_module, "start_worker", stopped_worker)
+    instance = generate("hetero", jobs=30, seed=2)
+    begin = time.perf_counter()
+    result = wattsched.solve(instance, gap=0.0, time_limit=60.0)
+    assert time.perf_counter() - begin < 30.0
+    greedy = wattsched.solve(instance, solver="greedy")
+    assert result.checked
+    assert result.objective == greedy.objective
+    assert result.bound == pytest.approx(greedy.bound, rel=1e-6)
+    assert "signal 9" in result.termination.detail
+
+
+def test_a_warm_decision_is_never_made_worse() -> None:
+    instance = generate("hetero", jobs=40, seed=5)
+    best = wattsched.solve(instance)
+    again = wattsched.solve(instance, warm=best, time_limit=5.0)
+    assert again.objective <= best.objective * (1 + 1e-9)
+
+
+def test_results_convert_to_pandas() -> None:
+    instance = generate("hetero", jobs=12, seed=1)
+    result = wattsched.solve(instance)
+    frame = result.to_frame()
+    assert list(frame.index) and len(frame) == 12
+    assert frame["gpus"].sum() == result.totals.gpus_used
+    assert not np.isnan(result.prices_frame()["price"]).any()
+
+
+def test_importing_is_quick_and_quiet() -> None:
+    code = "import sys, wattsched; print(sorted({'pyomo', 'ortools', 'highspy', 'pandas', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert done.stderr == ""
