@@ -25,21 +25,43 @@ def faults_of(instance: Instance) -> list[str]:
         return [f"cluster: {error}"]
     return [
         *_unknown_table_pools(instance, pools),
+        *_ambiguous_rows(instance, pools),
         *_jobs_without_options(instance, pools),
         *_bad_placements(instance, pools),
     ]
 
 
+def _tables(instance: Instance) -> Iterator[tuple[str, OptionTable]]:
+    """Shared and own tables, with what to call them."""
+    for name, table in instance.tables.items():
+        yield f"table '{name}'", table
+    for job in instance.jobs:
+        if isinstance(job.options, OptionTable):
+            yield f"job '{job.name}'", job.options
+
+
 def _unknown_table_pools(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
     known = {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
-    tables = [(f"table '{name}'", table) for name, table in instance.tables.items()]
-    tables += [(f"job '{j.name}'", j.options) for j in instance.jobs if isinstance(j.options, OptionTable)]
-    for owner, table in tables:
+    for owner, table in _tables(instance):
         for name in sorted(set(table.pool) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
     for job in instance.jobs:
         for name in sorted(set(job.pools or ()) - known):
             yield f"job '{job.name}': pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
+
+
+def _ambiguous_rows(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    """Rows of a pool that repeat a row of its GPU type, which stands for the pool as well."""
+    type_of = {pool.name: pool.gpu_type for pool in pools if pool.name != pool.gpu_type}
+    for owner, table in _tables(instance):
+        if not type_of.keys() & set(table.pool):
+            continue
+        columns = (table.pool, table.gpus, table.frequency_mhz, table.power_limit_w, table.batch_size)
+        rows = list(zip(*(column for column in columns if column is not None), strict=True))
+        known = set(rows)
+        for i, (pool, *settings) in enumerate(rows):
+            if (type_of.get(str(pool)), *settings) in known:
+                yield f"{owner}: row {i} of pool '{pool}' repeats a row of GPU type '{type_of[str(pool)]}'"
 
 
 def _jobs_without_options(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:

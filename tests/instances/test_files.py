@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from wattsched.instances.files import (
     InputError,
     instance_of,
@@ -76,7 +77,8 @@ def tables(draw: st.DrawFn) -> OptionTable:
         power_w=column(st.floats(0, 1e9)),
         rate=None if timed else column(positive),
         completion_s=column(positive) if timed else None,
-        batch_size=draw(st.none() | st.just([64] * n)),
+        batch_size=list(range(1, n + 1)),
+        power_limit_w=draw(st.none() | st.just([64.0] * n)),
     )
 
 

@@ -1,0 +1,280 @@
+"""The independent checker: recomputes a decision from the instance alone and trusts nobody.
+
+It shares no code with formulations, solvers, the options' arrays or the topology's pools and allocator. Where
+it and they read the rules differently, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from wattsched.instances.checker_gpus import gpu_faults
+from wattsched.instances.checker_menu import Menus
+from wattsched.instances.checker_outcomes import (
+    TOLERANCE,
+    Outcome,
+    migrates,
+    objective_of,
+    outcome_of,
+    own_faults,
+)
+from wattsched.instances.checker_site import Place, places_of
+from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.faults import lines_of
+from wattsched.instances.instance import Instance, Job
+from wattsched.topology.cluster import Strict
+
+OBJECTIVES = {
+    "completion": "min",
+    "makespan": "min",
+    "progress": "max",
+    "max-min": "max",
+    "proportional": "min",
+    "goodput": "max",
+}
+"""Objectives and their senses."""
+
+JOULES_PER_KWH = 3.6e6
+
+
+class Report(Strict):
+    """What checking a decision found.
+
+    Attributes
+    ----------
+    faults : list of str
+        One line each; the decision is valid when there is none.
+    objective : float, optional
+        Recomputed; None when some job does nothing that it could do.
+    power_w : float
+        Site power: running jobs, idle GPUs, node base power.
+    energy_j, carbon_g : float
+        In the scope of the budgets; carbon needs a carbon intensity.
+    gpus_used : int
+    migrations : int
+        Running jobs that keep their configuration but on other GPUs.
+    restarts : int
+        Running jobs that change GPU count, batch size or pool, or stop.
+    """
+
+    faults: list[str]
+    objective: float | None
+    power_w: float
+    energy_j: float
+    carbon_g: float | None
+    gpus_used: int
+    migrations: int
+    restarts: int
+
+
+def check(instance: Instance, decision: Decision) -> Report:
+    """Check a decision against every rule of its instance, and recompute its objective.
+
+    Parameters
+    ----------
+    instance : Instance
+        Validated, free of faults as `validity.faults_of` finds them.
+    decision : Decision
+
+    Returns
+    -------
+    Report
+    """
+    places = places_of(instance.cluster)
+    menus = Menus(instance, places)
+    faults = [*_pairing(instance, decision), *gpu_faults(instance, decision, places)]
+    outcomes = []
+    for job, assignment in _known(instance, decision):
+        try:
+            menu = menus.of(job)
+        except ValueError as error:
+            faults.append(f"job '{job.name}': {error}")
+            continue
+        outcome = outcome_of(instance, job, menu, assignment)
+        if isinstance(outcome, str):
+            faults.append(f"job '{job.name}' {outcome}")
+            continue
+        outcomes.append(outcome)
+        faults += [f"job '{job.name}' {fault}" for fault in own_faults(outcome)]
+    power_w, over_caps = _power(instance, places, outcomes)
+    energy_j = _energy_j(instance, places, outcomes, power_w)
+    intensity = instance.carbon_g_per_kwh
+    carbon_g = None if intensity is None else energy_j * intensity / JOULES_PER_KWH
+    faults += [*over_caps, *_over_budget(instance, power_w, energy_j, carbon_g)]
+    objective = None
+    if instance.objective not in OBJECTIVES:
+        faults.append(f"objective '{instance.objective}' is not known")
+    elif {outcome.job.name for outcome in outcomes} == {job.name for job in instance.jobs}:
+        objective = objective_of(instance, outcomes)
+    return Report(
+        faults=faults,
+        objective=objective,
+        power_w=power_w,
+        energy_j=energy_j,
+        carbon_g=carbon_g,
+        gpus_used=sum(a.gpus for a in decision.jobs),
+        migrations=sum(migrates(outcome) for outcome in outcomes),
+        restarts=sum(outcome.restarts for outcome in outcomes),
+    )
+
+
+def check_result(instance: Instance, result: dict[str, Any]) -> Report:
+    """Check a result document: its decision, and its claims about objective, bound and gap.
+
+    Parameters
+    ----------
+    instance : Instance
+    result : dict
+        Parsed ``wattsched-result/1``. Its ``objective_name`` replaces the instance's objective.
+    """
+    content = result.get("decision")
+    if content is None:
+        return _empty("the result holds no decision to check")
+    try:
+        decision = Decision.model_validate(content)
+    except ValidationError as error:
+        lines = lines_of(error, content)
+        return _empty(*(f"decision.{line}" for line in lines))
+    if (name := result.get("objective_name")) is not None:
+        instance = instance.model_copy(update={"objective": name})
+    report = check(instance, decision)
+    claims = list(_false_claims(instance, result, report))
+    return report.model_copy(update={"faults": [*report.faults, *claims]})
+
+
+def _empty(*faults: str) -> Report:
+    return Report(
+        faults=list(faults), objective=None, power_w=0.0, energy_j=0.0, carbon_g=None,
+        gpus_used=0, migrations=0, restarts=0,
+    )  # fmt: skip
+
+
+def _false_claims(instance: Instance, result: dict[str, Any], report: Report) -> Iterator[str]:
+    if result.get("instance", instance.name) != instance.name:
+        yield f"instance: the result is of '{result['instance']}', not of '{instance.name}'"
+    sense = OBJECTIVES.get(instance.objective, "min")
+    if result.get("sense", sense) != sense:
+        yield f"sense: '{instance.objective}' is a {sense} objective, the result says '{result['sense']}'"
+    objective = _number(result, "objective")
+    if objective is None:
+        yield "objective: the result has a decision but no finite objective"
+        return
+    if report.objective is not None and not _equal(objective, report.objective):
+        yield f"objective: the result claims {objective:.9g}, recomputed {report.objective:.9g}"
+    bound, gap = _number(result, "bound"), _number(result, "gap")
+    if bound is None:
+        if gap is not None:
+            yield "gap: there is no gap without a bound"
+        return
+    excess = bound - objective if sense == "min" else objective - bound
+    if excess > TOLERANCE * max(1.0, abs(objective)):
+        yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
+    true_gap = abs(objective - bound) / max(1e-9, abs(objective))
+    if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
+        yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
+
+
+def _number(result: dict[str, Any], name: str) -> float | None:
+    value = result.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+# --- every job once ---------------------------------------------------------------------------------
+
+
+def _pairing(instance: Instance, decision: Decision) -> Iterator[str]:
+    known = {job.name for job in instance.jobs}
+    counts = Counter([*(a.job for a in decision.jobs), *decision.waiting])
+    for name, count in counts.items():
+        if name not in known:
+            yield f"job '{name}' is not in the instance"
+        elif count > 1:
+            yield f"job '{name}' is decided {count} times"
+    for job in instance.jobs:
+        if job.name not in counts:
+            yield f"job '{job.name}' neither runs nor waits"
+
+
+def _known(instance: Instance, decision: Decision) -> list[tuple[Job, Assignment | None]]:
+    """Each job of the instance with what the decision says of it first."""
+    said: dict[str, Assignment | None] = {}
+    for assignment in decision.jobs:
+        said.setdefault(assignment.job, assignment)
+    for name in decision.waiting:
+        said.setdefault(name, None)
+    return [(job, said[job.name]) for job in instance.jobs if job.name in said]
+
+
+# --- budgets ----------------------------------------------------------------------------------------
+
+
+def _power(instance: Instance, places: dict[str, Place], outcomes: list[Outcome]) -> tuple[float, list[str]]:
+    """Site power, and the power domains above their caps."""
+    cluster = instance.cluster
+    draw = {name: 0.0 for name in places}
+    idle = {name: place.available for name, place in places.items()}
+    for outcome in outcomes:
+        if outcome.assignment is not None:
+            draw[outcome.assignment.pool] += outcome.power_w
+            idle[outcome.assignment.pool] -= outcome.assignment.gpus
+    for name, place in places.items():
+        draw[name] += idle[name] * cluster.gpu_types[place.gpu_type].idle_power_w
+        draw[name] += sum(node.base_power_w for node in place.nodes)
+    faults = []
+    for domain in cluster.power_domains:
+        inside = math.fsum(draw[name] for name, place in places.items() if domain.name in place.domains)
+        if _above(inside, domain.power_cap_w):
+            faults.append(
+                f"power domain '{domain.name}' draws {inside:.9g} W, its cap is {domain.power_cap_w:.9g} W"
+            )
+    return math.fsum(draw.values()), faults
+
+
+def _energy_j(instance: Instance, places: dict[str, Place], outcomes: list[Outcome], power_w: float) -> float:
+    """Energy in the scope of the budgets."""
+    total = []
+    if instance.budgets.scope == "completion":
+        for outcome in outcomes:
+            if outcome.assignment is None:
+                total.append(outcome.menu.least_energy_j(outcome.job))
+            else:
+                total.append(outcome.power_w * outcome.completion_s)
+        return math.fsum(total)
+    round_s = instance.round_s
+    total.append(power_w * round_s)
+    # A job that completes early leaves its GPUs idle for the rest of the round.
+    types = instance.cluster.gpu_types
+    for outcome in outcomes:
+        if outcome.assignment is not None and outcome.completion_s < round_s:
+            idle_w = types[places[outcome.assignment.pool].gpu_type].idle_power_w * outcome.assignment.gpus
+            total.append((idle_w - outcome.power_w) * (round_s - outcome.completion_s))
+    return math.fsum(total)
+
+
+def _over_budget(
+    instance: Instance, power_w: float, energy_j: float, carbon_g: float | None
+) -> Iterator[str]:
+    budgets = instance.budgets
+    for name, value, limit, unit in (
+        ("power_w", power_w, budgets.power_w, "W"),
+        ("energy_j", energy_j, budgets.energy_j, "J"),
+        ("carbon_g", carbon_g, budgets.carbon_g, "g"),
+    ):
+        if limit is not None and value is not None and _above(value, limit):
+            yield f"budgets.{name}: the decision needs {value:.9g} {unit}, the budget is {limit:.9g} {unit}"
+
+
+def _above(value: float, limit: float) -> bool:
+    """Whether a value breaks its limit, with tolerance; not a number does."""
+    return not value <= limit * (1 + TOLERANCE)
+
+
+def _equal(a: float, b: float) -> bool:
+    return abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))

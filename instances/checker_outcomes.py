@@ -1,0 +1,126 @@
+"""What each job does in a decision, the rules that concern it alone, and what it is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wattsched.instances.checker_gpus import gpus_of
+from wattsched.instances.checker_menu import Menu
+from wattsched.instances.decision import Assignment
+from wattsched.instances.instance import Instance, Job
+
+TOLERANCE = 1e-6
+"""Relative tolerance of every comparison."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job does and what follows from it; a waiting job has no assignment and draws nothing."""
+
+    job: Job
+    menu: Menu
+    assignment: Assignment | None
+    completion_s: float
+    rate: float = 0.0
+    power_w: float = 0.0
+    restarts: bool = False
+
+
+def outcome_of(instance: Instance, job: Job, menu: Menu, assignment: Assignment | None) -> Outcome | str:
+    """Outcome of a job, or why it has none."""
+    if not menu.rows:
+        return "has no configuration that it could run as, now or later"
+    if assignment is None:
+        completion_s = instance.round_s + menu.best_s(job)
+        return Outcome(job, menu, None, completion_s, restarts=job.current is not None)
+    setting = (
+        assignment.pool,
+        assignment.gpus,
+        assignment.frequency_mhz,
+        assignment.power_limit_w,
+        assignment.batch_size,
+    )
+    if setting not in menu.rows:
+        return f"has no configuration {_words(assignment)}"
+    if setting in menu.ambiguous:
+        return f"has several rows {_words(assignment)}, and the decision cannot say which"
+    rate, power_w = menu.rows[setting]
+    held = job.current
+    restarts = held is not None and (
+        (assignment.gpus, assignment.batch_size, assignment.pool) != (held.gpus, held.batch_size, held.pool)
+    )
+    completion_s = job.remaining_work / rate + (job.restart_s if restarts else 0.0)
+    return Outcome(job, menu, assignment, completion_s, rate, power_w, restarts)
+
+
+def _words(a: Assignment) -> str:
+    settings = {
+        "frequency_mhz": a.frequency_mhz,
+        "power_limit_w": a.power_limit_w,
+        "batch_size": a.batch_size,
+    }
+    given = "".join(f", {name} {value:g}" for name, value in settings.items() if value is not None)
+    return f"with {a.gpus} GPUs in pool '{a.pool}'{given}"
+
+
+def own_faults(outcome: Outcome) -> Iterator[str]:
+    """Rules that concern one job alone."""
+    job, assignment = outcome.job, outcome.assignment
+    deadline_s = job.deadline_s
+    if deadline_s is not None and not outcome.completion_s <= deadline_s * (1 + TOLERANCE):
+        yield f"is complete after {outcome.completion_s:.9g} s, its deadline is {deadline_s:.9g} s"
+    if assignment is None:
+        if not job.can_wait:
+            yield "waits although it may not"
+        if not job.preemptible:
+            yield "is stopped although it is not preemptible"
+    elif not job.preemptible and job.current is not None:
+        if outcome.restarts:
+            yield "changes GPU count, batch size or pool although it is not preemptible"
+        if gpus_of(assignment.nodes) != gpus_of(job.current.nodes):
+            yield "moves to other GPUs although it is not preemptible"
+
+
+def migrates(outcome: Outcome) -> bool:
+    """Whether a running job keeps its configuration on other GPUs than it holds."""
+    held, assignment = outcome.job.current, outcome.assignment
+    if held is None or assignment is None or outcome.restarts or not held.nodes:
+        return False
+    return gpus_of(held.nodes) != gpus_of(assignment.nodes)
+
+
+def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
+    """Objective of a decision in which every job has an outcome.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    if not outcomes:
+        return 0.0
+    match instance.objective:
+        case "completion":
+            return math.fsum(o.job.weight * o.completion_s for o in outcomes)
+        case "makespan":
+            return max(o.job.weight * o.completion_s for o in outcomes)
+        case "progress":
+            running = (o for o in outcomes if o.assignment is not None)
+            return math.fsum(o.job.weight * 3600.0 / o.completion_s for o in running)
+        case "max-min":
+            return min(o.menu.best_s(o.job) / o.completion_s / o.job.weight for o in outcomes)
+        case "proportional":
+            return math.fsum(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
+        case "goodput":
+            return math.fsum(_goodput(instance, o) for o in outcomes)
+    raise ValueError(f"objective '{instance.objective}' is not known")
+
+
+def _goodput(instance: Instance, outcome: Outcome) -> float:
+    if outcome.assignment is None:
+        return 0.0
+    lost_s = outcome.job.restart_s if outcome.restarts else 0.0
+    useful = max(0.0, 1.0 - lost_s / instance.round_s)
+    return outcome.job.weight * outcome.rate / outcome.menu.reference_rate * useful
