@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import pydantic_core
 from pydantic import BaseModel, ValidationError
+
 from wattsched.instances.faults import capped, lines_of
 from wattsched.instances.instance import FORMAT, Instance
 from wattsched.instances.validity import faults_of

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from wattsched.instances.instance import Job, OptionTable
 from wattsched.topology.cluster import GpuType
 

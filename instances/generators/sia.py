@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from wattsched.instances.clusters import BASE_POWER_W, capped_power_w, known_gpu_type
 from wattsched.instances.generators.kinds import (
     Choices,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+
 from wattsched.instances.clusters import capped_power_w, homogeneous_cluster
 from wattsched.instances.generators.kinds import (
     Choices,
