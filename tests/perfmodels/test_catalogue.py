@@ -1,0 +1,129 @@
+"""The packaged profiles against the public data that they were fitted to."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.perfmodels.catalogue import catalogue, find, gpu_types, models
+from wattsched.perfmodels.fit_catalogue import MODELS, fit_catalogue
+from wattsched.perfmodels.measurements import Measurements, read_measurements
+
+PROFILES = catalogue()
+BY_NAME = pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.model}-{p.gpu_type}")
+
+
+def test_names_are_unique_sorted_and_found():
+    names = [(p.model, p.gpu_type) for p in PROFILES]
+    assert names == sorted(set(names))
+    assert all(find(*name) is profile for name, profile in zip(names, PROFILES, strict=True))
+    assert find("resnet50", "H100") is None
+    assert set(models()) == set(MODELS)
+    assert gpu_types() == ("A100", "A40", "P100", "T4", "V100")
+    assert all(find("resnet50", gpu_type) for gpu_type in gpu_types())
+
+
+def test_a_sample_counts_the_same_on_every_gpu_type():
+    for model in models():
+        assert len({p.efficiency for p in PROFILES if p.model == model}) == 1, model
+
+
+@BY_NAME
+def test_defaults_are_configurations(profile):
+    c = profile.configurations(8)
+    assert len(c) > 0
+    assert {1, 8, 64} <= set(c.gpus.tolist()) or profile.model == "gpt2"
+    assert profile.default_batch in c.batch_size
+    assert (c.rate > 0).all()
+    assert (c.power_w > 0).all()
+    assert np.isfinite(c.rate).all()
+    assert profile.source
+    assert profile.fit_error is not None
+
+
+@BY_NAME
+def test_more_clock_or_power_is_faster_and_draws_more(profile):
+    c = profile.configurations(8)
+    knob = c.frequency_mhz if profile.frequency is not None else c.power_limit_w
+    same = (np.diff(c.gpus) == 0) & (np.diff(c.batch_size) == 0) & (np.diff(knob) > 0)
+    assert (np.diff(c.rate)[same] >= -1e-9 * c.rate[1:][same]).all()
+    if profile.frequency is not None:
+        assert (np.diff(c.power_w)[same] > 0).all()
+
+
+@given(st.sampled_from(PROFILES), st.integers(1, 64), st.integers(1, 8))
+def test_scaling_is_at_most_linear(profile, gpus, gpus_per_node):
+    batch = profile.default_batch
+    one, many = profile.rate([1, gpus], batch, None, None, gpus_per_node)
+    assert many <= gpus * one * (1 + 1e-9)
+
+
+def source_measurements(data, profile) -> Measurements:
+    model = MODELS[profile.model]
+    if profile.gpu_type == "A100":
+        return read_measurements(data / "elasticflow-profiles/throughputs_A100" / f"{model.elasticflow}.csv")
+    if profile.gpu_type == "T4":
+        return read_measurements(data / "pollux-2021/traces" / str(model.pollux) / "placements.csv")
+    path = data / "zeus-2023" / f"summary_power_{profile.gpu_type.lower()}.csv"
+    return read_measurements(path, where=dict(zip(("dataset", "network"), model.zeus, strict=True)))
+
+
+@BY_NAME
+def test_predictions_are_within_the_stated_error_of_the_data(data_dir, profile):
+    m, error = source_measurements(data_dir, profile), profile.fit_error
+    iteration = profile.iteration(m.gpus, m.nodes, m.local_batch, None, m.power_limit_w)
+    time = np.abs(iteration.time_s / m.step_time_s - 1)
+    assert time.max() <= error.time_max + 1e-4
+    assert error.time_mean < 0.1 or (profile.model, profile.gpu_type) == ("deepspeech2", "A40")
+    if m.power_w is not None:
+        power = np.abs(iteration.gpu_power_w / m.power_w - 1)
+        assert power.max() <= error.power_max + 1e-4
+        assert power.mean() <= error.power_mean + 1e-4 < 0.06
+
+
+def test_rate_is_the_measured_throughput_times_efficiency(data_dir):
+    path = data_dir / "elasticflow-profiles" / "throughputs_A100" / "resnet50.csv"
+    m = read_measurements(path)
+    profile = find("resnet50", "A100")
+    batch = m.gpus * m.local_batch
+    rate = profile.rate(m.gpus, batch, None, None, 8)
+    np.testing.assert_allclose(rate, batch * profile.efficiency.of(batch) / m.step_time_s, rtol=0.06)
+
+
+def test_the_zeus_trade_off_of_resnet50_on_v100():
+    # Seconds and kJ of an ImageNet epoch with batch 256, as published.
+    limit_w = np.array([100, 125, 150, 175, 200, 225, 250], dtype=float)
+    time_s = np.array([6781, 5065, 4149, 3852, 3701, 3584, 3515])
+    energy_kj = np.array([667, 618, 600, 641, 685, 736, 774])
+    profile = find("resnet50", "V100")
+    epoch_s = 1_281_167 / profile.rate(1, 256, None, limit_w, 8)
+    np.testing.assert_allclose(epoch_s, time_s, rtol=0.025)
+    found_kj = profile.power_w(1, 256, None, limit_w, 8) * epoch_s / 1e3
+    np.testing.assert_allclose(found_kj, energy_kj, rtol=0.03)
+    assert limit_w[found_kj.argmin()] == 150
+
+
+def test_the_zeus_trade_off_of_deepspeech2_on_v100():
+    # Published: default (192, 250 W), least energy (32, 100 W), fastest (48, 250 W).
+    profile = find("deepspeech2", "V100")
+    batch, limit_w = np.array([192, 32, 48]), np.array([250.0, 100.0, 250.0])
+    rate = profile.rate(1, batch, None, limit_w, 8)
+    power = profile.power_w(1, batch, None, limit_w, 8)
+    hours, megajoules = rate[0] / rate * 16.5, power / rate * rate[0] / power[0] * 9.5
+    np.testing.assert_allclose(hours, [16.5, 16.0, 11.1], rtol=0.25)
+    np.testing.assert_allclose(megajoules, [9.5, 5.5, 7.8], rtol=0.25)
+    c = profile.configurations(8, gpu_counts=[1], batch_sizes=[8, 16, 32, 48, 64, 96, 128, 192])
+    fastest, leanest = c.rate.argmax(), (c.power_w / c.rate).argmin()
+    assert c.power_limit_w[fastest] == 250
+    assert 32 <= c.batch_size[fastest] <= 96
+    assert c.power_limit_w[leanest] == 100
+    assert 16 <= c.batch_size[leanest] <= 48
+
+
+def test_the_catalogue_is_what_its_script_makes(data_dir):
+    again = {(p.model, p.gpu_type): p for p in fit_catalogue(data_dir)}
+    assert list(again) == [(p.model, p.gpu_type) for p in PROFILES]
+    for profile in PROFILES:
+        c, d = profile.configurations(8), again[profile.model, profile.gpu_type].configurations(8)
+        np.testing.assert_allclose(c.rate, d.rate, rtol=1e-2)
+        np.testing.assert_allclose(c.power_w, d.power_w, rtol=1e-2)

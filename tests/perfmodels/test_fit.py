@@ -1,0 +1,111 @@
+"""A profile comes back from a table of its own predictions."""
+
+import csv
+from itertools import product
+
+import numpy as np
+import pytest
+
+from wattsched.perfmodels.efficiency import StatisticalEfficiency
+from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.throughput import Throughput
+
+CLOCKED = Profile(
+    model="net",
+    gpu_type="A",
+    throughput=Throughput(
+        alpha_c=0.01, beta_c=0.002, alpha_r=0.02, beta_r=0.002, alpha_n=0.05, beta_n=0.0004, gamma=1.5
+    ),
+    power=PowerModel(static_w=100.0, dynamic_w=300.0, exponent=3.0, sync_w=80.0),
+    frequency=FrequencyModel(max_mhz=1400, choices_mhz=[800, 1100, 1400], memory_bound_share=0.2),
+    batch_sizes=[32, 64, 128],
+    default_batch=64,
+    max_local_batch=128,
+    gpu_counts=[1, 2, 4, 8, 16],
+)
+LIMITED = CLOCKED.model_copy(
+    update={
+        "frequency": None,
+        "gpu_counts": [1],
+        "power_limits": PowerLimitTable(
+            limit_w=[100.0, 175.0, 250.0],
+            local_batch=[32, 128],
+            slowdown=[[1.3, 1.1, 1.0], [1.9, 1.2, 1.0]],
+            power_w=[[95.0, 140.0, 160.0], [99.0, 170.0, 225.0]],
+        ),
+    }
+)
+
+
+def write(path, profile, noise=0.0):
+    """Write the profile's configurations with their step times and watts of a GPU as a CSV file."""
+    c = profile.configurations(8)
+    random = np.random.default_rng(5)
+    knob = "frequency_mhz" if profile.frequency is not None else "power_limit_w"
+    rows = zip(
+        c.gpus,
+        c.batch_size,
+        c.batch_size / c.rate * random.normal(1, noise, len(c)),
+        c.power_w / c.gpus * random.normal(1, noise, len(c)),
+        getattr(c, knob),
+        strict=True,
+    )
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["gpus", "batch_size", "step_time_s", "power_w", knob])
+        writer.writerows(rows)
+    return c
+
+
+@pytest.mark.parametrize("profile", [CLOCKED, LIMITED], ids=["clock", "power limit"])
+def test_a_profile_comes_back_from_noisy_measurements(tmp_path, profile):
+    true = write(tmp_path / "steps.csv", profile, noise=0.01)
+    efficiency = StatisticalEfficiency(reference_batch=32, noise_scale=1e9)
+    report = fit_profile(tmp_path / "steps.csv", "net", "A", efficiency=efficiency)
+    fitted = report.profile
+    assert fitted.batch_sizes == profile.batch_sizes
+    assert fitted.gpu_counts == profile.gpu_counts
+    assert fitted.max_local_batch == profile.max_local_batch
+    found = fitted.configurations(8)
+    np.testing.assert_array_equal(found.gpus, true.gpus)
+    np.testing.assert_allclose(found.rate, true.rate, rtol=0.05)
+    np.testing.assert_allclose(found.power_w, true.power_w, rtol=0.05)
+    assert fitted.fit_error.time_mean < 0.02
+    assert fitted.fit_error.power_mean < 0.02
+    assert len(report.table()) == len(true)
+    worst = max(abs(row["time_error"]) for row in report.table())
+    assert worst == pytest.approx(fitted.fit_error.time_max)
+    assert Profile.model_validate_json(fitted.model_dump_json()) == fitted
+
+
+def test_held_out_steps_are_predicted(tmp_path):
+    write(tmp_path / "steps.csv", CLOCKED, noise=0.01)
+    report = fit_profile(tmp_path / "steps.csv", "net", "A")
+    assert report.held_out_mean < 0.03
+    assert report.held_out_max < 0.2
+
+
+def test_watts_must_be_measured_or_given(tmp_path):
+    path = tmp_path / "steps.csv"
+    rows = [f"{k},{b},{0.01 * b / k + 0.05 * (k > 1)}" for k, b in product([1, 2, 4], [32, 64])]
+    path.write_text("gpus,batch_size,step_time_s\n" + "\n".join(rows))
+    with pytest.raises(ValueError, match="lack power_w: give the watts"):
+        fit_profile(path, "net", "A")
+    watts = PowerModel(static_w=10.0, dynamic_w=60.0, sync_w=15.0)
+    report = fit_profile(path, "net", "A", power=watts)
+    assert report.profile.power == watts
+    assert report.profile.fit_error.power_mean is None
+    assert report.held_out_mean is None, "six steps are too few for a held-out check"
+
+
+def test_knobs_that_a_profile_cannot_have_are_refused(tmp_path):
+    path = tmp_path / "steps.csv"
+    header = "gpus,batch_size,step_time_s,power_w,power_limit_w"
+    path.write_text(f"{header},frequency_mhz\n1,8,1,90,100,900\n1,8,2,90,100,800\n")
+    with pytest.raises(ValueError, match="one knob"):
+        fit_profile(path, "net", "A")
+    path.write_text(f"{header}\n2,8,1,90,100\n2,8,2,90,150\n2,16,2,90,150\n")
+    with pytest.raises(ValueError, match="on one GPU"):
+        fit_profile(path, "net", "A")

@@ -1,0 +1,77 @@
+"""Power curves and limit tables come back from noisy watts."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.perfmodels.fit_power import (
+    fit_memory_bound_share,
+    fit_power_frequency,
+    fit_power_limits,
+    non_decreasing,
+)
+from wattsched.perfmodels.power import PowerModel
+
+CLOCK = np.linspace(0.5, 1.0, 30)
+
+
+def test_a_power_curve_comes_back():
+    true = PowerModel(static_w=110.0, dynamic_w=280.0, exponent=2.7, sync_w=85.0)
+    share = np.tile([1.0, 0.7, 0.4], 10)
+    noise = np.random.default_rng(1).normal(1.0, 0.005, 30)
+    watts = (share * true.computing_w(CLOCK) + (1 - share) * true.sync_w) * noise
+    fit = fit_power_frequency(CLOCK, watts, share)
+    np.testing.assert_allclose(fit.computing_w(CLOCK), true.computing_w(CLOCK), rtol=0.02)
+    assert fit.sync_w == pytest.approx(true.sync_w, rel=0.1)
+
+
+def test_what_cannot_be_seen_is_not_invented():
+    fixed = fit_power_frequency(1.0, [200.0, 210.0])
+    assert (fixed.dynamic_w, fixed.sync_w) == (0.0, fixed.static_w)
+    assert fit_power_frequency(1.0, [200.0, 210.0], sync_w=50.0).sync_w == 50.0
+    with pytest.raises(ValueError, match="power_w must be finite"):
+        fit_power_frequency(1.0, [200.0, float("nan")])
+
+
+@given(st.floats(0, 1))
+def test_the_memory_bound_share_comes_back(share):
+    assert fit_memory_bound_share(CLOCK, share + (1 - share) / CLOCK) == pytest.approx(share, abs=1e-9)
+
+
+def test_a_limit_table_comes_back_from_repeated_noisy_runs():
+    limits, batches = [100.0, 150.0, 200.0, 250.0], [8, 16, 32, 64, 128, 256]
+    rows = np.array(list(product(batches, limits, range(3))))
+    slowdown = 1.0 + 0.4 * np.log2(rows[:, 0]) / 8 * (250.0 / rows[:, 1] - 1.0)
+    watts = rows[:, 1] * 0.9
+    random = np.random.default_rng(2)
+    table = fit_power_limits(
+        rows[:, 0],
+        rows[:, 1],
+        slowdown * (0.02 + 0.001 * rows[:, 0]) * random.normal(1, 0.005, len(rows)),
+        watts * random.normal(1, 0.005, len(rows)),
+        rows=3,
+    )
+    assert len(table.local_batch) == 3
+    np.testing.assert_allclose(table.stretch(rows[:, 0], rows[:, 1]), slowdown, rtol=0.02)
+    np.testing.assert_allclose(table.computing_w(rows[:, 0], rows[:, 1]), watts, rtol=0.02)
+
+
+def test_a_gap_in_the_measurements_is_named():
+    with pytest.raises(ValueError, match="power_limit_w 150 was not measured at local batch 16"):
+        fit_power_limits([8, 8, 16], [100, 150, 100], [1, 1, 1], [90, 90, 90])
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=5))
+def test_non_decreasing_is_the_nearest(values):
+    found = non_decreasing(values)
+    assert (np.diff(found) >= 0).all()
+    distance = np.sum((found - values) ** 2)
+    # Min-max formula of isotonic regression, written out.
+    n = len(values)
+    expected = [
+        max(min(np.mean(values[a : b + 1]) for b in range(i, n)) for a in range(i + 1)) for i in range(n)
+    ]
+    assert distance == pytest.approx(np.sum((np.array(expected) - values) ** 2))

@@ -1,0 +1,85 @@
+"""Every layout of the same steps reads the same; bad files are named by line and column."""
+
+import numpy as np
+import pytest
+
+from wattsched.perfmodels.measurements import read_measurements
+
+
+def read(tmp_path, text, **options):
+    path = tmp_path / "steps.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_measurements(path, **options)
+
+
+LAYOUTS = {
+    "long": "gpus,nodes,local_batch,step_time_s\n1,1,64,0.5\n4,1,16,0.25\n",
+    "global batch and iterations": "gpus,batch_size,iterations_per_s\n1,64,2\n4,64,4\n",
+    "throughput": "gpus,batch_size,throughput,note\n1,64,128,x\n4,64,256,y\n",
+    "wide": "global_batch_size,1,2,4,8\n64,2,,4,0\n",
+    "placements": "placement,local_bsz,step_time\n1,64,0.5\n4,16,0.25\n",
+    "scalability": "num_nodes,num_replicas,local_bsz,step_time\n1,1,64,0.5\n1,4,16,0.25\n",
+    "with a byte order mark, blank lines and spaces": (
+        "\ufeffgpus, batch_size ,step_time_s\r\n\r\n1, 64,0.5\r\n4,64, 0.25\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_agree(tmp_path, layout):
+    m = read(tmp_path, LAYOUTS[layout])
+    np.testing.assert_allclose(m.gpus, [1, 4])
+    np.testing.assert_allclose(m.nodes, [1, 1])
+    np.testing.assert_allclose(m.local_batch, [64, 16])
+    np.testing.assert_allclose(m.step_time_s, [0.5, 0.25])
+    assert m.power_w is None
+
+
+def test_spread_placements_and_epochs(tmp_path):
+    m = read(tmp_path, "placement,local_bsz,step_time,sync_time\n1111,8,1,0.5\n44,8,2,0\n")
+    assert (m.gpus.tolist(), m.nodes.tolist(), m.sync_time_s.tolist()) == ([4, 8], [4, 2], [0.5, 0])
+    text = "dataset,batch_size,power_limit,time_per_epoch,average_power\nd,10,100,50,99\nd,20,100,40,99\n"
+    m = read(tmp_path, text, samples_per_epoch=1000)
+    np.testing.assert_allclose(m.step_time_s, [0.5, 0.8])
+    assert m.gpus.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="give samples_per_epoch"):
+        read(tmp_path, text)
+
+
+def test_one_workload_must_be_chosen(tmp_path):
+    text = "network,gpus,batch_size,step_time_s\n" + "a,1,8,1\nb,1,8,2\na,2,8,1\n"
+    with pytest.raises(ValueError, match=r"column 'network' has several workloads \(a, b\)"):
+        read(tmp_path, text)
+    assert len(read(tmp_path, text, where={"network": "a"})) == 2
+    with pytest.raises(ValueError, match="no row with network 'c'"):
+        read(tmp_path, text, where={"network": "c"})
+    with pytest.raises(ValueError, match="no column 'layer'"):
+        read(tmp_path, text, where={"layer": "c"})
+
+
+HEADER = "gpus,batch_size,step_time_s\n"
+BAD = {
+    "empty": ("", "steps.csv is empty"),
+    "header alone": (HEADER, "has 0 measurements"),
+    "one row": (HEADER + "1,8,0.1\n", "has 1 measurement, a fit needs 2 or more"),
+    "missing gpus": ("batch_size,step_time_s\n8,1\n9,1\n", "lacks the column 'gpus'"),
+    "missing batch": ("gpus,step_time_s\n8,1\n9,1\n", "lacks a column 'local_batch' or 'batch_size'"),
+    "missing time": ("gpus,batch_size\n8,1\n9,1\n", "must have one of the columns step_time_s"),
+    "two times": ("gpus,batch_size,step_time_s,throughput\n1,1,1,1\n1,2,1,1\n", "step_time_s and throughput"),
+    "nan": (HEADER + "1,8,0.1\n1,8,nan\n", "line 3, column 'step_time_s': 'nan' must be finite"),
+    "blank": (HEADER + "1,8,0.1\n1,,0.1\n", "line 3, column 'batch_size': '' is not a number"),
+    "negative": (HEADER + "1,8,0.1\n\n1,8,-1\n", "line 4, column 'step_time_s': -1 must be above 0"),
+    "zero": (HEADER + "0,8,0.1\n1,8,1\n", "line 2, column 'gpus': 0 must be above 0"),
+    "short row": (HEADER + "1,8,0.1\n1,8\n", "line 3 has 2 fields, the header has 3"),
+    "twice": ("gpus,gpus,batch_size,step_time_s\n1,1,1,1\n", "has the column 'gpus' more than once"),
+    "binary": (bytes(range(256)), "is not a CSV text file"),
+    "placement": ("placement,local_bsz,step_time\n4x,1,1\n4,1,1\n", "line 2, column 'placement': '4x'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_named_in_one_sentence(tmp_path, case):
+    text, expected = BAD[case]
+    with pytest.raises(ValueError, match=r"^steps\.csv[^\n]*$") as error:
+        read(tmp_path, text)
+    assert expected in str(error.value)

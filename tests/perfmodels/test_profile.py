@@ -1,0 +1,136 @@
+"""Configurations against a plain loop; rate and watts; knobs."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wattsched.perfmodels.efficiency import StatisticalEfficiency
+from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.throughput import Throughput
+
+CLOCKED = Profile(
+    model="net",
+    gpu_type="A",
+    throughput=Throughput(
+        alpha_c=0.01, beta_c=0.002, alpha_r=0.01, beta_r=0.001, alpha_n=0.03, beta_n=0.0002, gamma=1.3
+    ),
+    power=PowerModel(static_w=100.0, dynamic_w=300.0, exponent=3.0, sync_w=80.0),
+    frequency=FrequencyModel(max_mhz=1410, choices_mhz=[900, 1200, 1410], memory_bound_share=0.2),
+    efficiency=StatisticalEfficiency(reference_batch=32, noise_scale=1000.0),
+    batch_sizes=[2, 32, 64, 256],
+    default_batch=64,
+    max_local_batch=64,
+    gpu_counts=[1, 2, 3, 4, 8, 16],
+)
+LIMITED = CLOCKED.model_copy(
+    update={
+        "frequency": None,
+        "power_limits": PowerLimitTable(
+            limit_w=[100.0, 250.0], local_batch=[8], slowdown=[[1.5, 1.0]], power_w=[[98.0, 220.0]]
+        ),
+    }
+)
+PLAIN = CLOCKED.model_copy(update={"frequency": None})
+
+
+def by_hand(gpus: int, batch: int, mhz: float, gpus_per_node: int) -> tuple[float, float]:
+    """Rate and watts of `CLOCKED` with scalars only."""
+    t = CLOCKED.throughput
+    grad = t.alpha_c + t.beta_c * batch / gpus * (0.2 + 0.8 * 1410 / mhz)
+    sync = 0.0
+    if gpus > 1:
+        one_node = math.ceil(gpus / gpus_per_node) == 1
+        alpha, beta = (t.alpha_r, t.beta_r) if one_node else (t.alpha_n, t.beta_n)
+        sync = alpha + beta * (gpus - 2)
+    time = (grad**t.gamma + sync**t.gamma) ** (1 / t.gamma)
+    watts = 100 + 300 * (mhz / 1410) ** 3
+    efficiency = 1032 / (1000 + batch)
+    return batch * efficiency / time, gpus * (watts * grad / time + 80 * (1 - grad / time))
+
+
+def test_configurations_equal_a_plain_loop():
+    found = CLOCKED.configurations(4)
+    expected = [
+        (gpus, batch, mhz, *by_hand(gpus, batch, mhz, 4))
+        for gpus, batch, mhz in product([1, 2, 4, 8, 16], [2, 32, 64, 256], [900, 1200, 1410])
+        if gpus <= batch <= 64 * gpus
+    ]
+    table = zip(found.gpus, found.batch_size, found.frequency_mhz, found.rate, found.power_w, strict=True)
+    np.testing.assert_allclose(list(table), expected)
+    assert np.isnan(found.power_limit_w).all()
+    assert found.gpus.dtype == found.batch_size.dtype == np.int64
+    assert len(found) == len(expected)
+
+
+def test_choices_given_replace_the_profiles_own():
+    found = CLOCKED.configurations(
+        8, gpu_counts=[3], batch_sizes=[96], frequencies_mhz=[1000.0], power_limits_w=[1.0]
+    )
+    assert (found.gpus.tolist(), found.batch_size.tolist(), found.frequency_mhz.tolist()) == (
+        [3],
+        [96],
+        [1000],
+    )
+    assert len(CLOCKED.configurations(8, batch_sizes=[100_000])) == 0
+
+
+def test_power_limits_are_the_knob_where_there_is_no_clock():
+    found = LIMITED.configurations(8, gpu_counts=[1], batch_sizes=[64])
+    assert found.power_limit_w.tolist() == [100.0, 250.0]
+    np.testing.assert_allclose(found.power_w, [98.0, 220.0])
+    assert found.rate[1] / found.rate[0] == pytest.approx(1.5)
+    assert np.isnan(PLAIN.configurations(8).frequency_mhz).all()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.sampled_from([16, 64, 1024]),
+    st.floats(700.0, 1410.0),
+    st.floats(700.0, 1410.0),
+)
+def test_rate_and_power_rise_with_the_clock(gpus, batch, one, other):
+    low, high = sorted((one, other))
+    slow, fast = CLOCKED.rate(gpus, batch, [low, high], None, 8)
+    less, more = CLOCKED.power_w(gpus, batch, [low, high], None, 8)
+    assert slow <= fast * (1 + 1e-12)
+    assert less <= more * (1 + 1e-12)
+
+
+@given(st.integers(1, 64), st.integers(1, 2000), st.integers(1, 8))
+def test_scaling_is_at_most_linear(gpus, batch, gpus_per_node):
+    one, many = PLAIN.rate([1, gpus], batch, None, None, gpus_per_node)
+    assert many <= gpus * one * (1 + 1e-9)
+
+
+def test_arguments_broadcast():
+    rate = CLOCKED.rate(np.array([1, 2])[:, None], [32, 64, 128], np.nan, None, 8)
+    assert rate.shape == (2, 3)
+    np.testing.assert_allclose(rate[1], CLOCKED.rate(2, [32, 64, 128], 1410.0, None, 8))
+
+
+def test_a_knob_that_is_absent_or_out_of_range_is_an_error():
+    with pytest.raises(ValueError, match=r"frequency_mhz 900 given, but the profile of net on A has no such"):
+        PLAIN.rate(1, 32, 900.0, None, 8)
+    with pytest.raises(ValueError, match="power_limit_w 150 given"):
+        CLOCKED.power_w(1, 32, None, 150.0, 8)
+    with pytest.raises(ValueError, match="power_limit_w 300 is outside"):
+        LIMITED.configurations(8, power_limits_w=[300.0])
+
+
+def test_two_knobs_or_unordered_choices_are_refused():
+    document = {**dict(CLOCKED), "power_limits": LIMITED.power_limits}
+    with pytest.raises(ValueError, match="not both"):
+        Profile.model_validate(document)
+    with pytest.raises(ValueError, match="batch_sizes must be increasing"):
+        Profile.model_validate({**dict(CLOCKED), "batch_sizes": [64, 32]})
+
+
+def test_a_profile_survives_json():
+    for profile in (CLOCKED, LIMITED):
+        assert Profile.model_validate_json(profile.model_dump_json()) == profile
