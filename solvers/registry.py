@@ -62,7 +62,11 @@ def _without_columns(program: Program, limits: Limits) -> Solution:
 
 _SOLVERS = {
     solver.name: solver
-    for solver in (Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True),)
+    for solver in (
+        Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True),
+        Solver("greedy", "frontier:solve", "steepest ascent along the jobs' efficient frontiers"),
+        Solver("powerflow", "powerflow:solve", "PowerFlow's rule: time saved per energy spent"),
+    )
 }
 
 

@@ -1,0 +1,218 @@
+"""`greedy`: steepest ascent along every group's efficient frontier, ordered by the rows' prices.
+
+Every group starts with the column that uses least, uses weighted by row prices. Upgrades along the convex
+frontiers of (use, cost) are made in the order of their saving per use while they fit; then single swaps fill
+what room is left. The prices come with a bound, so the answer has a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined, infeasible
+from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.feasibility import feasible, settled
+from wattsched.solvers.hull import convex_frontiers
+from wattsched.solvers.matrix import group_of_choice
+from wattsched.solvers.room import Room, without_choices
+from wattsched.solvers.solution import Limit, Limits, Solution
+
+_DUAL_SHARE = 0.5
+_WEIGHT_ROUNDS = 40
+_FILL_PASSES = 30
+_REPAIR_SWAPS = 300
+# Least weight of a row, relative to the row with the highest price: no row is for free.
+_FLOOR = 1e-3
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Build a decision greedily; `start` is not needed and not used.
+
+    Declines programs whose bottleneck rows involve several groups. Finds nothing on some
+    feasible programs, above all on those with equality rows.
+    """
+    clock = Clock(limits.time_s)
+    share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
+    prices, bound = dual_prices(program, time_s=share)
+    if bound == np.inf:
+        return infeasible(prices, "the LP relaxation is infeasible")
+    values = _bottleneck_values(program)
+    if values is None:
+        return declined("a bottleneck row involves several groups")
+    x = _choose(program, prices, values, clock)
+    detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
+    limit: Limit | None = "time" if x is None and clock.over() else None
+    return conclude(program, limits, x, bound, prices=prices, detail=detail, limit=limit)
+
+
+def _choose(program: Program, prices: FloatArray, values: FloatArray, clock: Clock) -> FloatArray | None:
+    x = without_choices(program)
+    room = Room(program, x)
+    weights = _weights(room, prices)
+    cost = program.cost[: program.n_choices]
+    found = _start(room, weights, values, cost, clock)
+    if found is None:
+        return None
+    _climb(room, found, cost)
+    _spend(room, found.allowed, cost, weights, clock)
+    x[room.chosen] = 1.0
+    point = settled(program, x)
+    return point if point is not None and feasible(program, point) else None
+
+
+def _bottleneck_values(program: Program) -> FloatArray | None:
+    """Least value of the bottleneck column that each choice column allows; -inf without a bottleneck.
+
+    Returns None when a row puts several groups under the bottleneck together.
+    """
+    values = np.full(program.n_choices, -np.inf)
+    if program.bottleneck is None:
+        return values
+    entries = program.matrix[:, : program.n_choices].tocoo()
+    slope = program.matrix[:, [program.bottleneck]].toarray().ravel()
+    inside = slope[entries.row] != 0
+    row, column, a = entries.row[inside], entries.col[inside], entries.data[inside]
+    group = group_of_choice(program)[column]
+    first = np.full(program.n_rows, -1)
+    first[row] = group
+    if np.any(first[row] != group):
+        return None
+    # slope t + a >= lower, or <= upper with a negative slope, is a lower limit on t.
+    end = np.where(slope > 0, program.row_lower, program.row_upper)[row]
+    np.maximum.at(values, column, (end - a) / slope[row])
+    return values
+
+
+def _weights(room: Room, prices: FloatArray) -> FloatArray:
+    """Cost of one unit of every limit: the price, but never nothing."""
+    priced = np.maximum(-prices[room.rows] * room.sign, 0.0)
+    highest = float(np.max(priced * room.size, initial=0.0))
+    return np.asarray(np.maximum(priced, _FLOOR * (highest or 1.0) / room.size))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Weights under which the least-use columns fit, or nearly so, among the allowed columns."""
+
+    weights: FloatArray
+    allowed: BoolArray
+
+
+def _start(
+    room: Room, weights: FloatArray, values: FloatArray, cost: FloatArray, clock: Clock
+) -> _Start | None:
+    """Choose columns that fit, at the least bottleneck value for which that works."""
+    if not np.isfinite(values).any():
+        return _fitting(room, weights, np.ones(len(values), dtype=bool), cost, clock)
+    least = float(np.max(np.minimum.reduceat(values, room.group_start[:-1])))
+    levels = np.unique(values[values >= least])
+    low, high = 0, len(levels) - 1
+    best = _fitting(room, weights, values <= levels[high], cost, clock)
+    columns = room.chosen
+    while best is not None and low < high:
+        middle = (low + high) // 2
+        found = _fitting(room, weights, values <= levels[middle], cost, clock)
+        if found is None:
+            low = middle + 1
+        else:
+            best, columns, high = found, room.chosen, middle
+    room.choose(columns)
+    return best
+
+
+def _fitting(
+    room: Room, weights: FloatArray, allowed: BoolArray, cost: FloatArray, clock: Clock
+) -> _Start | None:
+    """Choose least-use columns, raising the weights of rows that are over their limit."""
+    best, best_excess, best_weights = room.chosen, np.inf, weights
+    for _ in range(_WEIGHT_ROUNDS):
+        use = np.where(allowed, room.uses @ weights, np.inf)
+        room.choose(_first_least(use, cost, room))
+        excess = room.excess()
+        if not excess.any():
+            return _Start(weights, allowed)
+        if excess.max() < best_excess:
+            best, best_excess, best_weights = room.chosen, float(excess.max()), weights
+        weights = np.where(excess > 0, 2.0 * weights, weights)
+        if clock.over():
+            break
+    room.choose(best)
+    return _Start(best_weights, allowed) if _repair(room, allowed, cost, clock) else None
+
+
+def _first_least(use: FloatArray, cost: FloatArray, room: Room) -> IntArray:
+    """Per group the column of least use, the cheapest of those, the first of those."""
+    least = np.minimum.reduceat(use, room.group_start[:-1])[room.group]
+    cheapest = np.where(use <= least, cost, np.inf)
+    lowest = np.minimum.reduceat(cheapest, room.group_start[:-1])[room.group]
+    hits = np.flatnonzero((cheapest <= lowest) & (use <= least))
+    return hits[np.searchsorted(hits, room.group_start[:-1])]
+
+
+def _repair(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> bool:
+    """Swap columns that use less of the worst row until all limits are kept."""
+    for _ in range(_REPAIR_SWAPS):
+        excess = room.excess()
+        if not excess.any():
+            return True
+        if clock.over():
+            return False
+        worst = int(np.argmax(excess))
+        use = room.uses[:, [worst]].toarray().ravel()
+        relief = use[room.chosen][room.group] - use
+        candidates = np.flatnonzero((relief > 0) & allowed & room.swappable(but=worst))
+        if len(candidates) == 0:
+            return False
+        enough = np.minimum(relief[candidates], excess[worst] * room.size[worst])
+        loss = cost[candidates] - cost[room.chosen][room.group[candidates]]
+        # Most relief first, then the least loss.
+        pick = int(candidates[np.lexsort((loss, -enough))[0]])
+        columns = room.chosen.copy()
+        columns[room.group[pick]] = pick
+        room.choose(columns)
+    return room.fits()
+
+
+def _climb(room: Room, start: _Start, cost: FloatArray) -> None:
+    """Upgrade along the frontiers, steepest saving per use first."""
+    use = room.uses @ start.weights
+    hull = convex_frontiers(use, cost, room.group, start.allowed)
+    step = np.flatnonzero(room.group[hull[1:]] == room.group[hull[:-1]])
+    sources, targets = hull[step], hull[step + 1]
+    slope = (cost[sources] - cost[targets]) / np.maximum(use[targets] - use[sources], 1e-300)
+    # Within a group the order of the frontier decides ties that rounding makes.
+    order = np.argsort(-slope, kind="stable")
+    room.swap_in_order(room.group[targets[order]], targets[order], sources[order])
+
+
+def _spend(room: Room, allowed: BoolArray, cost: FloatArray, weights: FloatArray, clock: Clock) -> None:
+    """Fill the room that is left in two ways, and keep the better one."""
+    climbed = room.chosen
+    _fill(room, allowed, cost, clock)
+    filled = room.chosen
+    # First what is worth the price of its room, then whatever saves anything.
+    room.choose(climbed)
+    _fill(room, allowed, cost + room.uses @ weights, clock)
+    _fill(room, allowed, cost, clock)
+    if cost[filled].sum() <= cost[room.chosen].sum():
+        room.choose(filled)
+
+
+def _fill(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> None:
+    """Make single swaps that save cost and fit, the largest saving first, until there are none."""
+    for _ in range(_FILL_PASSES):
+        if clock.over():
+            return
+        saving = cost[room.chosen][room.group] - cost
+        gain = np.where(allowed & (saving > 0) & room.swappable(), saving, 0.0)
+        best = np.maximum.reduceat(gain, room.group_start[:-1])
+        hits = np.flatnonzero((gain > 0) & (gain == best[room.group]))
+        groups, first = np.unique(room.group[hits], return_index=True)
+        targets = hits[first]
+        order = np.argsort(-gain[targets], kind="stable")
+        if room.swap_in_order(groups[order], targets[order]) == 0:
+            return

@@ -1,0 +1,128 @@
+"""`powerflow`: PowerFlow's greedy rule, extended from GPU counts to all options of a job.
+
+Jobs are admitted with their smallest configuration. Then, again and again, the upgrade with the largest
+relative reduction of completion time per relative increase of energy is made, the first job on ties. An
+upgrade is another option with as many GPUs as now, or the next larger count. One for which there are not
+enough GPUs is passed over; the first one that breaks a budget ends the rule.
+The rule is known from a third party's port only (Algorithm 1, equations 16 and 17 of arXiv 2304.06381).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined
+from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.feasibility import feasible, settled
+from wattsched.solvers.room import Room, without_choices
+from wattsched.solvers.solution import Limits, Solution
+
+ATTRIBUTES = ("gpus", "completion_s", "energy_j")
+_DUAL_SHARE = 0.5
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Apply the rule, whatever the program's objective; `start` is not used.
+
+    Declines programs whose columns have no `ATTRIBUTES`. Waiting columns have 0 GPUs.
+    """
+    missing = [name for name in ATTRIBUTES if name not in program.attributes]
+    if missing:
+        return declined(f"the program's columns have no attribute '{missing[0]}', which the rule reads")
+    clock = Clock(limits.time_s)
+    share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
+    prices, bound = dual_prices(program, time_s=share)
+    x = without_choices(program)
+    room = Room(program, x)
+    smallest = _admit(program, room)
+    if not room.fits():
+        return conclude(
+            program, limits, None, bound, prices=prices, detail="the smallest configurations do not fit"
+        )
+    finished = _upgrade(program, room, smallest, clock)
+    x[room.chosen] = 1.0
+    point = settled(program, x)
+    if point is not None and not feasible(program, point):
+        point = None
+    detail = "" if point is not None else "the free columns cannot satisfy the rows"
+    return conclude(
+        program, limits, point, bound, prices=prices, limit=None if finished else "time", detail=detail
+    )
+
+
+def _admit(program: Program, room: Room) -> IntArray:
+    """Let every job wait that can, then admit those that fit, the shortest first.
+
+    Returns
+    -------
+    int array, shape (n_groups,)
+        The smallest configuration of each job: fewest GPUs, then least energy.
+    """
+    gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
+    runs = gpus > 0
+    never = np.where(runs, 0, 1)
+    smallest = np.lexsort((completion_s, energy_j, gpus, never, room.group))[room.group_start[:-1]]
+    waiting = np.lexsort((energy_j, never == 0, room.group))[room.group_start[:-1]]
+    room.choose(np.where(runs[waiting], smallest, waiting))
+    order = np.argsort(completion_s[smallest], kind="stable")
+    room.swap_in_order(order, smallest[order])
+    return smallest
+
+
+def _upgrade(program: Program, room: Room, smallest: IntArray, clock: Clock) -> bool:
+    """Make upgrades until none is left or one breaks a budget; False when time ran out."""
+    gpus, completion_s, energy_j = (program.attributes[name] for name in ATTRIBUTES)
+    counts_gpus = _rows_in_gpus(room, gpus)
+    possible = gpus[: program.n_choices] > 0
+    start = room.group_start
+
+    def best(job: int) -> tuple[float, int, int] | None:
+        """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
+        columns = slice(start[job], start[job + 1])
+        now = room.chosen[job]
+        larger = gpus[columns][possible[columns] & (gpus[columns] > gpus[now])]
+        near = (
+            possible[columns] & (gpus[columns] <= larger.min(initial=np.inf)) & (gpus[columns] >= gpus[now])
+        )
+        saved = (completion_s[now] - completion_s[columns]) / completion_s[now]
+        spent = (energy_j[columns] - energy_j[now]) / max(energy_j[now], 1e-300)
+        ratio = np.where(spent <= 0, np.inf, saved / np.where(spent <= 0, 1.0, spent))
+        ratio = np.where(near & (saved > 0), ratio, -1.0)
+        top = float(ratio.max())
+        if top <= 0:
+            return None
+        # Among upgrades of equal ratio, such as those that even save energy, the one that saves most time.
+        return -top, job, int(start[job]) + int(np.argmax(np.where(ratio == top, saved, -1.0)))
+
+    admitted = np.flatnonzero(room.chosen == smallest)
+    heap = [entry for job in admitted.tolist() if (entry := best(job)) is not None]
+    heapq.heapify(heap)
+    while heap:
+        if clock.over():
+            return False
+        _, job, target = heapq.heappop(heap)
+        broken = room.broken_by(target)
+        if len(broken) and not counts_gpus[broken].all():
+            return True
+        if len(broken):
+            # GPUs only get scarcer, so what does not fit now is not asked for again.
+            columns = slice(start[job], start[job + 1])
+            possible[columns] &= room.fitting(job, counts_gpus)
+        else:
+            room.take(target)
+        if (entry := best(job)) is not None:
+            heapq.heappush(heap, entry)
+    return True
+
+
+def _rows_in_gpus(room: Room, gpus: FloatArray) -> BoolArray:
+    """Which rows count GPUs, or the power-of-two blocks that they take, and so are no budgets."""
+    column = np.repeat(np.arange(room.uses.shape[0]), np.diff(room.uses.indptr))
+    count = gpus[column]
+    block = np.exp2(np.ceil(np.log2(np.maximum(count, 1.0))))
+    other = (room.uses.data != count) & (room.uses.data != block)
+    return np.asarray(np.bincount(room.uses.indices[other], minlength=len(room.limits)) == 0)

@@ -1,0 +1,25 @@
+"""Cutting planes find the prices that the LP finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattsched.solvers import dual, highs
+from wattsched.solvers.solution import Limits
+
+
+@pytest.mark.parametrize(("pools", "seed"), [(1, 0), (4, 1), (12, 2)])
+def test_bound_is_that_of_the_relaxation(knapsack, pools, seed):
+    program = knapsack(120, 30, pools=pools, seed=seed)  # too many columns to be left to the LP
+    prices, bound = dual.dual_prices(program, tolerance=1e-7)
+    best = highs.solve_lp(program, Limits()).objective
+    assert program.lagrangian_bound(prices) == bound
+    assert best * (1 - 1e-6) <= bound <= best * (1 + 1e-9)
+
+
+def test_out_of_time_is_still_a_bound(knapsack):
+    program = knapsack(300, 30, pools=3)
+    prices, bound = dual.dual_prices(program, time_s=0.0)
+    assert np.all(prices == 0)
+    assert bound == pytest.approx(np.minimum.reduceat(program.cost, program.group_start[:-1]).sum())
