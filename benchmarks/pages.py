@@ -1,0 +1,38 @@
+"""Tables that a benchmark writes into a page of the documentation, between two markers."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Markdown table; every column but the first is aligned to the right."""
+    lines = [header, [":--", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def replace_part(page: Path, name: str, content: str) -> None:
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->``.
+
+    Raises
+    ------
+    ValueError
+        If the page lacks one of the two markers.
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    text = page.read_text(encoding="utf-8")
+    before, opened, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"{page.name} has no part between '{begin}' and '{end}'")
+    page.write_text(f"{before}{begin}\n{content.strip()}\n{end}{after}", encoding="utf-8")
+
+
+def machine() -> str:
+    """Describe the machine in one line."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"

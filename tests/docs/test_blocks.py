@@ -1,0 +1,137 @@
+"""Every example of the documentation runs: Python and shell blocks in order, JSON blocks are validated."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs.markdown import Block, blocks_of, commands_of, first_difference
+
+from wattsched.instances import instance as instance_models
+from wattsched.instances.decision import Decision
+from wattsched.instances.files import instance_of
+from wattsched.perfmodels.profile import Profile
+from wattsched.result import Result
+from wattsched.topology import cluster as cluster_models
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("README.md")]
+DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
+
+SETUP = (
+    "git ",
+    "pip ",
+    "make",
+    "python -m venv",
+    "python3 -m venv",
+    "source ",
+    ". ",
+    "sudo ",
+    "apt",
+    "conda ",
+)
+"""Commands that set up the machine; CI runs them."""
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def needs_data(block: Block) -> bool:
+    return "WATTSCHED_DATA" in block.text and not DATA.is_dir()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty working folder in which `wattsched` is this package's command."""
+    tools, work = tmp_path / "bin", tmp_path / "work"
+    tools.mkdir()
+    work.mkdir()
+    for name, command in (("wattsched", "-m wattsched"), ("python", "")):
+        tool = tools / name
+        tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
+        tool.chmod(0o755)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "120")
+    if DATA.is_dir():
+        monkeypatch.setenv("WATTSCHED_DATA", str(DATA))
+    return work
+
+
+@pages
+def test_examples_run(page: Path, folder: Path) -> None:
+    names: dict[str, Any] = {"__name__": page.stem}
+    printed, left_out = "", []
+    for block in blocks_of(page):
+        if block.skipped or needs_data(block):
+            left_out.append(block.where)
+        elif block.language == "python":
+            printed = run_python(block, names)
+        elif block.language in ("console", "bash", "sh"):
+            run_commands(block, folder)
+        elif block.language == "text" and block.tag == "output":
+            missing = first_difference(block.text.splitlines(), printed)
+            assert missing is None, f"{block.where}: {missing!r} was not printed, but:\n{printed}"
+    if left_out:
+        print("not run:", ", ".join(left_out))
+
+
+def run_python(block: Block, names: dict[str, Any]) -> str:
+    code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+def run_commands(block: Block, folder: Path) -> None:
+    for command in commands_of(block):
+        if command.text.startswith(("#", *SETUP)):
+            continue
+        done = subprocess.run(
+            ["bash", "-c", command.text], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        printed = done.stdout + done.stderr
+        told = f"{block.where}: '{command.text}'"
+        assert done.returncode == command.exit_code, f"{told} ended with {done.returncode}:\n{printed}"
+        missing = first_difference(command.shown, printed)
+        assert missing is None, f"{told} did not print {missing!r}, but:\n{printed}"
+
+
+@pages
+def test_json_examples_are_valid(page: Path) -> None:
+    """A document says what it is by its format; a part of one names its class after the fence."""
+    models = {**vars(cluster_models), **vars(instance_models), "Profile": Profile, "Decision": Decision}
+    for block in blocks_of(page):
+        if block.language != "json" or block.skipped:
+            continue
+        content = json.loads(block.text)
+        if str(content.get("format", "")).startswith("wattsched-result/"):
+            Result.model_validate_json(block.text)
+        elif "format" in content:
+            instance_of(content, source=block.where)
+        else:
+            assert block.tag in models, f"{block.where}: name the class of this part after the fence"
+            models[block.tag].model_validate_json(block.text)
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)?(#[^)\s]+)?\)", text):
+        path, anchor = target
+        if "://" in path:
+            continue
+        linked = page.parent / path if path else page
+        assert linked.exists(), f"{page.name} links to {path}, which does not exist"
+        if anchor and linked.suffix == ".md":
+            headings = re.findall(r"^#+\s+(.*)$", linked.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+            assert anchor[1:] in slugs, f"{page.name} links to {path}{anchor}, which has no such heading"
