@@ -1,1 +1,83 @@
-"""Placeholder."""
+"""The command line: ``wattsched COMMAND ...``. Adding a command is one file and one line here.
+
+Commands are imported when they are called, so that ``wattsched --help`` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+
+import wattsched
+from wattsched.cli.failures import exit_code_of, readable_streams
+
+# Name -> module (and function) of the command, and what it does.
+COMMANDS = {
+    "solve": ("solve", "Decide a scheduling round: who runs where, at which clock, with which batch."),
+    "check": ("check", "Check a result against its instance, trusting nobody."),
+    "show": ("show", "Describe an instance or a result."),
+    "generate": ("generate", "Generate an instance of a family."),
+    "import": ("importing", "Turn a public trace into an instance."),
+    "export": ("export", "Write the mathematical program (.mps, .lp) or the topology of an instance."),
+    "fit": ("fit", "Fit a performance profile to measurements."),
+    "schema": ("schema", "Print the JSON Schema of a file format."),
+}
+
+EXIT_CODES = (
+    "Exit codes: 0 solved or valid, 1 a check failed, 2 bad usage or bad input, "
+    "3 infeasible, 4 no solution within the limit, 70 internal error."
+)
+
+
+class CommandLine(click.Group):
+    """A group that imports its commands late and turns every failure into readable lines."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Command of that name, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = import_module(f"wattsched.cli.{module}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command and exit with its code."""
+        run = partial(super().main, args, prog_name, complete_var, False, **extra)
+        if not standalone_mode:
+            return run()
+        readable_streams()
+        raise SystemExit(exit_code_of(run))
+
+
+@click.group(
+    cls=CommandLine,
+    invoke_without_command=True,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(wattsched.__version__, prog_name="wattsched", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Scheduling decisions for GPU clusters, with a bound and the price of every budget."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

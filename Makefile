@@ -1,0 +1,51 @@
+# Needs Python 3.11 or newer and make, nothing else: everything is installed into .venv.
+PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PACKAGES := wattsched formulations solvers topology perfmodels instances cli
+SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
+CODE := $(PACKAGES) tests $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit clean
+
+help:  ## Say what can be made
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(VENV)/package  ## Solve the bundled instance and show the decision
+	@$(BIN)/wattsched solve wattsched/demo.json
+
+test: lint types unit  ## All checks: lint, types, unit tests
+
+lint: $(VENV)/tools  ## Style and format
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
+	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched
+
+unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package
+	$(BIN)/pytest -q -n 2
+
+clean:  ## Remove what was built
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and no python3 is on the PATH" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
+	"$(PYTHON)" -m venv $(VENV)
+
+# A regular install, renewed when a source file changes; build/ goes first, or setuptools would install from
+# it the modules that no longer exist.
+$(VENV)/package: $(BIN)/python pyproject.toml constraints.txt $(SOURCES)
+	@echo "installing wattsched into $(VENV)"
+	@rm -rf build
+	@$(PIP) install -c constraints.txt .
+	@rm -rf build
+	@touch $@
+
+$(VENV)/tools: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing the tools for development into $(VENV)"
+	@$(PIP) install -c constraints.txt '.[dev]'
+	@touch $@

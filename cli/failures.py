@@ -1,0 +1,115 @@
+"""What went wrong, in readable lines on standard error, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from wattsched.instances.files import InputError
+
+CHECK_FAILED = 1
+BAD_INPUT = 2
+INFEASIBLE = 3
+NO_SOLUTION = 4
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+DEBUG = "WATTSCHED_DEBUG"
+
+
+def exit_code_of(run: Callable[[], Any]) -> int:
+    """Run a command; report what it raises, and return the exit code.
+
+    A command returns its exit code, or None for 0.
+    """
+    try:
+        code = run()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        return _pipe_closed()
+    except (KeyboardInterrupt, click.Abort):
+        _say(["interrupted"])
+        return INTERRUPTED
+    except click.UsageError as error:
+        return _refuse([_usage(error)])
+    except click.ClickException as error:
+        return _refuse([error.format_message()])
+    except Exception as error:
+        return _exception(error)
+
+
+def _exception(error: Exception) -> int:
+    if (fault := _input_error(error)) is not None:
+        prefix = f"{fault.source}: " if fault.source else ""
+        return _refuse(prefix + line for line in fault.faults)
+    if os.environ.get(DEBUG):
+        traceback.print_exc()
+        return INTERNAL_ERROR
+    summary = f"{type(error).__name__}: {error}".rstrip(": ")
+    _say([f"internal error: {summary}; run again with {DEBUG}=1 for the traceback"])
+    return INTERNAL_ERROR
+
+
+def _input_error(error: Exception) -> InputError | None:
+    # Nothing has been read yet when its module is not loaded.
+    files = sys.modules.get("wattsched.instances.files")
+    return error if files is not None and isinstance(error, files.InputError) else None
+
+
+class BadInput(click.ClickException):
+    """Bad usage or bad input; the message is one readable sentence."""
+
+    exit_code = BAD_INPUT
+
+
+def reason(error: OSError) -> str:
+    """Why the operating system refused, in lower case like the other messages."""
+    return (error.strerror or str(error)).lower()
+
+
+def readable_streams() -> None:
+    """Let a terminal that knows only ASCII show names in any script, escaped, instead of failing on them."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """Text on one line without control characters, which names in a file may hold."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
+    return message[:1].lower() + message[1:] + hint
+
+
+def _refuse(lines: Iterable[str]) -> int:
+    _say([f"error: {line}" for line in lines])
+    return BAD_INPUT
+
+
+def _say(lines: Iterable[str]) -> None:
+    # Where nobody listens on standard error either, the exit code has to do.
+    with suppress(OSError):
+        for line in lines:
+            click.echo(printable(line), err=True)
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has enough; keep the interpreter from complaining at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE

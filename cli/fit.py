@@ -1,0 +1,123 @@
+"""``wattsched fit``: a performance profile from measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.failures import BadInput, reason
+from wattsched.cli.files import output_option, write
+
+if TYPE_CHECKING:
+    from wattsched.perfmodels.fit import FitReport
+
+
+def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (column, equals, _) in zip(values, pairs, strict=True):
+        if not column or not equals:
+            raise click.BadParameter(f"'{value}' is not COLUMN=VALUE", ctx, param)
+    return {column: value for column, _, value in pairs}
+
+
+@click.command("fit")
+@click.argument("csv_file", metavar="PROFILE.csv")
+@click.option("--model", help="Name of the model (default: the file's name).")
+@click.option("--gpu-type", default="GPU", show_default=True, help="Name of the GPU type.")
+@click.option("--gpus-per-node", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
+@click.option("--samples-per-epoch", type=float, help="For files that give the time of an epoch.")
+@click.option(
+    "--watts",
+    nargs=3,
+    type=float,
+    metavar="STATIC DYNAMIC WAITING",
+    help="Watts of one GPU, for a file without power_w.",
+)
+@output_option(".json", help="Write the profile, ready for an instance's 'profiles'.")
+def command(
+    csv_file: str,
+    model: str | None,
+    gpu_type: str,
+    gpus_per_node: int,
+    where: dict[str, str],
+    samples_per_epoch: float | None,
+    watts: tuple[float, float, float] | None,
+    output: str | None,
+) -> None:
+    """Fit throughput and watts to measured training steps, and say how well they fit.
+
+    Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s or time_per_epoch_s;
+    and where measured nodes, sync_time_s, frequency_mhz or power_limit_w, power_w (of one GPU).
+    """
+    from pydantic import ValidationError
+
+    from wattsched.cli.terminal import progress
+    from wattsched.perfmodels.fit import fit_profile
+
+    model = model or Path(csv_file).stem
+    try:
+        with progress(f"fitting {model}"):
+            report = fit_profile(
+                csv_file,
+                model,
+                gpu_type,
+                gpus_per_node=gpus_per_node,
+                where=where,
+                samples_per_epoch=samples_per_epoch,
+                power=_power(watts),
+            )
+    except ValidationError as error:
+        faults = "; ".join(fault["msg"] for fault in error.errors())
+        raise BadInput(f"{csv_file}: the fitted profile is not valid: {faults}") from None
+    except OSError as error:
+        raise BadInput(f"{csv_file}: {reason(error)}") from None
+    except ValueError as error:
+        raise BadInput(str(error) if csv_file in str(error) else f"{csv_file}: {error}") from None
+    _print(report)
+    if output is not None:
+        write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")
+
+
+def _power(watts: tuple[float, float, float] | None) -> Any:
+    if watts is None:
+        return None
+    from wattsched.perfmodels.power import PowerModel
+
+    static_w, dynamic_w, sync_w = watts
+    return PowerModel(static_w=static_w, dynamic_w=dynamic_w, sync_w=sync_w)
+
+
+def _print(report: FitReport) -> None:
+    from wattsched.cli.terminal import console, heading, line, table
+    from wattsched.cli.wording import count, number, percent
+
+    out, profile = console(), report.profile
+    line(
+        out,
+        (f"{profile.model} on {profile.gpu_type}", "bold"),
+        f": {count(len(report.measurements), 'measurement')}",
+    )
+    for title, part in (
+        ("Throughput", profile.throughput),
+        ("Power", profile.power),
+        ("Clock", profile.frequency),
+    ):
+        if part is None:
+            continue
+        heading(out, title)
+        rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
+        table(out, [("", "left"), ("", "right")], rows, header=False)
+    heading(out, "Relative error", "mean and largest")
+    error = profile.fit_error
+    assert error is not None
+    errors = [("step time", error.time_mean, error.time_max), ("power", error.power_mean, error.power_max)]
+    errors.append(("step time, unseen", report.held_out_mean, report.held_out_max))
+    rows3 = [
+        (name, percent(mean), percent(most))
+        for name, mean, most in errors
+        if mean is not None and most is not None
+    ]
+    table(out, [("", "left"), ("", "right"), ("", "right")], rows3, header=False)

@@ -1,0 +1,105 @@
+"""``wattsched generate``: instances of known families; a family's parameters are its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from wattsched.cli.failures import BadInput
+from wattsched.cli.files import JSON_SUFFIXES, output_option, write
+
+
+def number(text: str) -> int | float:
+    """Whole number where the text is one, else a decimal number."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+class Families(click.Group):
+    """One command per family, made from the parameters of its function."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the families."""
+        from wattsched.instances.generators import families
+
+        return list(families())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Command that generates a family."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise click.UsageError(f"unknown family '{cmd_name}'; known: {', '.join(known)}", ctx)
+        return _family(cmd_name)
+
+
+def _family(family: str) -> click.Command:
+    from wattsched.instances.generators import families, options_of
+
+    options = [
+        click.Option(
+            [f"--{name.replace('_', '-')}"],
+            type=number if default is None else type(default),
+            default=default,
+            show_default=default is not None,
+        )
+        for name, default in options_of(family).items()
+    ]
+    positive, whole = click.IntRange(min=1), click.IntRange(min=0)
+    common = [
+        click.Option(["--jobs"], type=positive, default=100, show_default=True, help="Number of jobs."),
+        click.Option(
+            ["--gpus"], type=positive, help="GPUs of the cluster (default: half of what the jobs ask for)."
+        ),
+        click.Option(
+            ["--seed"], type=whole, default=0, show_default=True, help="Equal seeds give equal files."
+        ),
+    ]
+    made = click.Command(
+        family, params=[*common, *options], callback=_generate(family), help=families()[family]
+    )
+    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
+
+
+def _generate(family: str) -> Any:
+    def callback(output: str | None, **parameters: Any) -> None:
+        from wattsched.cli.terminal import progress
+        from wattsched.instances.files import document_text
+        from wattsched.instances.generators import generate
+
+        with progress(f"generating {family}"):
+            try:
+                instance = generate(family, **parameters)
+            except ValueError as error:
+                raise BadInput(str(error)) from None
+            text = document_text(instance)
+        write(output, text)
+
+    return callback
+
+
+@click.command(
+    "generate", cls=Families, subcommand_metavar="FAMILY [OPTIONS]...", invoke_without_command=True
+)
+@click.option("--list", "as_list", is_flag=True, help="List the families with their options.")
+@click.pass_context
+def command(ctx: click.Context, as_list: bool) -> None:
+    """Generate an instance of a family.
+
+    Every family takes --jobs, --gpus, --seed and -o; 'wattsched generate FAMILY --help' shows the others.
+    """
+    if not as_list:
+        if ctx.invoked_subcommand is None:
+            raise click.UsageError("a family is missing, 'wattsched generate --list' lists them", ctx)
+        return
+    from wattsched.cli.terminal import console, table
+    from wattsched.instances.generators import families, options_of
+
+    rows = []
+    for name, summary in families().items():
+        options = [f"--{option.replace('_', '-')}" for option in options_of(name)]
+        rows.append((name, summary + (f" ({', '.join(options)})" if options else "")))
+    table(console(), [("family", "left"), ("what it is", "left")], rows)
+    ctx.exit()

@@ -1,0 +1,143 @@
+"""``wattsched solve``: decide a scheduling round."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput
+from wattsched.cli.files import (
+    JSON_SUFFIXES,
+    STANDARD,
+    output_option,
+    read_answer,
+    read_instance,
+    result_text,
+    write,
+)
+
+if TYPE_CHECKING:
+    from wattsched.instances.instance import Instance
+    from wattsched.result import Result
+
+EXIT_CODES = {
+    "optimal": 0,
+    "feasible": 0,
+    "infeasible": INFEASIBLE,
+    "no_solution": NO_SOLUTION,
+    "error": INTERNAL_ERROR,
+}
+
+
+def _positive(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
+    if not seconds > 0:
+        raise click.BadParameter(f"{seconds} is not a positive number of seconds, or 'inf'", ctx, param)
+    return seconds
+
+
+def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
+    if not 0 <= gap < 1:
+        raise click.BadParameter(f"{gap} is not between 0 and 1", ctx, param)
+    return gap
+
+
+@click.command("solve")
+@click.argument("file")
+@click.option(
+    "--formulation", default="mckp", show_default=True, metavar="NAME", help="How to write the problem."
+)
+@click.option("--solver", default="highs", show_default=True, metavar="NAME", help="Who solves it.")
+@click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
+@click.option(
+    "--gap",
+    type=float,
+    callback=_share,
+    default=1e-4,
+    show_default=True,
+    help="Relative gap that counts as optimal.",
+)
+@click.option(
+    "--time-limit",
+    type=float,
+    callback=_positive,
+    default=60.0,
+    show_default=True,
+    help="Wall-clock seconds; 'inf' is no limit.",
+)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="For the solver.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="For the solver."
+)
+@click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
+@output_option(*JSON_SUFFIXES, help="Write the result to a .json or .json.gz file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
+def command(
+    file: str,
+    formulation: str,
+    solver: str,
+    objective: str | None,
+    gap: float,
+    time_limit: float,
+    threads: int,
+    seed: int,
+    warm: str | None,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Decide the scheduling round in FILE ('-' is standard input).
+
+    Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
+    3 if there is none, 4 if none was found in time.
+    """
+    if file == warm == STANDARD:
+        raise BadInput("only one of FILE and --warm can be standard input")
+    from wattsched.cli.stdout import stray_output_to_stderr
+    from wattsched.cli.terminal import progress
+
+    instance = read_instance(file)
+    _require_names(instance.problem, formulation, solver, objective or instance.objective)
+    known = None if warm is None else read_answer(warm)
+    with progress(f"solving {instance.name}"), stray_output_to_stderr():
+        from wattsched.engine import solve
+
+        result = solve(
+            instance,
+            formulation=formulation,
+            solver=solver,
+            objective=objective,
+            gap=gap,
+            time_limit=None if math.isinf(time_limit) else time_limit,
+            threads=threads,
+            seed=seed,
+            warm=known,
+        )
+    _report(result, instance, output, as_json)
+    return EXIT_CODES[result.termination.reason]
+
+
+def _require_names(problem: str, formulation: str, solver: str, objective: str) -> None:
+    """Refuse unknown names; the messages list the known ones."""
+    from wattsched.formulations.registry import formulation as find_formulation
+    from wattsched.formulations.sizing.objectives import objective as find_objective
+    from wattsched.solvers.registry import get as find_solver
+
+    try:
+        find_formulation(problem, formulation)
+        find_solver(solver)
+        find_objective(objective)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+
+
+def _report(result: Result, instance: Instance, output: str | None, as_json: bool) -> None:
+    if output is not None:
+        write(output, result_text(result))
+    if as_json and output != STANDARD:
+        write(None, result_text(result))
+    elif output != STANDARD:
+        from wattsched.cli.summary import print_result
+        from wattsched.cli.terminal import console
+
+        print_result(console(), result, instance, written=output)
