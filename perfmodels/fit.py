@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +149,8 @@ def fit_measurements(
     `folds` is the number of groups of the held-out check; with 0 there is none.
     """
     m = measurements
+    if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
+        m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
         raise ValueError("the measurements have frequency_mhz and power_limit_w; a profile has one knob")
     if m.power_w is None and power is None:

@@ -16,6 +16,7 @@ Integers = NDArray[np.int64]
 TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 SHAPES = ("gamma", "gamma_c", "memory_bound_share")
 SMALLEST_S = 1e-8
+SHORTEST_STEP_S = 1e-6
 STARTS = 6
 BATCHES_FOR_GAMMA_C = 5
 
@@ -118,7 +119,7 @@ def fit_throughput(
     Raises
     ------
     ValueError
-        For fewer than two measurements, or values that are not finite and positive.
+        For fewer than two measurements, values that are not finite and positive, and steps below 1 us.
     """
     steps = _steps(gpus, nodes, local_batch, step_time, sync_time, frequency)
     fitted = _fit(steps)
@@ -181,6 +182,11 @@ def _steps(
             raise ValueError(f"{name} has the value {wrong[0]:g}; it must be finite and above 0")
     if len(arrays["gpus"]) < 2:
         raise ValueError(f"a fit needs at least 2 measurements, got {len(arrays['gpus'])}")
+    shortest = arrays["step_time"].min()
+    if shortest < SHORTEST_STEP_S:
+        raise ValueError(
+            f"step_time has the value {shortest:g} s; a step takes at least {SHORTEST_STEP_S:g} s"
+        )
     sync = None
     if sync_time is not None:
         sync = np.asarray(sync_time, dtype=float).ravel()
@@ -268,6 +274,8 @@ def _with_unobserved(values: Floats, free: NDArray[np.bool_]) -> Floats:
     """Set times at the bound to 0, and the rule for several nodes where none were measured."""
     values = values.copy()
     values[:6] = np.where(values[:6] <= 2 * SMALLEST_S, 0.0, values[:6])
+    if values[0] == values[1] == 0:
+        values[1] = SMALLEST_S  # the steps look like synchronisation alone
     for inside, across in ((2, 4), (3, 5)):
         if not free[across]:
             values[across] = 1.1 * values[inside]

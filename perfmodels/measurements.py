@@ -32,6 +32,9 @@ NUMBERS = {
     *("frequency_mhz", "power_limit_w", "power_w"),
     *SPEEDS,
 }
+WHOLE = {"gpus", "nodes", "local_batch", "batch_size", "frequency_mhz"}
+LARGEST_WHOLE = 1_000_000
+SMALLEST, LARGEST = 1e-6, 1e9
 WORKLOAD_COLUMNS = ("dataset", "network", "model", "model_name", "optimizer")
 SAMPLES_PER_EPOCH = {
     "cifar100": 50_000,
@@ -202,7 +205,7 @@ def _with_placement(path: Path, line: int, row: Row) -> Row:
 
 
 def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> Floats:
-    """Values of a column: finite and above 0 (0 is allowed for the time of synchronisation)."""
+    """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
     values = np.empty(len(rows))
     for i, (line, row) in enumerate(rows):
         place = f"{path.name} line {line}, column '{column}'"
@@ -214,6 +217,10 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> Floats:
             raise ValueError(f"{place}: '{row[column]}' must be finite")
         if values[i] < 0 or (values[i] == 0 and column != "sync_time_s"):
             raise ValueError(f"{place}: {row[column]} must be above 0")
+        if values[i] and not SMALLEST <= values[i] <= LARGEST:
+            raise ValueError(f"{place}: {row[column]} must be between {SMALLEST:g} and {LARGEST:g}")
+        if column in WHOLE and not (values[i].is_integer() and values[i] <= LARGEST_WHOLE):
+            raise ValueError(f"{place}: {row[column]} must be a whole number, at most {LARGEST_WHOLE}")
     return values
 
 

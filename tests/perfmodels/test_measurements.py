@@ -70,6 +70,8 @@ BAD = {
     "blank": (HEADER + "1,8,0.1\n1,,0.1\n", "line 3, column 'batch_size': '' is not a number"),
     "negative": (HEADER + "1,8,0.1\n\n1,8,-1\n", "line 4, column 'step_time_s': -1 must be above 0"),
     "zero": (HEADER + "0,8,0.1\n1,8,1\n", "line 2, column 'gpus': 0 must be above 0"),
+    "half a GPU": (HEADER + "0.5,8,0.1\n1,8,1\n", "line 2, column 'gpus': 0.5 must be a whole number"),
+    "overflow": (HEADER + "1,1e7,0.1\n1,8,1e999\n", "line 2, column 'batch_size': 1e7 must be a whole"),
     "short row": (HEADER + "1,8,0.1\n1,8\n", "line 3 has 2 fields, the header has 3"),
     "twice": ("gpus,gpus,batch_size,step_time_s\n1,1,1,1\n", "has the column 'gpus' more than once"),
     "binary": (bytes(range(256)), "is not a CSV text file"),
