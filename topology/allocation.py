@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from wattsched.topology.buddy import block_size
 from wattsched.topology.occupancy import Occupancy
 from wattsched.topology.pools import Pool

@@ -243,9 +243,7 @@ def _unequal_labels(cluster: Cluster) -> list[str]:
         label = str(node.pool)
         model = first.setdefault(label, node)
         if label in cluster.gpu_types and label != node.gpu_type:
-            faults.append(
-                f"node '{node.name}' of type '{node.gpu_type}' has the pool label of type '{label}'"
-            )
+            faults.append(f"the pool label '{label}' of node '{node.name}' is the name of another GPU type")
         faults += [
             f"pool '{label}': node '{node.name}' has {what} {value}, node '{model.name}' has {expected}"
             for what, value, expected in (

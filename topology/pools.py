@@ -10,6 +10,7 @@ from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
+
 from wattsched.topology.cluster import Cluster, Node
 
 IntArray = NDArray[np.int64]

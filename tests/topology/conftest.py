@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node
 
 ClusterMaker = Callable[[random.Random, int], Cluster]

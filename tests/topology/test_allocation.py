@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+
 from wattsched.topology.allocation import Allocation, Request, allocate
 from wattsched.topology.buddy import block_size, fits, free_by_level
 from wattsched.topology.cluster import Cluster, GpuType, Node

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from wattsched.topology.buddy import block_size, fits, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of

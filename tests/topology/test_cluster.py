@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 

@@ -1,0 +1,261 @@
+"""Clusters in other programs' files: networkx node-link JSON and Slurm's topology.conf."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from wattsched.topology.cluster import Cluster, GpuType, Group, Node
+from wattsched.topology.hostlist import compress, expand
+from wattsched.topology.tree import cluster_from_tree, tree
+
+_PAIR = re.compile(r"\s*([A-Za-z]+)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
+_COMMENT = re.compile(r"(?<!\\)#.*")
+_KEYS = {"switchname", "switches", "nodes", "linkspeed"}
+
+
+def to_node_link(cluster: Cluster) -> str:
+    """Write a cluster as networkx node-link JSON, with the attributes of `topology.tree`."""
+    import networkx as nx
+
+    return json.dumps(nx.node_link_data(tree(cluster), edges="edges"), indent=1)
+
+
+def from_node_link(text: str) -> Cluster:
+    """Read a cluster from networkx node-link JSON.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, is no directed node-link graph, or does not describe a cluster
+        (`cluster_from_tree`).
+    """
+    import networkx as nx
+
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("graph", {}), dict):
+        raise ValueError("no node-link graph: it must be an object, and its 'graph' too")
+    edges = "edges" if "edges" in data else "links"
+    _check_rows("nodes", data.get("nodes"), ("id",))
+    _check_rows(edges, data.get(edges), ("source", "target"))
+    if data.get("directed") is not True or data.get("multigraph", False) is not False:
+        raise ValueError("the graph must be directed, from parents to children, and no multigraph")
+    graph: nx.DiGraph[str] = nx.DiGraph(nx.node_link_graph(data, multigraph=False, edges=edges))
+    return cluster_from_tree(graph)
+
+
+def _check_rows(key: str, rows: object, needed: tuple[str, ...]) -> None:
+    if not isinstance(rows, list):
+        raise ValueError(f"no node-link graph: the list '{key}' is missing")
+    for row in rows:
+        if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in needed):
+            raise ValueError(f"'{key}' must hold objects that name {' and '.join(needed)}, not {row!r}")
+
+
+@dataclass(frozen=True)
+class _Switch:
+    """One line of a topology.conf."""
+
+    line: int
+    name: str
+    switches: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    link_speed: float | None = None
+
+
+def from_slurm(
+    text: str,
+    *,
+    gpu_type: str,
+    gpus_per_node: int | Mapping[str, int],
+    idle_power_w: float,
+    name: str = "cluster",
+) -> Cluster:
+    """Read the switch tree of a Slurm ``topology.conf``.
+
+    Switches become groups of level "switch" in the order of their lines, with the nodes in the order in which
+    they are listed. ``LinkSpeed`` is read as the uplink's bandwidth in Gbit/s.
+
+    Parameters
+    ----------
+    gpu_type : str
+        Name of the GPU type of all nodes; the file does not know it.
+    gpus_per_node : int or mapping of str to int
+        GPUs of every node, or of each node by name.
+    idle_power_w : float
+        Idle draw of one GPU.
+
+    Raises
+    ------
+    ValueError
+        With the line number, if the file cannot be understood or does not describe a tree.
+    """
+    switches = _read_switches(text)
+    parents = _parents(switches)
+    groups = [
+        Group(name=s.name, level="switch", parent=parents.get(s.name), bandwidth_gbps=s.link_speed)
+        for s in switches
+    ]
+    nodes = [
+        Node(name=host, gpu_type=gpu_type, gpus=_gpu_count(gpus_per_node, host, s), parent=s.name)
+        for s in switches
+        for host in s.nodes
+    ]
+    gpu_types = {gpu_type: GpuType(idle_power_w=idle_power_w)}
+    return Cluster(name=name, gpu_types=gpu_types, nodes=nodes, groups=groups)
+
+
+def _gpu_count(gpus_per_node: int | Mapping[str, int], host: str, switch: _Switch) -> int:
+    if isinstance(gpus_per_node, int):
+        return gpus_per_node
+    if host not in gpus_per_node:
+        raise ValueError(f"line {switch.line}: no GPU count is given for node '{host}'")
+    return gpus_per_node[host]
+
+
+def _read_switches(text: str) -> list[_Switch]:
+    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
+    if not switches:
+        raise ValueError("the file has no SwitchName line")
+    return switches
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that say something, comments cut off and continuations joined, with their first line's number."""
+    begun, first = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = _COMMENT.sub("", raw).rstrip()
+        first = first if begun else number
+        if line.endswith("\\"):
+            begun += line[:-1] + " "
+            continue
+        if (begun + line).strip():
+            yield first, (begun + line).strip()
+        begun = ""
+    if begun.strip():
+        yield first, begun.strip()
+
+
+def _read_switch(number: int, line: str) -> _Switch:
+    values: dict[str, str] = {}
+    position = 0
+    while position < len(line):
+        pair = _PAIR.match(line, position)
+        if pair is None:
+            raise ValueError(f"line {number}: expected Key=Value, found '{line[position:].strip()}'")
+        key = pair[1].lower()
+        if key not in _KEYS:
+            raise ValueError(f"line {number}: unknown key '{pair[1]}'")
+        if key in values:
+            raise ValueError(f"line {number}: '{pair[1]}' is given twice")
+        values[key] = pair[2] if pair[2] is not None else pair[3]
+        position = pair.end()
+    if not values.get("switchname"):
+        raise ValueError(f"line {number}: SwitchName is missing")
+    if ("switches" in values) == ("nodes" in values):
+        raise ValueError(f"line {number}: switch '{values['switchname']}' needs either Switches or Nodes")
+    try:
+        return _Switch(
+            line=number,
+            name=values["switchname"],
+            switches=expand(values["switches"]) if "switches" in values else [],
+            nodes=expand(values["nodes"]) if "nodes" in values else [],
+            link_speed=_link_speed(values["linkspeed"]) if "linkspeed" in values else None,
+        )
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from error
+
+
+def _link_speed(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) == 0:
+        raise ValueError(f"LinkSpeed must be a positive whole number, not '{text}'")
+    return float(text)
+
+
+def _parents(switches: list[_Switch]) -> dict[str, str]:
+    """Parent of each switch that has one; checks that the lines describe a forest of distinct names."""
+    lines: dict[str, int] = {}
+    for name, line in ((s.name, s.line) for s in switches):
+        if name in lines:
+            raise ValueError(f"line {line}: switch '{name}' is defined already in line {lines[name]}")
+        lines[name] = line
+    parents: dict[str, str] = {}
+    leaf: dict[str, str] = {}
+    for switch in switches:
+        for child in switch.switches:
+            if child not in lines:
+                raise ValueError(f"line {switch.line}: switch '{child}' is not defined")
+            if child in parents:
+                raise ValueError(f"line {switch.line}: switch '{child}' is below '{parents[child]}' already")
+            parents[child] = switch.name
+        for node in switch.nodes:
+            if node in lines:
+                raise ValueError(f"line {switch.line}: '{node}' is both a node and a switch")
+            if node in leaf:
+                raise ValueError(f"line {switch.line}: node '{node}' is below '{leaf[node]}' already")
+            leaf[node] = switch.name
+    _check_acyclic(parents, lines)
+    return parents
+
+
+def _check_acyclic(parents: dict[str, str], lines: dict[str, int]) -> None:
+    safe: set[str] = set()
+    for start in parents:
+        path: dict[str, None] = {}
+        name: str | None = start
+        while name is not None and name not in safe:
+            if name in path:
+                raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
+            path[name] = None
+            name = parents.get(name)
+        safe.update(path)
+
+
+def to_slurm(cluster: Cluster) -> str:
+    """Write the groups and nodes of a cluster as a Slurm ``topology.conf``.
+
+    The format knows names, the tree and a whole number for the speed of a switch's uplink (here Gbit/s,
+    rounded, at least 1); everything else is left out, and so are groups without nodes.
+
+    Raises
+    ------
+    ValueError
+        If a node has no group, a group has both groups and nodes below it, or a name cannot be written.
+    """
+    stray = [node.name for node in cluster.nodes if node.parent is None]
+    if stray:
+        raise ValueError(f"topology.conf needs a group above every node, node '{stray[0]}' has none")
+    parent = {group.name: group.parent for group in cluster.groups}
+    hosts: dict[str, list[str]] = defaultdict(list)
+    used: set[str] = set()
+    for node in cluster.nodes:
+        hosts[str(node.parent)].append(node.name)
+        above = node.parent
+        while above is not None and above not in used:
+            used.add(above)
+            above = parent[above]
+    groups = [group for group in cluster.groups if group.name in used]
+    switches: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        if group.parent is not None:
+            switches[group.parent].append(group.name)
+    return "".join(_switch_line(group, switches[group.name], hosts[group.name]) for group in groups)
+
+
+def _switch_line(group: Group, switches: list[str], hosts: list[str]) -> str:
+    if switches and hosts:
+        raise ValueError(f"group '{group.name}' has groups and nodes below it, topology.conf allows only one")
+    for name in (group.name, *hosts):
+        if re.search(r"[\s\"#=\\]", name):
+            raise ValueError(f"the name '{name}' cannot be written to topology.conf")
+    below = f"Switches={compress(switches)}" if switches else f"Nodes={compress(hosts)}"
+    speed = ""
+    if group.bandwidth_gbps is not None:
+        speed = f" LinkSpeed={max(1, round(group.bandwidth_gbps))}"
+    return f"SwitchName={group.name} {below}{speed}\n"
