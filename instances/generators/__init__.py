@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wattsched.instances.generators.hetero import hetero_round
+from wattsched.instances.generators.philly import philly_round
 from wattsched.instances.generators.sia import sia_round
 from wattsched.instances.generators.uniform import uniform_round
 from wattsched.instances.instance import Instance
@@ -14,6 +15,7 @@ from wattsched.instances.instance import Instance
 _FAMILIES: dict[str, Callable[..., Instance]] = {
     "uniform": uniform_round,
     "hetero": hetero_round,
+    "philly-like": philly_round,
     "sia-like": sia_round,
 }
 _COMMON = ("jobs", "gpus", "seed")

@@ -1,1 +1,44 @@
-"""Placeholder."""
+"""Readers of public traces, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.openb import read_openb
+from wattsched.instances.traces.philly import read_philly
+from wattsched.instances.traces.snapshot import TraceJob as TraceJob
+from wattsched.instances.traces.snapshot import busiest_s as busiest_s
+from wattsched.instances.traces.snapshot import round_at as round_at
+
+
+@dataclass(frozen=True)
+class Format:
+    """A trace format.
+
+    Attributes
+    ----------
+    yields : {"jobs", "cluster"}
+        What `read` returns: a list of `TraceJob` for `round_at`, or a Cluster for its `cluster`.
+    read : callable
+        Takes a path and the options of the format.
+    """
+
+    name: str
+    description: str
+    yields: Literal["jobs", "cluster"]
+    read: Callable[..., Any]
+
+
+_FORMATS = (
+    Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb),
+    Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", read_itp),
+    Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly),
+)
+
+
+def formats() -> dict[str, Format]:
+    """Formats by name."""
+    return {form.name: form for form in _FORMATS}

@@ -1,0 +1,106 @@
+"""Which models of the catalogue jobs train, and how they run when nobody has optimised them yet."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from wattsched.perfmodels.catalogue import find, models
+from wattsched.perfmodels.profile import Profile
+from wattsched.topology.buddy import block_size
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import Pool
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a user starts a job: default batch, or the nearest that fits, at the highest setting."""
+
+    model: str
+    gpus: int
+    batch_size: int
+    frequency_mhz: int | None
+    power_limit_w: float | None
+    rate: float
+
+
+class Roster:
+    """Models of the catalogue that run on a cluster.
+
+    The reference GPU type is the one with most GPUs among those that have profiles.
+
+    Raises
+    ------
+    ValueError
+        When the catalogue has no profile for any GPU type of the cluster.
+    """
+
+    def __init__(self, cluster: Cluster, pools: tuple[Pool, ...]):
+        self.cluster = cluster
+        self._started: dict[Hashable, Start | None] = {}
+        self._candidates: dict[int, list[Start]] = {}
+        gpus: dict[str, int] = {}
+        for pool in pools:
+            if any(self.profile(model, pool.gpu_type) for model in models()):
+                gpus[pool.gpu_type] = gpus.get(pool.gpu_type, 0) + pool.n_gpus
+        if not gpus:
+            types = ", ".join(cluster.gpu_types)
+            raise ValueError(f"the catalogue has no profile for any GPU type of the cluster ({types})")
+        self.reference = max(gpus, key=lambda name: gpus[name])
+        self._pools = [pool for pool in pools if pool.gpu_type == self.reference]
+
+    def profile(self, model: str, gpu_type: str) -> Profile | None:
+        """Profile of a model on a GPU type, or on the one that stands in for it."""
+        return find(model, self.cluster.gpu_types[gpu_type].profile or gpu_type)
+
+    def start(self, number: int, asked_gpus: int) -> Start:
+        """Start of a job on the reference GPU type; `number` chooses the model."""
+        if asked_gpus not in self._candidates:
+            self._candidates[asked_gpus] = self._runnable(asked_gpus)
+        candidates = self._candidates[asked_gpus]
+        return candidates[number % len(candidates)]
+
+    def on(self, pool: Pool, wanted: Start) -> Start | None:
+        """Start of the same job in a pool; None when the model does not run there on that many GPUs."""
+        return self._start(wanted.model, pool.gpu_type, pool.gpus_per_node, wanted.gpus)
+
+    def counts_with(self, start: Start) -> list[int]:
+        """Powers of two of the model's profile and the count that was asked for."""
+        profile = self.profile(start.model, self.reference)
+        assert profile is not None
+        return sorted({count for count in profile.gpu_counts if block_size(count) == count} | {start.gpus})
+
+    def _runnable(self, asked_gpus: int) -> list[Start]:
+        """Every model on the GPUs asked for, cut to what profiles and blocks reach."""
+        pool = max(self._pools, key=lambda pool: pool.largest_block)
+        profiles = [p for model in models() if (p := self.profile(model, self.reference)) is not None]
+        gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
+        while gpus:
+            starts = [self._start(p.model, self.reference, pool.gpus_per_node, gpus) for p in profiles]
+            if found := [start for start in starts if start is not None]:
+                return found
+            gpus //= 2
+        raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
+
+    def _start(self, model: str, gpu_type: str, gpus_per_node: int, gpus: int) -> Start | None:
+        key = (model, gpu_type, gpus_per_node, gpus)
+        if key not in self._started:
+            self._started[key] = self._make(*key)
+        return self._started[key]
+
+    def _make(self, model: str, gpu_type: str, gpus_per_node: int, gpus: int) -> Start | None:
+        profile = self.profile(model, gpu_type)
+        if profile is None or gpus > profile.gpu_counts[-1]:
+            return None
+        batches = [b for b in profile.batch_sizes if gpus <= b <= gpus * profile.max_local_batch]
+        if not batches:
+            return None
+        batch = min(batches, key=lambda b: (abs(b - profile.default_batch), b))
+        kind = self.cluster.gpu_types[gpu_type]
+        frequency = limit = None
+        if profile.frequency is not None:
+            frequency = max(kind.frequencies_mhz or profile.frequency.choices_mhz)
+        elif profile.power_limits is not None:
+            limit = float(max(kind.power_limits_w or profile.power_limits.limit_w))
+        rate = float(profile.rate(gpus, batch, frequency, limit, gpus_per_node)) * kind.speed_factor
+        return Start(model, gpus, batch, frequency, limit, rate)
