@@ -85,8 +85,8 @@ def fit_power_limits(
     """Condense single-GPU measurements under power limits to a small table.
 
     Step times are divided by those at the highest limit; slowdown and watts at a few local batches
-    follow by least squares with linear interpolation in the logarithm of the local batch; a higher
-    limit is never slower and never draws less (isotonic regression).
+    follow by least squares, with interpolation in the logarithm of the local batch; a higher limit is
+    never slower and never draws less (isotonic regression).
 
     Parameters
     ----------
@@ -116,10 +116,11 @@ def fit_power_limits(
         return total.reshape(count.shape) / count
 
     time, power = cell_means(step_time_s), cell_means(power_w)
-    knots = spread(batches, min(rows, max(3, len(batches) // 2)))
-    weights = _hat_weights(np.log(knots), np.log(batches))
-    slowdown = np.linalg.lstsq(weights, time / time[:, -1:], rcond=None)[0]
-    watts = np.maximum(np.linalg.lstsq(weights, power, rcond=None)[0], power.min())
+    ratio = time / time[:, -1:]
+    most = min(rows, max(3, len(batches) // 2))
+    table = np.concatenate([ratio, power], axis=1)
+    knots, fitted = _interpolant(batches, table, most)
+    slowdown, watts = np.split(np.clip(fitted, table.min(axis=0), table.max(axis=0)), 2, axis=1)
     slowdown = np.stack([-non_decreasing(-row) for row in slowdown])
     return PowerLimitTable(
         limit_w=limits.tolist(),
@@ -146,6 +147,25 @@ def spread(values: Floats, at_most: int) -> Floats:
     wanted = np.linspace(np.log(values[0]), np.log(values[-1]), at_most)
     nearest = np.abs(np.log(values)[:, None] - wanted).argmin(axis=0)
     return np.asarray(values[np.unique(nearest)])
+
+
+def _interpolant(batches: Floats, table: Floats, at_most: int) -> tuple[Floats, Floats]:
+    """Choose the knots of a table one by one, each where it brings the table closest, and fit its rows.
+
+    Close means the sum of squares of the relative errors.
+    """
+    chosen = sorted({0, len(batches) - 1})
+
+    def fit(indices: list[int]) -> tuple[float, Floats]:
+        weights = _hat_weights(np.log(batches[indices]), np.log(batches))
+        columns = [np.linalg.lstsq(weights / c[:, None], np.ones_like(c), rcond=None)[0] for c in table.T]
+        rows = np.stack(columns, axis=1).astype(np.float64)
+        return float(np.sum((weights @ rows / table - 1.0) ** 2)), rows
+
+    while len(chosen) < min(at_most, len(batches)):
+        others = set(range(len(batches))) - set(chosen)
+        chosen = min((sorted([*chosen, i]) for i in sorted(others)), key=lambda indices: fit(indices)[0])
+    return batches[chosen], fit(chosen)[1]
 
 
 def _hat_weights(knots: Floats, x: Floats) -> Floats:
