@@ -32,8 +32,9 @@ Floats = NDArray[np.float64]
 class Model:
     """A model of the catalogue: the batches to offer and where its data is.
 
-    ``efficiency`` is (data set, folder or target), at ``reference_batch``; a Zeus workload is
-    (dataset, network); the multi-GPU terms that Zeus did not measure come from ``(model, GPU type)``.
+    The efficiency comes from a Pollux folder or from the epochs to ``zeus_target``; ``zeus`` is
+    (dataset, network), and the synchronisation that Zeus did not measure is that of ``borrow``,
+    a (model, GPU type) of the catalogue.
     """
 
     batch_sizes: list[int]
