@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -69,6 +69,31 @@ class BadInput(click.ClickException):
     """Bad usage or bad input; the message is one readable sentence."""
 
     exit_code = BAD_INPUT
+
+
+@contextmanager
+def refusing(source: str = "") -> Iterator[None]:
+    """Turn what the library raises on bad values and unreadable files into `BadInput`.
+
+    Only for calls that raise ValueError for their input alone; anything else is an internal error.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{error.filename or source}: {reason(error)}") from None
+    except ValueError as error:
+        message = _message(error)
+        raise BadInput(message if source in message else f"{source}: {message}") from None
+
+
+def _message(error: ValueError) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    from wattsched.instances.faults import lines_of
+
+    return "; ".join(lines_of(error, {}))
 
 
 def reason(error: OSError) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, reason
+from wattsched.cli.failures import refusing
 from wattsched.cli.files import output_option, write
 
 if TYPE_CHECKING:
@@ -52,30 +52,20 @@ def command(
     Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s or time_per_epoch_s;
     and where measured nodes, sync_time_s, frequency_mhz or power_limit_w, power_w (of one GPU).
     """
-    from pydantic import ValidationError
-
     from wattsched.cli.terminal import progress
     from wattsched.perfmodels.fit import fit_profile
 
     model = model or Path(csv_file).stem
-    try:
-        with progress(f"fitting {model}"):
-            report = fit_profile(
-                csv_file,
-                model,
-                gpu_type,
-                gpus_per_node=gpus_per_node,
-                where=where,
-                samples_per_epoch=samples_per_epoch,
-                power=_power(watts),
-            )
-    except ValidationError as error:
-        faults = "; ".join(fault["msg"] for fault in error.errors())
-        raise BadInput(f"{csv_file}: the fitted profile is not valid: {faults}") from None
-    except OSError as error:
-        raise BadInput(f"{csv_file}: {reason(error)}") from None
-    except ValueError as error:
-        raise BadInput(str(error) if csv_file in str(error) else f"{csv_file}: {error}") from None
+    with progress(f"fitting {model}"), refusing(csv_file):
+        report = fit_profile(
+            csv_file,
+            model,
+            gpu_type,
+            gpus_per_node=gpus_per_node,
+            where=where,
+            samples_per_epoch=samples_per_epoch,
+            power=_power(watts),
+        )
     _print(report)
     if output is not None:
         write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")

@@ -6,16 +6,9 @@ from typing import Any
 
 import click
 
-from wattsched.cli.failures import BadInput
+from wattsched.cli.failures import refusing
 from wattsched.cli.files import JSON_SUFFIXES, output_option, write
-
-
-def number(text: str) -> int | float:
-    """Whole number where the text is one, else a decimal number."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+from wattsched.cli.parameters import number, parameter_option
 
 
 class Families(click.Group):
@@ -38,15 +31,7 @@ class Families(click.Group):
 def _family(family: str) -> click.Command:
     from wattsched.instances.generators import families, options_of
 
-    options = [
-        click.Option(
-            [f"--{name.replace('_', '-')}"],
-            type=number if default is None else type(default),
-            default=default,
-            show_default=default is not None,
-        )
-        for name, default in options_of(family).items()
-    ]
+    options = [parameter_option(name, default, number) for name, default in options_of(family).items()]
     positive, whole = click.IntRange(min=1), click.IntRange(min=0)
     common = [
         click.Option(["--jobs"], type=positive, default=100, show_default=True, help="Number of jobs."),
@@ -70,10 +55,8 @@ def _generate(family: str) -> Any:
         from wattsched.instances.generators import generate
 
         with progress(f"generating {family}"):
-            try:
+            with refusing():
                 instance = generate(family, **parameters)
-            except ValueError as error:
-                raise BadInput(str(error)) from None
             text = document_text(instance)
         write(output, text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +45,7 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
         _pool_row(instance, pool, free)
         for pool, free in list(zip(options.pools, free_gpus(options), strict=True))[:MOST_POOLS]
     ]
-    columns = ("pool", "GPU type", "nodes", "GPUs", "idle W", "max W", "free GPUs in blocks of at least")
+    columns = ("pool", "GPU type", "nodes", "GPUs", "idle W", "max W", "free GPUs in blocks of")
     justify = ("left", "left", "right", "right", "right", "right", "left")
     table(out, list(zip(columns, justify, strict=True)), rows)  # type: ignore[arg-type]  # zip forgets the literals
     if len(options.pools) > MOST_POOLS:
@@ -57,12 +58,22 @@ def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ..
     return (
         pool.name,
         pool.gpu_type if pool.gpu_type != pool.name else "",
-        str(len(pool.nodes)),
-        str(pool.n_gpus),
+        f"{len(pool.nodes):,}",
+        f"{int(pool.available.sum()):,}",
         number(kind.idle_power_w),
         "" if kind.max_power_w is None else number(kind.max_power_w),
-        "  ".join(f"{1 << k}: {n}" for k, n in enumerate(levels)),
+        free_blocks(levels.tolist()),
     )
+
+
+def free_blocks(levels: list[int]) -> str:
+    """Free GPUs by the smallest block that counts, equal sizes together: ``1-4: 16, 8: 8``."""
+    parts = []
+    for free, same in groupby(range(len(levels)), key=levels.__getitem__):
+        sizes = [1 << k for k in same]
+        span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+        parts.append(f"{span}: {free:,}")
+    return ", ".join(parts)
 
 
 def _print_budgets(out: Console, instance: Instance, options: Options) -> None:

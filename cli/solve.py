@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput
+from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import (
     JSON_SUFFIXES,
     STANDARD,
@@ -123,12 +123,10 @@ def _require_names(problem: str, formulation: str, solver: str, objective: str) 
     from wattsched.formulations.sizing.objectives import objective as find_objective
     from wattsched.solvers.registry import get as find_solver
 
-    try:
+    with refusing():
         find_formulation(problem, formulation)
         find_solver(solver)
         find_objective(objective)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
 
 
 def _report(result: Result, instance: Instance, output: str | None, as_json: bool) -> None:

@@ -1,0 +1,175 @@
+"""``wattsched import``: public traces as instances; a format's parameters are its options."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.failures import BadInput, refusing
+from wattsched.cli.files import JSON_SUFFIXES, output_option, write
+from wattsched.cli.parameters import parameter_option
+
+if TYPE_CHECKING:
+    from wattsched.instances.instance import Instance
+    from wattsched.instances.traces import Format
+    from wattsched.topology.cluster import Cluster
+
+
+class Formats(click.Group):
+    """One command per trace format, made from the parameters of its reader."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the formats."""
+        from wattsched.instances.traces import formats
+
+        return list(formats())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Command that imports a format."""
+        from wattsched.instances.traces import formats
+
+        known = formats()
+        if cmd_name not in known:
+            raise click.UsageError(f"unknown format '{cmd_name}'; known: {', '.join(known)}", ctx)
+        return _format(known[cmd_name])
+
+
+@click.command(
+    "import", cls=Formats, subcommand_metavar="FORMAT FILES... [OPTIONS]...", invoke_without_command=True
+)
+@click.option("--list", "as_list", is_flag=True, help="List the formats.")
+@click.pass_context
+def command(ctx: click.Context, as_list: bool) -> None:
+    """Turn a public trace into an instance: the scheduling round of one moment.
+
+    'wattsched import FORMAT --help' shows a format's options.
+    """
+    if not as_list:
+        if ctx.invoked_subcommand is None:
+            raise click.UsageError("a format is missing, 'wattsched import --list' lists them", ctx)
+        return
+    from wattsched.cli.terminal import console, table
+    from wattsched.instances.traces import formats
+
+    rows = [(form.name, form.yields, form.description) for form in formats().values()]
+    table(console(), [("format", "left"), ("gives", "left"), ("file", "left")], rows)
+    ctx.exit()
+
+
+def _moment(text: str) -> float | str:
+    return text if text == "busiest" else float(text)
+
+
+def _round_options() -> list[click.Parameter]:
+    """Options of the formats that give jobs."""
+    count, seed = click.IntRange(min=1), click.IntRange(min=0)
+    moment = "Seconds on the trace's clock, or the full hour with the largest demand."
+    cluster = "An instance or node-link graph (.json), an openb node list (.csv) or a Slurm topology (.conf)."
+    return [
+        click.Option(["--at"], type=_moment, default="busiest", metavar="T|busiest", help=moment),
+        click.Option(["--cluster", "cluster_file"], metavar="FILE", help=cluster),
+        click.Option(["--nodes"], type=count, default=64, help="Without --cluster."),
+        click.Option(["--gpus-per-node"], type=count, default=8),
+        click.Option(["--gpu-type"], default="A100"),
+        click.Option(["--power-fraction"], type=float, help="Cap on the site's power, of its full draw."),
+        click.Option(["--objective"], default="completion"),
+        click.Option(["--round", "round_s"], type=float, default=300.0, help="Seconds."),
+        click.Option(["--restart", "restart_s"], type=float, default=30.0, help="Seconds lost."),
+        click.Option(["--seed"], type=seed, default=0, help="Of the choice of models."),
+    ]
+
+
+def _format(form: Format) -> click.Command:
+    own = list(inspect.signature(form.read).parameters.values())[1:]
+    params: list[click.Parameter] = [click.Argument(["files"], nargs=-1, required=True)]
+    params += [parameter_option(parameter.name, parameter.default, str) for parameter in own]
+    if form.yields == "jobs":
+        params += _round_options()
+    callback = _import(form, [parameter.name for parameter in own])
+    made = click.Command(
+        form.name,
+        params=params,
+        callback=callback,
+        help=f"Import {form.description}.",
+        context_settings={"show_default": True},
+    )
+    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
+
+
+def _import(form: Format, own: list[str]) -> Any:
+    def callback(files: tuple[str, ...], output: str | None, **values: Any) -> None:
+        from wattsched.cli.terminal import progress
+        from wattsched.instances.files import document_text
+
+        options = {name: values.pop(name) for name in own}
+        with progress(f"reading {', '.join(files)}"):
+            read = []
+            for file in files:
+                with refusing(file):
+                    read.append(form.read(file, **options))
+            instance = _round(read, files, values) if form.yields == "jobs" else _bare(read, files)
+            text = document_text(instance)
+        write(output, text)
+
+    return callback
+
+
+def _bare(clusters: list[Cluster], files: tuple[str, ...]) -> Instance:
+    """Instance of a cluster without jobs."""
+    from wattsched.instances.instance import Instance
+
+    if len(clusters) > 1:
+        raise BadInput(f"one cluster makes an instance, not {len(files)}")
+    return Instance(name=clusters[0].name, cluster=clusters[0], jobs=[])
+
+
+def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, Any]) -> Instance:
+    """Round of the jobs of all files."""
+    from wattsched.formulations.sizing.objectives import objective as find_objective
+    from wattsched.instances.traces import round_at
+
+    size = {name: values.pop(name) for name in ("nodes", "gpus_per_node", "gpu_type")}
+    cluster = _cluster(values.pop("cluster_file"), **size)
+    name = Path(files[0]).name.partition(".")[0]
+    with refusing():
+        find_objective(values["objective"])
+        return round_at(
+            [job for trace in traces for job in trace], values.pop("at"), cluster, name=name, **values
+        )
+
+
+def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) -> Cluster:
+    from wattsched.instances.clusters import homogeneous_cluster, known_gpu_type
+
+    if file is None:
+        with refusing():
+            return homogeneous_cluster(nodes, gpus_per_node, gpu_type)
+    with refusing(file):
+        if file.endswith(".csv"):
+            from wattsched.instances.traces.openb import read_openb
+
+            return read_openb(file)
+        if file.endswith(".conf"):
+            from wattsched.topology.exchange import from_slurm
+
+            text = Path(file).read_text(encoding="utf-8")
+            kind = known_gpu_type(gpu_type)
+            cluster = from_slurm(
+                text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
+            )
+            return cluster.model_copy(update={"gpu_types": {gpu_type: kind}})
+        return _from_json(file)
+
+
+def _from_json(file: str) -> Cluster:
+    """Cluster of an instance or of a node-link graph."""
+    from wattsched.instances.files import instance_of, read_json
+    from wattsched.topology.exchange import from_node_link
+
+    document = read_json(file)
+    if isinstance(document, dict) and "cluster" in document:
+        return instance_of(document, source=file).cluster
+    return from_node_link(Path(file).read_text(encoding="utf-8"))

@@ -1,0 +1,74 @@
+"""How the tests of the command line run it, and a small instance that they can spoil."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from wattsched.cli import main
+
+DEMO = Path(__file__).resolve().parents[2] / "wattsched" / "demo.json"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in this process; nothing that it prints may ever look like a traceback."""
+
+    def invoke(*arguments: object, stdin: str | bytes | None = None) -> Result:
+        result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
+        assert "Traceback" not in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return invoke
+
+
+def wattsched(
+    *arguments: object, script: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, or a script, in a process of its own."""
+    code = ["-m", "wattsched"] if script is None else ["-c", script]
+    # -P: from the repository's root, Python would take its folder `wattsched` for the whole package.
+    command = [sys.executable, "-P", *code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.fixture
+def tiny() -> dict[str, Any]:
+    """Two jobs on four GPUs of 10 W when idle; the best decision takes 100 + 200 s and 4 * 50 W."""
+    options = [
+        {"gpus": 1, "pool": "G", "power_w": 60.0, "completion_s": 300.0},
+        {"gpus": 2, "pool": "G", "power_w": 100.0, "completion_s": 100.0},
+    ]
+    return {
+        "format": "wattsched-instance/1",
+        "name": "tiny",
+        "cluster": {
+            "gpu_types": {"G": {"idle_power_w": 10.0, "max_power_w": 60.0}},
+            "nodes": [{"name": "n1", "gpu_type": "G", "gpus": 4}],
+        },
+        "jobs": [
+            {"name": "a", "options": options},
+            {"name": "b", "options": options, "remaining_work": 2.0},
+        ],
+    }
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a document, or text, to a file and give its path."""
+
+    def written(content: object, name: str = "instance.json") -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return written

@@ -1,0 +1,111 @@
+"""Every way to spoil an instance file ends in readable lines and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Document = dict[str, Any]
+
+
+def _edit(change: Callable[[Document], object]) -> Callable[[Document], str]:
+    def spoil(document: Document) -> str:
+        change(document)
+        return json.dumps(document)
+
+    return spoil
+
+
+def _cycle(document: Document) -> None:
+    groups = [{"name": "r1", "parent": "r2"}, {"name": "r2", "parent": "r1"}]
+    document["cluster"]["groups"] = groups
+
+
+# What is wrong -> how it is done, and what the message must speak of.
+SPOILT: dict[str, tuple[Callable[[Document], str], str]] = {
+    "empty": (lambda d: "", "empty"),
+    "truncated": (lambda d: json.dumps(d)[:-20], "not valid JSON"),
+    "nested brackets": (lambda d: "[" * 100_000, "nested"),
+    "binary": (lambda d: "\0\1\2\3", "binary"),
+    "a list": (lambda d: "[1, 2]", "must be an object"),
+    "another format": (_edit(lambda d: d.update(format="wattsched-instance/9")), "wattsched-instance/1"),
+    "not a number": (_edit(lambda d: d["jobs"][0].update(weight=float("nan"))), "jobs[0].weight"),
+    "infinite": (_edit(lambda d: d.update(round_s=float("inf"))), "round_s"),
+    "negative watts": (
+        _edit(lambda d: d["cluster"]["gpu_types"]["G"].update(idle_power_w=-5.0)),
+        "idle_power_w",
+    ),
+    "duplicate job": (_edit(lambda d: d["jobs"][1].update(name="a")), "duplicate job name 'a'"),
+    "duplicate key": (lambda d: json.dumps(d)[:-1] + ', "name": "again"}', "more than once"),
+    "cyclic tree": (_edit(_cycle), "cycle"),
+    "unknown field": (_edit(lambda d: d["jobs"][0].update(wieght=2.0)), "wieght"),
+    "unknown parent": (_edit(lambda d: d["cluster"]["nodes"][0].update(parent="rack9")), "rack9"),
+    "unknown model": (
+        _edit(lambda d: d["jobs"].append({"name": "c", "model": "bort"})),
+        "'bort'",
+    ),
+    "job larger than the cluster": (
+        _edit(
+            lambda d: d["jobs"][0].update(
+                options=[{"gpus": 8, "pool": "G", "power_w": 1.0, "completion_s": 1.0}]
+            )
+        ),
+        "8 GPUs",
+    ),
+    "unknown objective": (_edit(lambda d: d.update(objective="joy")), "'joy'"),
+    "terminal codes in a name": (
+        _edit(lambda d: (d["jobs"][0].update(name="\x1b[2J"), d["jobs"][1].update(name="\x1b[2J"))),
+        "duplicate",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_bad_instances_are_refused_by_name(run, tiny, write, fault):
+    spoil, word = SPOILT[fault]
+    path = write(spoil(tiny))
+    result = run("solve", path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert word in result.stderr
+    assert "\x1b" not in result.stderr
+    assert all(line.startswith("error: ") for line in result.stderr.splitlines())
+
+
+def test_every_fault_has_its_line(run, tiny, write):
+    tiny["jobs"][0]["weight"] = -1.0
+    tiny["jobs"][1]["restart_s"] = "soon"
+    tiny["round_s"] = 0
+    lines = run("show", write(tiny)).stderr.splitlines()
+    assert len(lines) == 3
+    assert [word in "".join(lines) for word in ("jobs[0].weight", "jobs[1].restart_s", "round_s")] == [
+        True
+    ] * 3
+
+
+@pytest.mark.parametrize("command", ["solve", "show"])
+def test_missing_files_and_folders(run, tmp_path, command):
+    for path, word in ((tmp_path / "nowhere.json", "no such file"), (tmp_path, "directory")):
+        result = run(command, path)
+        assert result.exit_code == 2
+        assert word in result.stderr
+
+
+def test_standard_input_is_named_in_messages(run):
+    result = run("solve", "-", stdin="{")
+    assert result.exit_code == 2
+    assert "standard input" in result.stderr
+    assert "/tmp" not in result.stderr
+
+
+def test_standard_input_cannot_be_read_twice(run):
+    assert run("check", "-", "-", stdin="{}").exit_code == 2
+
+
+def test_names_in_a_file_are_no_markup(run, tiny, write):
+    tiny["jobs"][0]["name"] = "[red]job[/red] :smile: \x1b[31m"
+    shown = run("solve", write(tiny)).stdout
+    assert "[red]job[/red] :smile: \\x1b[31m" in shown

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import DEMO
+
+
+@pytest.fixture
+def solved(run, tiny, write, tmp_path):
+    """Paths of an instance and of its result."""
+    instance, result = write(tiny), tmp_path / "result.json"
+    assert run("solve", instance, "-o", result).exit_code == 0
+    return instance, result
+
+
+def test_valid_results_and_bare_decisions_pass(run, solved, write):
+    instance, result = solved
+    decision = write(json.loads(result.read_text())["decision"], "decision.json")
+    for answer in (result, decision):
+        checked = run("check", instance, answer)
+        assert checked.exit_code == 0
+        assert "valid" in checked.stdout
+
+
+def test_each_broken_rule_is_a_line(run, solved, write):
+    instance, result = solved
+    document = json.loads(result.read_text())
+    document["objective"] = 1.0
+    document["decision"]["jobs"][0]["nodes"] = {"n1": [0, 9]}
+    checked = run("check", instance, write(document, "forged.json"))
+    assert checked.exit_code == 1
+    assert checked.stdout.startswith("not valid")
+    assert "GPU 9" in checked.stdout
+    assert "objective" in checked.stdout
+
+
+def test_files_that_are_no_result_are_bad_input(run, solved, write):
+    instance, _ = solved
+    for content in ({"jobs": []}, [], {"format": "wattsched-result/1"}, {"jobs": "all", "waiting": []}):
+        checked = run("check", instance, write(content, "odd.json"))
+        assert checked.exit_code == 2
+        assert checked.stderr.startswith("error: ")
+
+
+def test_show_tells_blocks_budgets_and_jobs(run):
+    shown = run("show", DEMO).stdout
+    for words in ("A100", "1-16: 16", "8: 8", "8 kW", "carbon budget 7.7 kg", "16", "with a deadline"):
+        assert words in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_show_takes_bare_decisions(run, solved, write):
+    decision = write(json.loads(solved[1].read_text())["decision"], "decision.json")
+    assert "n1:0-1" in run("show", decision).stdout
+
+
+@pytest.mark.parametrize("family", ["uniform", "hetero", "sia-like"])
+def test_generated_instances_are_reproducible_and_valid(run, tmp_path, family):
+    listed = run("generate", "--list").stdout
+    assert family in listed
+    path = tmp_path / "made.json"
+    assert run("generate", family, "--jobs", 12, "--seed", 3, "-o", path).exit_code == 0
+    assert run("generate", family, "--jobs", 12, "--seed", 3).stdout == path.read_text()
+    assert run("generate", family, "--jobs", 12, "--seed", 4).stdout != path.read_text()
+    assert run("show", path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["uniform", "--jobs", "0"],
+        ["uniform", "--power-fraction", "lots"],
+        ["uniform", "--power-fraction", "0.01"],
+        ["uniform", "--colour", "red"],
+        ["hetero", "--racks", "-3"],
+        ["uniform", "-o", "made.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_generate_refuses_in_one_line(run, arguments):
+    result = run("generate", *arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_fit_prints_parameters_and_errors_and_writes_a_profile_that_solves(run, tiny, write, tmp_path):
+    rows = [
+        f"{gpus},{batch},{0.01 + 0.002 * batch + (0.01 + 0.001 * gpus if gpus > 1 else 0)},{100 + batch}"
+        for gpus in (1, 2, 4)
+        for batch in (8, 16, 32, 64)
+    ]
+    path = write("gpus,local_batch,step_time_s,power_w\n" + "\n".join(rows) + "\n", "steps.csv")
+    profile = tmp_path / "profile.json"
+    result = run("fit", path, "--model", "mine", "--gpu-type", "G", "-o", profile)
+    assert result.exit_code == 0, result.stderr
+    assert "step time" in result.stdout
+    tiny["profiles"] = [json.loads(profile.read_text())]
+    tiny["jobs"].append({"name": "c", "model": "mine", "remaining_work": 1000.0})
+    assert run("solve", write(tiny)).exit_code == 0
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])
+def test_fit_refuses_other_tables_in_one_line(run, write, content):
+    result = run("fit", write(content, "steps.csv"))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_fit_needs_its_file(run, tmp_path):
+    result = run("fit", tmp_path / "none.csv")
+    assert result.exit_code == 2
+    assert "no such file" in result.stderr

@@ -1,0 +1,103 @@
+"""What only a process of its own shows: streams, signals, speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import wattsched as package
+from wattsched.cli import COMMANDS
+
+from .conftest import DEMO, wattsched
+
+NOISY = """
+import ctypes, os, sys
+import wattsched.engine as engine
+solve = engine.solve
+def noisy(*args, **kwargs):
+    ctypes.CDLL(None).printf(b"stray words of a library\\n")
+    os.write(1, b"more of them\\n")
+    print("and from Python")
+    return solve(*args, **kwargs)
+engine.solve = noisy
+from wattsched.cli import main
+main(["solve", sys.argv[1], "--json"])
+"""
+
+
+def test_stray_output_of_libraries_stays_off_standard_output():
+    done = wattsched(DEMO, script=NOISY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["instance"] == "demo"
+    for words in ("stray words of a library", "more of them", "and from Python"):
+        assert words in done.stderr
+
+
+def test_nothing_heavy_is_imported_for_help_and_version():
+    script = "import sys; from wattsched.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    done = wattsched(script=script)
+    loaded = set(done.stdout.split())
+    assert all(name in done.stdout for name in COMMANDS)
+    assert not loaded & {"numpy", "pydantic", "rich", "highspy", "scipy", "wattsched.engine"}
+    assert wattsched("--version").stdout == f"wattsched {package.__version__}\n"
+
+
+def test_every_command_explains_itself():
+    for name in COMMANDS:
+        done = wattsched(name, "--help")
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"Usage: wattsched {name}") or "Usage:" in done.stdout
+
+
+def test_reader_that_has_enough_is_no_error():
+    command = shlex.join([sys.executable, "-P", "-m", "wattsched"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} schema | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)
+
+
+def test_interrupt_ends_quietly():
+    command = [sys.executable, "-P", "-m", "wattsched", "solve", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1.0)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_time_limit_is_kept_and_answered():
+    done = wattsched("solve", DEMO, "--time-limit", "5", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["checked"] is True
+
+
+def test_closed_standard_output_is_no_traceback():
+    command = shlex.join([sys.executable, "-P", "-m", "wattsched", "solve", str(DEMO)])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} >&-"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_ascii_terminals_get_escapes_instead_of_an_error(tiny, write):
+    tiny["jobs"][0]["name"] = "Größe"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = wattsched("solve", write(tiny), env=environment)
+    assert done.returncode == 0
+    assert "Gr\\xf6\\xdfe" in done.stdout
+    assert json.loads(wattsched("solve", write(tiny), "--json", env=environment).stdout.encode())

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from wattsched.result import Result, TerminationReport
+
+from .conftest import DEMO
+
+
+def test_demo_is_solved_and_its_prices_are_shown(run):
+    result = run("solve", DEMO)
+    assert result.exit_code == 0
+    assert "optimal" in result.stdout
+    assert "one more GPU would save" in result.stdout
+    assert "100 W more would save" in result.stdout
+    assert "\x1b[" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_json_stands_alone_and_follows_the_schema(run, tiny, write):
+    result = run("solve", write(tiny), "--json")
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, json.loads(run("schema", "result").stdout))
+    assert result.exit_code == 0
+    assert document["objective"] == pytest.approx(300.0)
+    assert document["termination"]["reason"] == "optimal"
+    assert document["checked"] is True
+
+
+def test_instances_follow_their_schema(run, tiny):
+    schema = json.loads(run("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads(DEMO.read_text()), schema)
+    tiny["jobs"][0].pop("options")
+    tiny["jobs"][0]["weight"] = -1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tiny, schema)
+
+
+@pytest.mark.parametrize("name", ["result.json", "result.json.gz"])
+def test_result_file_is_what_json_prints_and_passes_its_check(run, tiny, write, tmp_path, name):
+    instance, output = write(tiny), tmp_path / name
+    assert run("solve", instance, "-o", output).exit_code == 0
+    content = output.read_bytes()
+    document = json.loads(gzip.decompress(content) if name.endswith("gz") else content)
+    printed = json.loads(run("solve", instance, "--json").stdout)
+    assert {**document, "time_s": {}} == {**printed, "time_s": {}}
+    assert run("check", instance, output).exit_code == 0
+    assert "optimal" in run("show", output).stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["instance.json", name])
+
+
+def test_pipe_from_standard_input_to_standard_output(run, tiny):
+    solved = run("solve", "-", "-o", "-", stdin=json.dumps(tiny))
+    assert json.loads(solved.stdout)["instance"] == "tiny"
+
+
+def test_json_and_output_to_standard_output_print_once(run, tiny, write):
+    json.loads(run("solve", write(tiny), "--json", "-o", "-").stdout)
+
+
+def test_warm_start_takes_results_and_bare_decisions(run, tiny, write, tmp_path):
+    instance, output = write(tiny), tmp_path / "first.json"
+    run("solve", instance, "-o", output)
+    decision = write(json.loads(output.read_text())["decision"], "decision.json")
+    for warm in (output, decision):
+        again = json.loads(run("solve", instance, "--warm", warm, "--json").stdout)
+        assert again["objective"] == pytest.approx(300.0)
+
+
+def test_budget_below_idle_power_is_infeasible_by_the_missing_watts(run, tiny, write, tmp_path):
+    tiny["budgets"] = {"power_w": 31.0}
+    output = tmp_path / "answer.json"
+    result = run("solve", write(tiny), "-o", output)
+    assert result.exit_code == 3
+    assert "infeasible" in result.stdout
+    assert "power_w" in result.stdout
+    # 4 idle GPUs draw 40 W.
+    assert "9" in result.stdout.split("power_w")[1]
+    assert json.loads(output.read_text())["termination"]["reason"] == "infeasible"
+
+
+def test_json_of_an_infeasible_round_is_pure_too(run, tiny, write):
+    tiny["budgets"] = {"power_w": 31.0}
+    result = run("solve", write(tiny), "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["decision"] is None
+
+
+def test_deadline_that_cannot_be_met_is_infeasible(run, tiny, write):
+    tiny["jobs"][1]["deadline_s"] = 150.0
+    result = run("solve", write(tiny))
+    assert result.exit_code == 3
+    assert "'b'" in result.stdout
+
+
+@pytest.mark.parametrize(("reason", "code"), [("no_solution", 4), ("error", 70)])
+def test_exit_code_tells_what_became_of_it(run, tiny, write, monkeypatch, reason, code):
+    answer = Result(
+        instance="tiny",
+        formulation="mckp",
+        solver="highs",
+        objective_name="completion",
+        sense="min",
+        bound=12.0,
+        termination=TerminationReport(reason=reason, limit="time", detail="out of time"),
+    )
+    monkeypatch.setattr("wattsched.engine.solve", lambda *args, **kwargs: answer)
+    result = run("solve", write(tiny))
+    assert result.exit_code == code
+    assert "out of time" in result.stdout
+    assert "at least 12 s" in result.stdout
+
+
+def test_internal_error_is_one_line_that_tells_how_to_see_more(run, tiny, write, monkeypatch):
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("the sky\nfell")
+
+    monkeypatch.setattr("wattsched.engine.solve", broken)
+    result = run("solve", write(tiny))
+    assert result.exit_code == 70
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("internal error: RuntimeError: the sky\\nfell")
+    assert "WATTSCHED_DEBUG=1" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--formulation", "--solver", "--objective"])
+def test_unknown_names_are_refused_with_the_known_ones(run, tiny, write, option):
+    result = run("solve", write(tiny), option, "nonsense")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "'nonsense'" in result.stderr
+    assert "known" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--gap", "nan"],
+        ["--gap", "1"],
+        ["--gap", "-0.1"],
+        ["--time-limit", "0"],
+        ["--time-limit", "nan"],
+        ["--time-limit", "soon"],
+        ["--threads", "0"],
+        ["--seed", "-1"],
+        ["--seed", str(2**40)],
+        ["-o", "result.txt"],
+        ["-o", "no/such/folder/result.json"],
+        ["--warm", "missing.json"],
+        ["--sover", "highs"],
+        ["another.json"],
+    ],
+    ids=" ".join,
+)
+def test_bad_options_are_refused_in_one_line(run, tiny, write, arguments):
+    result = run("solve", write(tiny), *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(run, tiny, write, tmp_path, monkeypatch):
+    instance, output = write(tiny), tmp_path / "result.json"
+    output.write_text("precious")
+
+    def full(self: Path, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    result = run("solve", instance, "-o", output)
+    assert result.exit_code == 2
+    assert "no space left on device" in result.stderr
+    assert output.read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["instance.json", "result.json"]
+
+
+def test_long_decisions_are_cut_short_on_the_page_only(run, write, tmp_path):
+    instance, output = tmp_path / "round.json", tmp_path / "result.json"
+    assert run("generate", "uniform", "--jobs", 60, "--gpus", 256, "-o", instance).exit_code == 0
+    result = run("solve", instance, "--solver", "greedy", "-o", output)
+    assert result.exit_code == 0
+    assert "more, use --json or -o" in result.stdout
+    decision = json.loads(output.read_text())["decision"]
+    assert len(decision["jobs"]) + len(decision["waiting"]) == 60

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.cli.decision_table import ranges
+from wattsched.cli.wording import duration, goal_of, number, quantity, unit_price, worth
+
+COMPLETION = goal_of("completion", "min")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (182345.2, "182,345"),
+        (4.2061, "4.206"),
+        (0.00314159, "0.003142"),
+        (-12.5, "-12.5"),
+        (9999.96, "10,000"),
+    ],
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+@given(st.floats(min_value=-1e15, max_value=1e15, allow_subnormal=False))
+def test_numbers_keep_four_digits(value):
+    assert float(number(value).replace(",", "")) == pytest.approx(value, rel=1e-3)
+
+
+def test_quantities_and_durations():
+    assert quantity(9980.0, "W") == "9.98 kW"
+    assert quantity(0.5, "g") == "0.5 g"
+    assert [duration(s) for s in (0.344, 12.5, 90.0, 3600.0, 200000.0)] == [
+        "344 ms",
+        "12.5 s",
+        "1.5 min",
+        "1 h",
+        "2.31 d",
+    ]
+
+
+def test_prices_in_words():
+    prices = {"gpus:A100": 10.0, "buddy:A100:4": 2.0, "buddy:A100:8": 1.0, "power_w": 4.0, "energy_j": 1e-5}
+    assert worth("gpus:A100", prices, COMPLETION, 32) == "one more GPU would save 10 s"
+    # A block of 8 counts in the rows of sizes 1, 4 and 8.
+    assert worth("buddy:A100:8", prices, COMPLETION, None) == "one more block of 8 would save 104 s"
+    assert worth("power_w", prices, COMPLETION, 10_000.0) == "100 W more would save 400 s"
+    assert unit_price("power_w", 4.0, COMPLETION) == "4 s per W"
+    assert unit_price("energy_j", 1e-5, COMPLETION) == "10 s per MJ"
+    assert (
+        worth("power_w:rack:3", {"power_w:rack:3": 2.0}, goal_of("goodput", "max"), 1000.0)
+        == "10 W more would gain 20"
+    )
+
+
+@given(st.sets(st.integers(0, 40), min_size=1))
+def test_ranges_name_each_number_once(numbers):
+    named = []
+    for part in ranges(numbers).split(","):
+        first, _, last = part.partition("-")
+        named += range(int(first), int(last or first) + 1)
+    assert named == sorted(numbers)
