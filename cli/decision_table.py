@@ -35,7 +35,7 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     heading(out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait")
     shown = decision.jobs[:MOST_ROWS]
     jobs = {} if instance is None else {job.name: job for job in instance.jobs}
-    finish_s = {} if instance is None else completion_times_s(instance, decision)
+    finish_s = {} if instance is None else completion_times_s(instance, shown)
     table(out, COLUMNS, [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown])
     if len(decision.jobs) > MOST_ROWS:
         line(out, (f"... {len(decision.jobs) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
@@ -46,18 +46,16 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
             line(out, f"of these stopped: {listed(stopped)}", indent=2)
 
 
-def completion_times_s(instance: Instance, decision: Decision) -> dict[str, float]:
-    """Seconds to completion of the jobs that run, restart included."""
+def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
+    """Seconds to completion of some jobs that run, restart included."""
+    from wattsched.instances.decision import Decision
     from wattsched.instances.options import expand
 
-    options = expand(instance)
-    chosen = options.matching(decision)
-    running = {assignment.job for assignment in decision.jobs}
-    return {
-        job.name: float(options.completion_s[c])
-        for job, c in zip(instance.jobs, chosen, strict=True)
-        if c >= 0 and job.name in running
-    }
+    names = {assignment.job for assignment in running}
+    jobs = [job for job in instance.jobs if job.name in names]
+    options = expand(instance.model_copy(update={"jobs": jobs}))
+    chosen = options.matching(Decision(jobs=running, waiting=[]))
+    return {job.name: float(options.completion_s[c]) for job, c in zip(jobs, chosen, strict=True) if c >= 0}
 
 
 def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
     rows = []
     for size in np.unique(sizes):
         mine = sizes == size
-        rows.append((str(size) if size else "none", str(mine.sum()), _range(per_job[mine])))
+        rows.append((str(size) if size else "none", f"{mine.sum():,}", _range(per_job[mine])))
     table(out, [("GPUs up to", "right"), ("jobs", "right"), ("options per job", "right")], rows)
     line(out, f"{len(options):,} options in all", indent=2)
     if late := options.jobs_without_options():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wattsched.cli.decision_table import print_decision
@@ -88,19 +89,16 @@ def _print_totals(out: Console, result: Result, instance: Instance | None) -> No
     assert totals is not None
     budgets = None if instance is None else instance.budgets
     scope = "energy until all jobs are complete" if budgets and budgets.scope == "completion" else ""
+    power_w, energy_j, carbon_g = (
+        (None, None, None) if budgets is None else (budgets.power_w, budgets.energy_j, budgets.carbon_g)
+    )
     rows = [
-        _used(
-            "GPUs", str(totals.gpus_used), totals.gpus_used, totals.gpus_available, str(totals.gpus_available)
-        )
+        _used("GPUs", totals.gpus_used, totals.gpus_available, "{:,}".format),
+        _used("power", totals.power_w, power_w, lambda watts: quantity(watts, "W")),
+        _used("energy", totals.energy_j, energy_j, energy),
     ]
-    cap = None if budgets is None else budgets.power_w
-    rows.append(_used("power", quantity(totals.power_w, "W"), totals.power_w, cap, quantity(cap or 0, "W")))
-    cap = None if budgets is None else budgets.energy_j
-    rows.append(_used("energy", energy(totals.energy_j), totals.energy_j, cap, quantity(cap or 0, "J")))
     if totals.carbon_g is not None:
-        cap = None if budgets is None else budgets.carbon_g
-        carbon = quantity(totals.carbon_g, "g")
-        rows.append(_used("CO2", carbon, totals.carbon_g, cap, quantity(cap or 0, "g")))
+        rows.append(_used("CO2", totals.carbon_g, carbon_g, lambda grams: quantity(grams, "g")))
     heading(out, "Uses", scope)
     table(
         out,
@@ -113,10 +111,11 @@ def _print_totals(out: Console, result: Result, instance: Instance | None) -> No
         line(out, f"running jobs: {', '.join(moved)}", indent=2)
 
 
-def _used(label: str, used: str, value: float, capacity: float | None, of: str) -> tuple[str, ...]:
+def _used(label: str, value: float, capacity: float | None, words: Callable[[float], str]) -> tuple[str, ...]:
     if not capacity:
-        return (label, used, "", "", "")
-    return (label, used, f"of {of}", percent(value / capacity), bar(value / capacity))
+        return (label, words(value), "", "", "")
+    share = value / capacity
+    return (label, words(value), f"of {words(capacity)}", percent(share), bar(share))
 
 
 def _print_prices(out: Console, result: Result, instance: Instance | None) -> None:

@@ -15,13 +15,17 @@ from rich.text import Text
 from wattsched.cli.failures import printable
 
 LONGEST_NAME = 28
+NARROWEST = 72
 
 Justify = Literal["left", "right"]
 
 
 def console(*, stderr: bool = False) -> Console:
     """Console that shows text as it is: names in a file are no markup."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    # Below this a table says nothing any more; let the terminal break the lines.
+    made.width = max(made.width, NARROWEST)
+    return made
 
 
 @contextmanager
@@ -83,7 +87,7 @@ def _print(out: Console, content: RenderableType, indent: int) -> None:
         out.print(text, soft_wrap=True)
 
 
-def bar(share: float, width: int = 20) -> str:
+def bar(share: float, width: int = 16) -> str:
     """Share as a bar of that many characters."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "█" * full + "░" * (width - full)
