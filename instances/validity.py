@@ -182,5 +182,8 @@ def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
 
 
 def _near(name: str, known: set[str]) -> str:
+    """Names that were perhaps meant; none for a name that is known elsewhere."""
+    if name in known:
+        return ""
     close = difflib.get_close_matches(name, sorted(known), n=3)
     return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""

@@ -112,10 +112,11 @@ def first_come_round(
 ) -> Instance:
     """Scheduling round of a queue that was served first come, first served so far.
 
-    Each job trains a model of the catalogue, chosen by a hash of the seed and its name among those that run on
-    the GPU count asked for (`roster.Roster`). Its remaining work is its remaining seconds times the model's rate
-    on these GPUs, of the cluster's reference type. It may use from a quarter of what was asked for to four times
-    as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to their largest.
+    Each job trains a model of the catalogue, chosen by a hash of the seed and its name among those that run
+    on the GPU count asked for (`roster.Roster`). Its remaining work is its remaining seconds times the
+    model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was asked
+    for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to their
+    largest.
 
     Parameters
     ----------

@@ -1,0 +1,414 @@
+"""The checker against numbers worked by hand, and against every kind of corruption of a valid decision."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.instances import clusters
+
+from wattsched.instances.checker import Report, check, check_result
+from wattsched.instances.checker_site import places_of
+from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.generators import generate
+from wattsched.instances.instance import Instance
+from wattsched.perfmodels.catalogue import find
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import pools_of
+
+CLUSTER = {
+    "gpu_types": {"A": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},
+    "nodes": [
+        {"name": "a0", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0},
+        {"name": "b0", "gpu_type": "B", "gpus": 2, "base_power_w": 50.0},
+    ],
+}
+TRAIN = {
+    "name": "train",
+    "weight": 2.0,
+    "remaining_work": 3600.0,
+    "options": {
+        "gpus": [1, 2, 4],
+        "pool": ["A", "A", "A"],
+        "power_w": [100.0, 180.0, 320.0],
+        "rate": [1.0, 1.8, 3.0],
+    },
+}
+TUNE = {
+    "name": "tune",
+    "restart_s": 100.0,
+    "current": {"gpus": 1, "pool": "A", "nodes": {"a0": [3]}},
+    "options": {"gpus": [1, 2], "pool": ["A", "B"], "power_w": [90.0, 60.0], "completion_s": [1000.0, 800.0]},
+}
+
+
+def instance(*jobs: dict[str, Any], **fields: Any) -> Instance:
+    content = {"cluster": CLUSTER, "round_s": 300.0, "jobs": list(jobs) or [TRAIN, TUNE], **fields}
+    return Instance.model_validate(content)
+
+
+def runs(job: str, gpus: int, pool: str, nodes: dict[str, list[int]], **settings: Any) -> dict[str, Any]:
+    return {"job": job, "gpus": gpus, "pool": pool, "nodes": nodes, **settings}
+
+
+def decision(*jobs: dict[str, Any], waiting: tuple[str, ...] = ()) -> Decision:
+    return Decision.model_validate({"jobs": list(jobs), "waiting": list(waiting)})
+
+
+BOTH_RUN = decision(runs("train", 2, "A", {"a0": [0, 1]}), runs("tune", 1, "A", {"a0": [3]}))
+ONE_MOVES = decision(runs("tune", 2, "B", {"b0": [0, 1]}), waiting=("train",))
+BOTH_WAIT = decision(waiting=("train", "tune"))
+
+# train: 3600 s of work at rate 1.8 is 2000 s, at best 1200 s.
+# tune: 1000 s where it is, 800 + 100 s if it moves.
+OBJECTIVES = {
+    "completion": (2 * 2000 + 1000, 2 * 1500 + 900, 2 * 1500 + 1200),
+    "makespan": (4000, 3000, 3000),
+    "progress": (2 * 3600 / 2000 + 3600 / 1000, 3600 / 900, 0),
+    "max-min": (1200 / 2000 / 2, 1200 / 1500 / 2, 1200 / 1500 / 2),
+    "proportional": (
+        2 * math.log(2000 / 1200) + math.log(1000 / 900),
+        2 * math.log(1500 / 1200),
+        2 * math.log(1500 / 1200) + math.log(1200 / 900),
+    ),
+    # The second pays 100 of 300 s for being 1000 / 800 as fast.
+    "goodput": (2 * 1.8 + 1, 1.25 * (1 - 100 / 300), 0),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("case", [0, 1, 2])
+def test_objectives(name: str, case: int) -> None:
+    report = check(instance(objective=name), [BOTH_RUN, ONE_MOVES, BOTH_WAIT][case])
+    assert report.faults == []
+    assert report.objective == pytest.approx(OBJECTIVES[name][case], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_round_without_jobs_is_worth_nothing(name: str) -> None:
+    empty = Instance.model_validate({"cluster": CLUSTER, "jobs": [], "objective": name})
+    assert check(empty, decision()) == Report(
+        faults=[], objective=0.0, power_w=4 * 10 + 2 * 5 + 150, energy_j=200 * 300, carbon_g=None,
+        gpus_used=0, migrations=0, restarts=0,
+    )  # fmt: skip
+
+
+def test_an_unknown_objective_is_a_fault() -> None:
+    assert check(instance(objective="fame"), BOTH_RUN).faults == ["objective 'fame' is not known"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "power_w", "round_j", "completion_j", "restarts", "gpus"),
+    [
+        # 180 + 90 for the jobs, 10 and 2 * 5 idle, 150 base.
+        (BOTH_RUN, 440.0, 440 * 300, 180 * 2000 + 90 * 1000, 0, 3),
+        # 60 + 4 * 10 + 150; train needs at least 100 W * 3600 s later.
+        (ONE_MOVES, 250.0, 250 * 300, 60 * 900 + 100 * 3600, 1, 2),
+        # tune needs at least 60 * (800 + 100) J later.
+        (BOTH_WAIT, 200.0, 200 * 300, 60 * 900 + 100 * 3600, 1, 0),
+    ],
+)
+def test_power_energy_and_carbon(
+    chosen: Decision, power_w: float, round_j: float, completion_j: float, restarts: int, gpus: int
+) -> None:
+    for scope, energy_j in (("round", round_j), ("completion", completion_j)):
+        report = check(instance(carbon_g_per_kwh=360.0, budgets={"scope": scope}), chosen)
+        assert report.faults == []
+        assert report.power_w == pytest.approx(power_w)
+        assert report.energy_j == pytest.approx(energy_j)
+        assert report.carbon_g == pytest.approx(energy_j / 10_000)
+        assert (report.restarts, report.migrations, report.gpus_used) == (restarts, 0, gpus)
+
+
+@pytest.mark.parametrize("scope", ["round", "completion"])
+def test_budgets_hold_to_a_millionth(scope: str) -> None:
+    base = {"scope": scope}
+    report = check(instance(carbon_g_per_kwh=360.0, budgets=base), BOTH_RUN)
+    uses = {"power_w": report.power_w, "energy_j": report.energy_j, "carbon_g": report.carbon_g}
+    for name, use in uses.items():
+        assert use is not None
+        for factor, kept in ((1.0, True), (1 - 5e-7, True), (1 - 2e-6, False)):
+            limited = instance(carbon_g_per_kwh=360.0, budgets={**base, name: use * factor})
+            faults = check(limited, BOTH_RUN).faults
+            assert (faults == []) is kept
+            assert all(f"budgets.{name}: the decision needs" in fault for fault in faults)
+
+
+def test_a_job_that_is_done_early_leaves_its_gpus_idle() -> None:
+    short = {**TRAIN, "remaining_work": 180.0}
+    report = check(instance(short), decision(runs("train", 2, "A", {"a0": [2, 3]})))
+    # 180 W for 100 s, then two idle GPUs for 200 s; two more and those of B idle throughout.
+    assert report.energy_j == pytest.approx(180 * 100 + 20 * 200 + (20 + 10 + 150) * 300)
+    assert report.power_w == pytest.approx(180 + 20 + 10 + 150)
+
+
+def test_migrations_are_moves_without_a_change() -> None:
+    moved = decision(runs("tune", 1, "A", {"a0": [0]}), waiting=("train",))
+    report = check(instance(), moved)
+    assert (report.faults, report.migrations, report.restarts) == ([], 1, 0)
+
+
+def test_settings_other_than_count_batch_and_pool_change_for_free() -> None:
+    table = {**TUNE["options"], "gpus": [1, 1, 1], "pool": ["A"] * 3, "power_w": [9.0] * 3}
+    table |= {"completion_s": [100.0] * 3, "frequency_mhz": [900, 1000, 1000], "batch_size": [8, 8, 16]}
+    current = {**TUNE["current"], "frequency_mhz": 900, "batch_size": 8}
+    held = instance({**TUNE, "options": table, "current": current})
+    for mhz, batch, seconds in ((900, 8, 100), (1000, 8, 100), (1000, 16, 200)):
+        chosen = decision(runs("tune", 1, "A", {"a0": [3]}, frequency_mhz=mhz, batch_size=batch))
+        assert check(held, chosen).objective == seconds
+
+
+def test_power_domains_pools_and_unavailable_gpus() -> None:
+    nodes = [
+        {"name": "n0", "gpu_type": "A", "gpus": 2, "parent": "left", "base_power_w": 7.0, "unavailable": [1]},
+        {"name": "n1", "gpu_type": "A", "gpus": 2, "base_power_w": 7.0},
+    ]
+    cluster = {
+        "gpu_types": {"A": {"idle_power_w": 10.0}},
+        "nodes": nodes,
+        "groups": [{"name": "left"}],
+        "power_domains": [{"name": "feed", "members": ["left"], "power_cap_w": 107.0}],
+    }
+    site = instance(TRAIN, cluster=cluster)
+    fed = decision(runs("train", 1, "A@feed", {"n0": [0]}))
+    report = check(site, fed)
+    assert report.faults == []
+    assert report.power_w == 100 + 2 * 10 + 14
+    cluster["power_domains"][0]["power_cap_w"] = 106.0  # type: ignore[index]
+    tight = instance(TRAIN, cluster=cluster)
+    assert check(tight, fed).faults == ["power domain 'feed' draws 107 W, its cap is 106 W"]
+    assert check(tight, decision(runs("train", 1, "A@none", {"n1": [0]}))).faults == []
+    broken = check(site, decision(runs("train", 1, "A@feed", {"n0": [1]})))
+    assert broken.faults == ["job 'train' uses GPU 1 of node 'n0', which is unavailable"]
+
+
+def test_jobs_with_a_model_use_the_profile_that_stands_in() -> None:
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["gpu_types"]["A"] |= {"profile": "A100", "speed_factor": 0.5, "power_factor": 0.25}  # type: ignore[index]
+    profile = find("resnet50", "A100")
+    assert profile is not None
+    assert profile.frequency is not None
+    mhz = profile.frequency.choices_mhz[0]
+    model = {"name": "m", "model": "resnet50", "remaining_work": 1e6}
+    chosen = decision(runs("m", 4, "A", {"a0": [0, 1, 2, 3]}, frequency_mhz=mhz, batch_size=256))
+    report = check(instance(model, cluster=cluster), chosen)
+    rate = float(profile.rate(4, 256, mhz, None, 4)) * 0.5
+    power_w = float(profile.power_w(4, 256, mhz, None, 4)) * 0.25
+    assert report.faults == []
+    assert report.objective == pytest.approx(1e6 / rate)
+    assert report.power_w == pytest.approx(power_w + 10 + 150)
+    for wrong in ({"frequency_mhz": mhz + 1}, {"batch_size": 300}, {"frequency_mhz": None}, {"gpus": 3}):
+        changed = chosen.jobs[0].model_copy(update=wrong)
+        assert "has no configuration" in str(
+            check(instance(model, cluster=cluster), decision_of(changed)).faults
+        )
+    # Nothing else is offered than what the job allows.
+    narrow = instance({**model, "gpu_counts": [1, 2], "batch_sizes": [128]}, cluster=cluster)
+    assert "has no configuration" in check(narrow, chosen).faults[0]
+
+
+def decision_of(*assignments: Assignment, waiting: tuple[str, ...] = ()) -> Decision:
+    return Decision(jobs=list(assignments), waiting=list(waiting))
+
+
+# --- rules of one job -------------------------------------------------------------------------------
+
+KEPT = decision(runs("tune", 1, "A", {"a0": [3]}))
+MOVED = decision(runs("tune", 1, "A", {"a0": [2]}))
+CHANGED = decision(runs("tune", 2, "B", {"b0": [0, 1]}))
+STOPPED = decision(waiting=("tune",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "chosen", "said"),
+    [
+        ({"deadline_s": 1000.0}, KEPT, None),
+        ({"deadline_s": 999.0}, KEPT, "is complete after 1000 s, its deadline is 999 s"),
+        ({"deadline_s": 999.0}, CHANGED, None),
+        ({"deadline_s": 1200.0}, STOPPED, None),
+        ({"deadline_s": 1199.0}, STOPPED, "is complete after 1200 s, its deadline is 1199 s"),
+        ({"can_wait": False}, KEPT, None),
+        ({"can_wait": False}, STOPPED, "waits although it may not"),
+        ({"preemptible": False}, KEPT, None),
+        ({"preemptible": False}, MOVED, "moves to other GPUs although it is not preemptible"),
+        ({"preemptible": False}, CHANGED, "changes GPU count, batch size or pool"),
+        ({"preemptible": False}, STOPPED, "is stopped although it is not preemptible"),
+        ({"min_gpus": 2}, KEPT, "has no configuration with 1 GPUs in pool 'A'"),
+        ({"max_gpus": 1}, CHANGED, "has no configuration with 2 GPUs in pool 'B'"),
+        ({"pools": ["B"]}, KEPT, "has no configuration"),
+        ({"pools": ["B"]}, CHANGED, None),
+        ({"min_gpus": 64}, STOPPED, "has no configuration that it could run as"),
+    ],
+)
+def test_rules_of_one_job(fields: dict[str, Any], chosen: Decision, said: str | None) -> None:
+    faults = check(instance({**TUNE, **fields}), chosen).faults
+    if said is None:
+        assert faults == []
+    else:
+        assert any(said in fault for fault in faults), faults
+
+
+def test_the_best_completion_knows_only_the_options_that_the_job_has() -> None:
+    # Without B, tune's best is 1000 s and a restart.
+    report = check(instance({**TUNE, "pools": ["A"]}), STOPPED)
+    assert report.objective == 300 + 1000 + 100
+    # Blocks larger than any in the pool do not exist.
+    table = {"gpus": [1, 8], "pool": ["A", "A"], "power_w": [1.0, 1.0], "rate": [1.0, 100.0]}
+    report = check(instance({"name": "j", "options": table}), decision(waiting=("j",)))
+    assert report.objective == 301
+
+
+# --- corruptions ------------------------------------------------------------------------------------
+
+
+def changed(i: int, **fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["jobs"][i].update(fields)
+
+
+CORRUPTIONS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda d: d["jobs"].pop(0), "job 'train' neither runs nor waits"),
+    (lambda d: d["waiting"].append("train"), "job 'train' is decided 2 times"),
+    (lambda d: d["jobs"].append(d["jobs"][0]), "job 'train' is decided 2 times"),
+    (lambda d: d["waiting"].append("ghost"), "job 'ghost' is not in the instance"),
+    (changed(0, gpus=1), "has 2 GPUs in its nodes, its configuration 1"),
+    (changed(0, gpus=3), "has no configuration with 3 GPUs"),
+    (changed(0, nodes={}), "has 0 GPUs in its nodes"),
+    (changed(0, pool="B"), "runs in pool 'B' but node 'a0' is in 'A'"),
+    (changed(0, pool="C"), "has no configuration"),
+    (changed(0, frequency_mhz=900), "has no configuration with 2 GPUs in pool 'A', frequency_mhz 900"),
+    (changed(0, power_limit_w=90.0), "power_limit_w 90"),
+    (changed(0, batch_size=8), "batch_size 8"),
+    (changed(0, nodes={"a0": [0, 0]}), "lists a GPU twice"),
+    (changed(0, nodes={"a0": [1, 2]}), "is not inside one aligned block of 2 GPUs"),
+    (changed(0, nodes={"a0": [0], "b0": [0]}), "node 'b0' is in 'B'"),
+    (changed(0, nodes={"a0": [2, 3]}), "jobs 'train' and 'tune' both use GPU 3 of node 'a0'"),
+    (changed(0, nodes={"a0": [0, 4]}), "GPU 4 of node 'a0', which does not exist"),
+    (changed(0, nodes={"a1": [0, 1]}), "GPU 0 of node 'a1', which does not exist"),
+]
+
+
+@pytest.mark.parametrize(("corrupt", "said"), CORRUPTIONS)
+def test_corruptions_are_caught(corrupt: Callable[[dict[str, Any]], Any], said: str) -> None:
+    content = BOTH_RUN.model_dump()
+    corrupt(content)
+    faults = check(instance(), Decision.model_validate(content)).faults
+    assert any(said in fault for fault in faults), faults
+
+
+def test_reserved_blocks_are_nobody_elses() -> None:
+    table = {"gpus": [3], "pool": ["A"], "power_w": [1.0], "rate": [1.0]}
+    odd = {"name": "odd", "options": table}
+    one = {"name": "one", "options": {**table, "gpus": [1]}}
+    both = [runs("odd", 3, "A", {"a0": [0, 1, 3]}), runs("one", 1, "A", {"a0": [2]})]
+    assert check(instance(odd), decision(both[0])).faults == []
+    assert check(instance(odd, one), decision(*both)).faults == [
+        "the blocks of jobs 'odd' and 'one' in pool 'A' overlap"
+    ]
+    # Two jobs that may not be moved can have come to share a block; what may be moved cannot join them.
+    held = [
+        {**odd, "preemptible": False, "current": {"gpus": 3, "pool": "A", "nodes": {"a0": [0, 1, 3]}}},
+        {**one, "preemptible": False, "current": {"gpus": 1, "pool": "A", "nodes": {"a0": [2]}}},
+    ]
+    assert check(instance(*held), decision(*both)).faults == []
+    assert check(instance(held[0], one), decision(*both)).faults != []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_corrupted_gpu_goes_unseen(seed: int, data: st.DataObject) -> None:
+    """In a full cluster every GPU moved, dropped or added breaks some rule."""
+    site = generate("philly-like", jobs=60, gpus=40, seed=seed, power_fraction=2.0)
+    running = [
+        Assignment(job=job.name, **job.current.model_dump()) for job in site.jobs if job.current is not None
+    ]
+    waiting = tuple(job.name for job in site.jobs if job.current is None)
+    assert sum(a.gpus for a in running) == 40
+    report = check(site, decision_of(*running, waiting=waiting))
+    assert report.faults == []
+    assert (report.migrations, report.restarts) == (0, 0)
+    victim = data.draw(st.integers(0, len(running) - 1))
+    node, gpus = data.draw(st.sampled_from(sorted(running[victim].nodes.items())))
+    kind = data.draw(st.sampled_from(["move", "drop", "add"]))
+    taken = {(n, g) for n, numbers in running[victim].nodes.items() for g in numbers}
+    free = st.tuples(st.integers(0, 4).map("node{}".format), st.integers(0, 9)).filter(
+        lambda g: g not in taken
+    )
+    nodes = {n: list(numbers) for n, numbers in running[victim].nodes.items()}
+    if kind in ("move", "drop"):
+        nodes[node].remove(data.draw(st.sampled_from(gpus)))
+    if kind in ("move", "add"):
+        other, gpu = data.draw(free)
+        nodes.setdefault(other, []).append(gpu)
+    running[victim] = running[victim].model_copy(update={"nodes": nodes})
+    assert check(site, decision_of(*running, waiting=waiting)).faults != []
+
+
+@given(content=clusters())
+@settings(max_examples=200, deadline=None)
+def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
+    """The checker walks the tree itself; pools, blocks and places are those of the topology."""
+    cluster = Cluster.model_validate(content)
+    pools, places = pools_of(cluster), places_of(cluster)
+    assert list(places) == [pool.name for pool in pools]
+    for pool in pools:
+        place = places[pool.name]
+        assert (place.gpu_type, place.gpus_per_node) == (pool.gpu_type, pool.gpus_per_node)
+        assert (place.domains, place.largest_block) == (pool.domains, pool.largest_block)
+        assert place.sizes == pool.blocks[:, 1].tolist()
+        assert place.available == pool.available.sum()
+        for (node, gpu), (block, offset) in place.where.items():
+            assert pool.position(node, gpu) == pool.blocks[block, 0] + offset
+
+
+# --- claims of a result -----------------------------------------------------------------------------
+
+
+PROGRESS = {"objective_name": "progress", "sense": "max", "objective": 7.2}
+
+
+def result(**fields: Any) -> dict[str, Any]:
+    return {
+        "instance": "instance",
+        "sense": "min",
+        "objective": 5000.0,
+        "bound": 4900.0,
+        "gap": 0.02,
+        "decision": BOTH_RUN.model_dump(mode="json"),
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, None),
+        ({"objective": 5000.004}, None),
+        ({"objective": 4999.0, "gap": 99 / 4999}, "claims 4999, recomputed 5000"),
+        ({"objective": None}, "no finite objective"),
+        ({"objective": "5000"}, "no finite objective"),
+        ({"bound": 5001.0, "gap": 1 / 5000}, "wrong side"),
+        ({"gap": 0.01}, "gap: the result claims 0.01, recomputed 0.02"),
+        ({"gap": None}, "gap: the result claims None"),
+        ({"bound": None}, "no gap without a bound"),
+        ({"bound": None, "gap": None}, None),
+        ({"sense": "max"}, "is a min objective"),
+        ({"instance": "another"}, "not of 'instance'"),
+        ({"decision": None}, "holds no decision"),
+        ({"decision": {"jobs": []}}, "decision.waiting: is missing"),
+        ({"decision": 5}, "must be an object"),
+        ({**PROGRESS, "bound": 7.2, "gap": 0.0}, None),
+        ({**PROGRESS, "bound": 7.0, "gap": 0.2 / 7.2}, "wrong side"),
+    ],
+)
+def test_claims_of_a_result(fields: dict[str, Any], said: str | None) -> None:
+    faults = check_result(instance(), result(**fields)).faults
+    if said is None:
+        assert faults == []
+    else:
+        assert any(said in fault for fault in faults), faults

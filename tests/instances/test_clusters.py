@@ -1,0 +1,36 @@
+"""Homogeneous clusters: shape, watts and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from wattsched.instances.clusters import capped_power_w, full_power_w, homogeneous_cluster, idle_power_w
+from wattsched.topology.pools import pools_of
+
+
+def test_racks_of_four_nodes_make_blocks() -> None:
+    cluster = homogeneous_cluster()
+    (pool,) = pools_of(cluster)
+    assert (cluster.total_gpus, pool.name, pool.largest_block) == (512, "A100", 512)
+    assert len([g for g in cluster.groups if g.level == "rack"]) == 16
+    (pool,) = pools_of(homogeneous_cluster(6, 4, "T4"))
+    assert pool.blocks[:, 1].tolist() == [16, 8]
+
+
+def test_watts_are_those_of_the_nodes() -> None:
+    cluster = homogeneous_cluster(3, 8, "V100", base_power_w=100.0, rack_power_fraction=0.5)
+    assert full_power_w(cluster, cluster.nodes) == 3 * (100 + 8 * 300)
+    assert idle_power_w(cluster, cluster.nodes) == 3 * (100 + 8 * 30)
+    assert capped_power_w(cluster, 0.5) == 3750.0
+    (domain,) = cluster.power_domains
+    assert (domain.members, domain.power_cap_w) == (["rack0"], 3750.0)
+    assert pools_of(cluster)[0].domains == (domain.name,)
+
+
+def test_refusals_name_the_field() -> None:
+    with pytest.raises(ValueError, match="nodes: must be at least 1, got 0"):
+        homogeneous_cluster(0)
+    with pytest.raises(ValueError, match="gpu_type: 'X' is not known"):
+        homogeneous_cluster(gpu_type="X")
+    with pytest.raises(ValueError, match=r"power fraction: must be at least 0\.18"):
+        capped_power_w(homogeneous_cluster(), 0.1)

@@ -1,0 +1,138 @@
+"""Every family at every size gives valid, feasible, reproducible rounds in which the budgets bind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattsched.instances.checker import check
+from wattsched.instances.checker_menu import Menus
+from wattsched.instances.checker_site import places_of
+from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.files import document_text, read_instance, write_json
+from wattsched.instances.generators import families, generate, options_of
+from wattsched.instances.generators.philly import durations_s
+from wattsched.instances.instance import Instance
+
+FAMILIES = ["uniform", "hetero", "philly-like", "sia-like"]
+
+
+def everybody_waits(instance: Instance) -> Decision:
+    return Decision(jobs=[], waiting=[job.name for job in instance.jobs])
+
+
+def test_registry() -> None:
+    assert list(families()) == FAMILIES
+    assert all(len(text) > 20 for text in families().values())
+    assert "racks" in options_of("hetero")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("jobs", [1, 3, 50, 5000])
+def test_rounds_are_valid_feasible_and_reproducible(family: str, jobs: int, tmp_path: Path) -> None:
+    instance = generate(family, jobs=jobs, seed=7)
+    assert len(instance.jobs) == jobs
+    write_json(tmp_path / "round.json", instance)
+    assert read_instance(tmp_path / "round.json") == instance
+    assert check(instance, everybody_waits(instance)).faults == []
+    text = document_text(instance)
+    assert document_text(generate(family, jobs=jobs, seed=7)) == text
+    assert document_text(generate(family, jobs=jobs, seed=8)) != text
+    assert len(instance.tables) <= 200
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_hundred_thousand_jobs_take_seconds(family: str) -> None:
+    started = time.monotonic()
+    instance = generate(family, jobs=100_000)
+    assert time.monotonic() - started < 20
+    assert len(instance.jobs) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("family", "per_job"), [("uniform", {"A100": 192}), ("sia-like", {"T4": 12, "A40": 10, "A100": 7})]
+)
+def test_number_of_options(family: str, per_job: dict[str, int]) -> None:
+    instance = generate(family, jobs=300)
+    menu = Menus(instance, places_of(instance.cluster)).of(instance.jobs[0])
+    pools = [setting[0] for setting in menu.rows]
+    assert {pool: pools.count(pool) for pool in set(pools)} == per_job
+
+
+def test_hetero_has_72_options_in_every_rack() -> None:
+    instance = generate("hetero", jobs=400, racks=6, unavailable=0.0)
+    places = places_of(instance.cluster)
+    menu = Menus(instance, places).of(instance.jobs[0])
+    pools = [setting[0] for setting in menu.rows]
+    assert len(places) == len(instance.cluster.power_domains) == 6
+    assert {pools.count(name) for name in places} == {72}
+    assert generate("hetero", jobs=3, racks=1).cluster.gpu_types.keys() == {"A100"}
+
+
+def test_budgets_bind() -> None:
+    """All GPUs busy with the fastest options break the cap; so does the energy of the fastest options."""
+    for family in ("uniform", "hetero", "philly-like"):
+        instance = generate(family, jobs=200)
+        places = places_of(instance.cluster)
+        menus = Menus(instance, places)
+        fastest = [max(menus.of(job).rows.values(), key=lambda row: row[0]) for job in instance.jobs]
+        dearest = sum(power_w for _, power_w in fastest)
+        assert instance.budgets.power_w is not None
+        assert dearest > instance.budgets.power_w
+    both = generate("uniform", jobs=200, budget="both", energy_fraction=0.0)
+    assert both.budgets.power_w is not None
+    assert both.budgets.scope == "completion"
+    assert check(both, everybody_waits(both)).faults == []
+    menus = Menus(both, places_of(both.cluster))
+    job = both.jobs[0]
+    (pool, gpus, mhz, limit, batch), _ = max(menus.of(job).rows.items(), key=lambda row: row[1][0])
+    first = Assignment(
+        job=job.name, pool=pool, gpus=gpus, frequency_mhz=mhz, power_limit_w=limit, batch_size=batch,
+        nodes={f"node{n:02d}": list(range(8)) for n in range(gpus // 8)},
+    )  # fmt: skip
+    rushed = Decision(jobs=[first], waiting=[j.name for j in both.jobs[1:]])
+    assert [fault[:16] for fault in check(both, rushed).faults] == ["budgets.energy_j"]
+
+
+def test_philly_durations_have_the_published_mean_and_quantiles() -> None:
+    levels = (np.arange(400_000) + 0.5) / 400_000
+    assert durations_s(levels).mean() == pytest.approx(13_136, rel=0.01)
+    assert durations_s(np.array([0.5, 0.75, 0.9, 0.99])) == pytest.approx([1144, 2932, 11_265, 254_758])
+    sizes = [job.max_gpus for job in generate("philly-like", jobs=5000).jobs]
+    assert np.mean([size == 4 for size in sizes]) == pytest.approx(0.932, abs=0.015)
+
+
+def test_running_jobs_of_philly_fill_the_cluster() -> None:
+    instance = generate("philly-like", jobs=500)
+    held = [job.current for job in instance.jobs if job.current is not None]
+    assert sum(h.gpus for h in held) >= 0.95 * instance.cluster.total_gpus
+    keep = [Assignment(job=j.name, **j.current.model_dump()) for j in instance.jobs if j.current is not None]
+    waiting = [job.name for job in instance.jobs if job.current is None]
+    report = check(instance, Decision(jobs=keep, waiting=waiting))
+    assert [fault[:15] for fault in report.faults] == ["budgets.power_w"]
+    assert (report.migrations, report.restarts) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "said"),
+    [
+        ("unknown", {}, "family: 'unknown' is not known, choose one of uniform, hetero"),
+        ("uniform", {"jobs": 0}, "jobs: must be at least 1, got 0"),
+        ("uniform", {"gpus": 0}, "gpus: must be at least 1, got 0"),
+        ("uniform", {"seed": -1}, "seed: must be at least 0, got -1"),
+        ("uniform", {"racks": 3}, "racks: the family 'uniform' has no such option, it accepts budget, "),
+        ("uniform", {"budget": "money"}, "budget: must be power, energy or both"),
+        ("uniform", {"power_fraction": 0.01}, "power fraction: must be at least"),
+        ("uniform", {"power_fraction": float("nan")}, "power fraction: must be at least"),
+        ("uniform", {"energy_fraction": 2.0}, "energy_fraction: must be from 0 to 1"),
+        ("hetero", {"racks": 0}, "racks: must be at least 1"),
+        ("hetero", {"unavailable": 1.0}, "unavailable: must be at least 0 and below 1"),
+        ("philly-like", {"gpu_type": "Z"}, "gpu_type: 'Z' is not known"),
+    ],
+)
+def test_bad_arguments(family: str, options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        generate(family, **{"jobs": 3, **options})  # type: ignore[arg-type]

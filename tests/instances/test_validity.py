@@ -1,0 +1,143 @@
+"""What fields mean together: every fault is found, and says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wattsched.instances.instance import Instance
+from wattsched.instances.validity import faults_of
+
+CLUSTER = {
+    "gpu_types": {"A100": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},
+    "nodes": [
+        {"name": "a0", "gpu_type": "A100", "gpus": 8, "unavailable": [7]},
+        {"name": "b0", "gpu_type": "B", "gpus": 2, "parent": "left"},
+        {"name": "b1", "gpu_type": "B", "gpus": 2},
+    ],
+    "groups": [{"name": "left"}],
+    "power_domains": [{"name": "feed", "members": ["left"], "power_cap_w": 1000.0}],
+}
+
+
+def table(*rows: tuple[int, str]) -> dict[str, Any]:
+    gpus, pools = zip(*rows, strict=True)
+    ones = [1.0] * len(rows)
+    return {"gpus": list(gpus), "pool": list(pools), "power_w": ones, "rate": ones}
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    return {"name": "j", "options": table((1, "A100"), (2, "B")), **fields}
+
+
+def held(nodes: dict[str, list[int]], gpus: int = 1, pool: str = "A100") -> dict[str, Any]:
+    return {"gpus": gpus, "pool": pool, "nodes": nodes}
+
+
+def model(name: str = "resnet50", **fields: Any) -> dict[str, Any]:
+    return {"name": "j", "model": name, **fields}
+
+
+def faults(*jobs: dict[str, Any], **fields: Any) -> list[str]:
+    return faults_of(Instance.model_validate({"cluster": CLUSTER, "jobs": list(jobs), **fields}))
+
+
+NO_OPTION = "job 'j' has no option in its pools and within its min_gpus and max_gpus"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (job(), []),
+        (job(pools=["A100"]), []),
+        (job(pools=["B@feed"]), []),
+        (job(deadline_s=1e-9), []),
+        (job(current=held({"a0": [3]})), []),
+        (job(current=held({}, gpus=2)), []),
+        (model(), []),
+        (
+            job(pools=["A10", "A100"]),
+            ["job 'j': pool 'A10' is no pool or GPU type of the cluster (did you mean 'A100'?)"],
+        ),
+        (
+            job(options=table((1, "A100"), (1, "Z"))),
+            ["job 'j': pool 'Z' is no pool or GPU type of the cluster"],
+        ),
+        (
+            job(options=table((1, "B@feed"), (1, "B"))),
+            ["job 'j': row 0 of pool 'B@feed' repeats a row of GPU type 'B'"],
+        ),
+        (
+            job(options=table((16, "A100"))),
+            ["job 'j' needs at least 16 GPUs in one block but the largest block is 8"],
+        ),
+        (
+            job(options=table((3, "B"))),
+            ["job 'j' needs at least 4 GPUs in one block but the largest block is 2"],
+        ),
+        (job(options=table((1, "A100"), (16, "A100"))), []),
+        (job(min_gpus=3), [NO_OPTION]),
+        (job(pools=["B"], max_gpus=1), [NO_OPTION]),
+        (
+            model("resnet51"),
+            [
+                "job 'j' has the model 'resnet51', which no profile describes on A100, B "
+                "(did you mean 'resnet50'?)"
+            ],
+        ),
+        (
+            model(pools=["B"]),
+            ["job 'j' has the model 'resnet50', which no profile describes on B"],
+        ),
+        (model(gpu_counts=[64]), ["job 'j' needs at least 64 GPUs in one block but the largest block is 8"]),
+        (
+            job(current=held({"a0": [3]}, pool="A1000")),
+            ["job 'j': current.pool 'A1000' is no pool of the cluster (did you mean 'A100'?)"],
+        ),
+        (
+            job(current=held({"b0": [1]})),
+            ["job 'j': current.nodes: 'b0' is not in the pool 'A100'"],
+        ),
+        (
+            job(current=held({"a00": [3]})),
+            ["job 'j': current.nodes: 'a00' is no node of the cluster (did you mean 'a0'?)"],
+        ),
+        (
+            job(current=held({"a0": [8]})),
+            ["job 'j': current.nodes: node 'a0' has no GPU 8, it has 8"],
+        ),
+        (
+            job(current=held({"a0": [7]})),
+            ["job 'j': current.nodes: GPU 7 of node 'a0' is unavailable"],
+        ),
+        (
+            job(current=held({"a0": [1, 2]})),
+            ["job 'j': current.gpus is 1 but current.nodes lists 2"],
+        ),
+        (
+            job(current=held({"a0": [1, 1]}, gpus=2)),
+            ["job 'j': current.nodes: node 'a0' lists a GPU twice"],
+        ),
+    ],
+)
+def test_faults(content: dict[str, Any], expected: list[str]) -> None:
+    assert faults(content) == expected
+
+
+def test_a_setting_outside_the_profile() -> None:
+    (fault,) = faults(model(frequencies_mhz=[5000]))
+    assert fault.startswith("job 'j' has a setting out of range: frequency_mhz 5000")
+
+
+def test_two_jobs_cannot_hold_one_gpu() -> None:
+    first, second = job(current=held({"a0": [3]})), job(name="k", current=held({"a0": [3]}))
+    assert faults(first, second) == ["jobs 'j' and 'k' both hold GPU 3 of node 'a0'"]
+
+
+def test_a_fault_of_a_shared_table_is_reported_once_and_of_a_job_for_each() -> None:
+    shared = {"t": table((1, "A100"), (1, "Z"))}
+    jobs = [{"name": f"j{i}", "options": "t", "min_gpus": 2} for i in range(3)]
+    found = faults(*jobs, tables=shared)
+    assert found[0].startswith("table 't': pool 'Z'")
+    assert [f.split(" has ")[0] for f in found[1:]] == ["job 'j0'", "job 'j1'", "job 'j2'"]
