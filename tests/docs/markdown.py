@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+BAR = re.compile("[█░]+")
 TOLERANCE = 0.02
 NOT_RUN = "<!-- not run"
 
@@ -96,8 +97,8 @@ def _command(lines: list[str], shown: list[str]) -> Command:
 def first_difference(shown: list[str], printed: str) -> str | None:
     """First shown line that was not printed, None if all were, in this order.
 
-    Lines that the page leaves out do not matter, nor does ``...``, the width of gaps, and the last digits of
-    numbers.
+    Lines that the page leaves out do not matter, nor does ``...``, the width of gaps and bars, and the last
+    digits of numbers.
     """
     rest = iter([line for line in printed.splitlines() if line.strip()])
     for line in shown:
@@ -114,7 +115,7 @@ def _alike(shown: str, printed: str) -> bool:
 
 
 def _words(line: str) -> list[str]:
-    return NUMBER.sub("0", line).split()
+    return NUMBER.sub("0", BAR.sub("", line)).split()
 
 
 def _numbers(line: str) -> list[float]:

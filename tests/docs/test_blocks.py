@@ -16,6 +16,7 @@ import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
 
 from wattsched.instances import instance as instance_models
+from wattsched.instances.checker import check_result
 from wattsched.instances.decision import Decision
 from wattsched.instances.files import instance_of
 from wattsched.perfmodels.profile import Profile
@@ -76,6 +77,11 @@ def test_examples_run(page: Path, folder: Path) -> None:
             printed = run_python(block, names)
         elif block.language in ("console", "bash", "sh"):
             run_commands(block, folder)
+        elif (
+            block.language == "json" and "name" in (content := json.loads(block.text)) and "format" in content
+        ):
+            # "Save this as lab.json": an instance is at hand under its name from there on.
+            (folder / f"{content['name']}.json").write_text(block.text)
         elif block.language == "text" and block.tag == "output":
             missing = first_difference(block.text.splitlines(), printed)
             assert missing is None, f"{block.where}: {missing!r} was not printed, but:\n{printed}"
@@ -107,16 +113,22 @@ def run_commands(block: Block, folder: Path) -> None:
 
 @pages
 def test_json_examples_are_valid(page: Path) -> None:
-    """A document says what it is by its format; a part of one names its class after the fence."""
+    """A document says what it is by its format; a part of one names its class after the fence.
+
+    A result belongs to an instance above it on the page, and has to pass its check.
+    """
     models = {**vars(cluster_models), **vars(instance_models), "Profile": Profile, "Decision": Decision}
+    instances = {}
     for block in blocks_of(page):
         if block.language != "json" or block.skipped:
             continue
         content = json.loads(block.text)
         if str(content.get("format", "")).startswith("wattsched-result/"):
             Result.model_validate_json(block.text)
+            report = check_result(instances[content["instance"]], content)
+            assert not report.faults, f"{block.where}: {report.faults}"
         elif "format" in content:
-            instance_of(content, source=block.where)
+            instances[content["name"]] = instance_of(content, source=block.where)
         else:
             assert block.tag in models, f"{block.where}: name the class of this part after the fence"
             models[block.tag].model_validate_json(block.text)
