@@ -35,7 +35,8 @@ def exit_code_of(run: Callable[[], Any]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        return _pipe_closed()
+        _forget_output()
+        return BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
         _say(["interrupted"])
         return INTERRUPTED
@@ -43,6 +44,9 @@ def exit_code_of(run: Callable[[], Any]) -> int:
         return _refuse([_usage(error)])
     except click.ClickException as error:
         return _refuse([error.format_message()])
+    except OSError as error:
+        _forget_output()
+        return _refuse([f"{error.filename}: {reason(error)}" if error.filename else reason(error)])
     except Exception as error:
         return _exception(error)
 
@@ -133,8 +137,7 @@ def _say(lines: Iterable[str]) -> None:
             click.echo(printable(line), err=True)
 
 
-def _pipe_closed() -> int:
-    """Whoever read our output has enough; keep the interpreter from complaining at exit."""
+def _forget_output() -> None:
+    """Drop what standard output could not take, or the interpreter would complain about it at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE

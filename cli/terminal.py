@@ -41,7 +41,7 @@ def progress(what: str) -> Iterator[None]:
 def heading(out: Console, title: str, note: str = "") -> None:
     """Print the title of a section."""
     out.print()
-    out.print(Text.assemble((title, "bold"), (f"  {printable(note)}" if note else "", "dim")))
+    line(out, (title, "bold"), (f"  {note}" if note else "", "dim"))
 
 
 def line(out: Console, *parts: str | tuple[str, str], indent: int = 0) -> None:
@@ -61,6 +61,8 @@ def table(
 
     Where the width is short, the last column gives way; the first one, which names the row, hardly ever.
     """
+    if not rows:
+        return
     used = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     grid = Table(box=None, show_header=header, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for i in used:

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
+"""Multiples up to which prices are stated: MW, GJ, kg."""
+
 JOULES_PER_KWH = 3.6e6
 
 
@@ -145,11 +148,9 @@ def worth(row: str, prices: dict[str, float], goal: Goal, capacity: float | None
 def unit_price(row: str, price: float, goal: Goal) -> str:
     """Price with its unit: ``312 s per GPU``, ``4.2 s per W``, ``31 s per MJ``."""
     unit = scarce(row).unit
-    scale, prefix = 1.0, ""
-    if unit in ("W", "J", "g"):
-        # The smallest unit that gives a price which can be read.
-        steps = ((s, p) for s, p in reversed(PREFIXES) if abs(price) * s >= 0.1)
-        scale, prefix = next(steps, PREFIXES[0])
+    units = [(s, p) for s, p in reversed(PREFIXES) if s <= LARGEST_UNIT.get(unit, 1.0)]
+    # The smallest unit that gives a price which can be read.
+    scale, prefix = next(((s, p) for s, p in units if abs(price) * s >= 0.1), units[-1])
     return f"{goal.amount(price * scale)} per {prefix}{unit}"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
 import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +105,38 @@ def test_ascii_terminals_get_escapes_instead_of_an_error(tiny, write):
     assert done.returncode == 0
     assert "Gr\\xf6\\xdfe" in done.stdout
     assert json.loads(wattsched("solve", write(tiny), "--json", env=environment).stdout.encode())
+
+
+def _on_a_terminal(*arguments: object, **environment: str) -> str:
+    """Output of a command on a terminal of 80 columns."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-P", "-m", "wattsched", *map(str, arguments)]
+    settings = {"TERM": "xterm-256color", "COLUMNS": "80", **environment}
+    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    with subprocess.Popen(command, stdout=follower, stderr=subprocess.DEVNULL, env={**clean, **settings}):
+        os.close(follower)
+        chunks = []
+        # Reading from a terminal that nobody writes to any more is an error on Linux.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(leader, 1 << 16):
+                chunks.append(chunk)
+    os.close(leader)
+    return b"".join(chunks).decode()
+
+
+def test_colours_are_for_terminals_that_want_them():
+    assert "\x1b[" in _on_a_terminal("show", DEMO)
+    plain = _on_a_terminal("show", DEMO, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[\d;]*3\dm", plain)
+    assert max(map(len, plain.splitlines())) <= 80 or "\x1b" in plain
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-P", "-m", "wattsched", "schema"]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: no space left on device\n"

@@ -1,0 +1,82 @@
+"""``wattsched export``: the mathematical program, or the topology, in other programs' formats."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wattsched.cli.failures import BadInput, refusing
+from wattsched.cli.files import STANDARD, output_option, read_instance, write
+
+if TYPE_CHECKING:
+    from wattsched.formulations.program import Program
+    from wattsched.instances.instance import Instance
+
+PROGRAMS = (".mps", ".lp")
+TOPOLOGIES = (".json", ".conf")
+
+
+@click.command("export")
+@click.argument("file")
+@click.option(
+    "--formulation", default="mckp", show_default=True, metavar="NAME", help="How to write the problem."
+)
+@click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
+@click.option("--topology", is_flag=True, help="Write the cluster's tree instead of the program.")
+@output_option(
+    *PROGRAMS,
+    *TOPOLOGIES,
+    required=True,
+    help="A program (.mps, .lp), or with --topology a node-link graph (.json) or Slurm's topology (.conf).",
+)
+def command(file: str, formulation: str, objective: str | None, topology: bool, output: str) -> None:
+    """Write the program of FILE for other solvers, or its topology for other schedulers."""
+    endings = TOPOLOGIES if topology else PROGRAMS
+    if output == STANDARD or not output.endswith(endings):
+        kind = "a topology" if topology else "a program"
+        raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
+    instance = read_instance(file)
+    write(
+        output,
+        _topology(instance, output) if topology else _program(instance, formulation, objective, output),
+    )
+
+
+def _topology(instance: Instance, output: str) -> str:
+    from wattsched.topology.exchange import to_node_link, to_slurm
+
+    if output.endswith(".json"):
+        return to_node_link(instance.cluster) + "\n"
+    with refusing():
+        return to_slurm(instance.cluster)
+
+
+def _program(instance: Instance, formulation: str, objective: str | None, output: str) -> bytes:
+    from wattsched.cli.terminal import progress
+    from wattsched.formulations.registry import formulation as find_formulation
+    from wattsched.formulations.sizing.objectives import objective as find_objective
+    from wattsched.instances.options import expand
+
+    with refusing():
+        build = find_formulation(instance.problem, formulation)
+        goal = find_objective(objective or instance.objective)
+    with progress(f"writing {formulation} of {instance.name}"):
+        options = expand(instance)
+        if late := options.jobs_without_options():
+            raise BadInput(f"job '{late[0]}' has no option, its deadline cannot be met: there is no program")
+        program = build(options, goal.name).program
+        if program.intervals is not None:
+            raise BadInput(f"'{formulation}' has no-overlap constraints, which no linear program can hold")
+        return _written(program, output.endswith(".mps"))
+
+
+def _written(program: Program, as_mps: bool) -> bytes:
+    from wattsched.solvers.export import write_lp, write_mps
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        (write_mps if as_mps else write_lp)(program, path)
+        return path.read_bytes()

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import DEMO
+
+ITP = "job_id,submission_time,duration,num_gpu\n" + "".join(
+    f"job{i},{100 * i},{20000 + 50 * i},{1 << i % 4}\n" for i in range(20)
+)
+
+
+def test_trace_becomes_a_round_that_solves(run, write, tmp_path):
+    path, again = tmp_path / "round.json", tmp_path / "again.json.gz"
+    arguments = [
+        "import",
+        "itp",
+        write(ITP, "cluster.csv"),
+        "--at",
+        1500,
+        "--nodes",
+        4,
+        "--power-fraction",
+        0.7,
+    ]
+    assert run(*arguments, "-o", path).exit_code == 0
+    assert run(*arguments, "-o", again).exit_code == 0
+    instance = json.loads(path.read_text())
+    assert len(instance["jobs"]) == 16
+    assert len(instance["cluster"]["nodes"]) == 4
+    assert run("solve", path).exit_code == 0
+    assert "16 running" in run("show", again).stdout or "running" in run("show", again).stdout
+
+
+def test_formats_and_their_options_are_listed(run):
+    listed = run("import", "--list").stdout
+    for name in ("openb", "itp", "philly"):
+        assert name in listed
+        assert run("import", name, "--help").exit_code == 0
+    assert "--virtual-cluster" in run("import", "philly", "--help").stdout
+
+
+def test_openb_nodes_are_a_cluster(run, write, tmp_path):
+    nodes = write("sn,cpu_milli,memory_mib,gpu,model\nn1,64000,1,2,P100\nn2,96000,1,8,G3\n", "nodes.csv")
+    shown = run("show", "-", stdin=run("import", "openb", nodes).stdout)
+    assert shown.exit_code == 0
+    assert "P100" in shown.stdout
+    trace = write(ITP, "cluster.csv")
+    made = run("import", "itp", trace, "--cluster", nodes)
+    assert json.loads(made.stdout)["cluster"]["name"] == "openb"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense", "cluster.csv"],
+        ["itp"],
+        ["itp", "missing.csv"],
+        ["itp", "cluster.csv", "--at", "noon"],
+        ["itp", "cluster.csv", "--at", "1e12"],
+        ["itp", "cluster.csv", "--gpu-type", "abacus"],
+        ["itp", "cluster.csv", "--objective", "joy"],
+        ["itp", "cluster.csv", "--power-fraction", "0.001"],
+        ["itp", "cluster.csv", "--round", "-1"],
+        ["itp", "cluster.csv", "--cluster", "missing.json"],
+        ["itp", "cluster.csv", "--cluster", "cluster.csv"],
+        ["itp", "cluster.csv", "cluster.csv"],
+        ["itp", "cluster.csv", "-o", "round.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_import_refuses_in_one_line(run, write, monkeypatch, arguments):
+    monkeypatch.chdir(write(ITP, "cluster.csv").parent)
+    result = run("import", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["model.mps", "model.lp"])
+@pytest.mark.parametrize("formulation", ["mckp", "assignment"])
+def test_exported_programs_have_the_optimum_of_the_instance(run, tiny, write, tmp_path, name, formulation):
+    highspy = pytest.importorskip("highspy")
+    path = tmp_path / name
+    assert run("export", write(tiny), "--formulation", formulation, "-o", path).exit_code == 0
+    highs = highspy.Highs()
+    highs.silent()
+    assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
+    highs.run()
+    assert highs.getInfo().objective_function_value == pytest.approx(300.0)
+
+
+@pytest.mark.parametrize("name", ["tree.json", "topology.conf"])
+def test_exported_topology_comes_back_as_a_cluster(run, write, tmp_path, name):
+    path, trace = tmp_path / name, write(ITP, "cluster.csv")
+    assert run("export", DEMO, "--topology", "-o", path).exit_code == 0
+    made = json.loads(run("import", "itp", trace, "--cluster", path).stdout)
+    assert [node["name"] for node in made["cluster"]["nodes"]] == ["a100-1", "a100-2", "v100-1", "v100-2"]
+    assert {group["name"] for group in made["cluster"]["groups"]} == {"site", "rack-a", "rack-b"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["-o", "model.txt"],
+        ["-o", "tree.json"],
+        ["--topology", "-o", "model.mps"],
+        ["--formulation", "nonsense", "-o", "model.mps"],
+        ["--formulation", "intervals", "-o", "model.mps"],
+        ["--objective", "joy", "-o", "model.mps"],
+    ],
+    ids=" ".join,
+)
+def test_export_refuses_in_one_line_and_leaves_nothing(run, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    result = run("export", DEMO, *arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
