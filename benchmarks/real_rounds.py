@@ -147,12 +147,18 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S")
     parser.add_argument("--gap", type=float, default=1e-6)
     parser.add_argument("--round", choices=list(IMPORTS), action="append", help="default: all")
+    parser.add_argument("--formulation", action="append", help="only this formulation; may be repeated")
     parser.add_argument("--solver", action="append", help="only this solver; may be repeated")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/real-rounds.md")
     arguments = parser.parse_args()
     if "WATTSCHED_DATA" not in os.environ:
         raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
-    pairs = tuple(pair for pair in PAIRS if arguments.solver is None or pair[1] in arguments.solver)
+    pairs = tuple(
+        (formulation, solver)
+        for formulation, solver in PAIRS
+        if formulation in (arguments.formulation or [formulation])
+        and solver in (arguments.solver or [solver])
+    )
     limit_s = arguments.time_limit
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(Path(folder), timeout_s=KILL_AFTER * limit_s + 60)

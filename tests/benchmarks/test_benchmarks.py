@@ -1,0 +1,56 @@
+"""The benchmarks run, and write their tables where the pages have room for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = {
+    "performance.md": ("build-times", "build-profile"),
+    "real-rounds.md": ("round-itp", "round-openb"),
+}
+
+
+def run(program: str, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_building_is_measured_for_every_case() -> None:
+    rows = re.findall(r"^\| (uniform|hetero) \| .*$", run("build.py", "--quick"), flags=re.MULTILINE)
+    assert rows == ["uniform", "hetero"]
+
+
+def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
+    """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
+    data = str(data_dir)
+    printed = run("real_rounds.py", "--solver", "greedy", "--time-limit", "10", WATTSCHED_DATA=data)
+    one = ("--round", "itp", "--formulation", "mckp", "--solver", "highs", "--time-limit", "10")
+    printed += run("real_rounds.py", *one, WATTSCHED_DATA=data)
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `mckp`")]
+    assert len(rows) == 3
+    for row in rows:
+        objective, bound = (float(cell.replace(",", "")) for cell in row[1:3])
+        assert bound <= objective <= bound * 1.001
+        assert row[-1] == "valid |"
+
+
+@pytest.mark.parametrize("page", PARTS)
+def test_pages_have_the_parts_that_are_written(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for part in PARTS[page]:
+        assert text.count(f"<!-- {part} -->") == text.count(f"<!-- /{part} -->") == 1
