@@ -1,0 +1,254 @@
+"""Runs a solver in a process of its own, which can be killed at any moment.
+
+The process starts before it is needed, so that its imports overlap with the caller's work. The program goes
+in through its standard input, solutions come out of a pipe of their own, which nothing that a library prints
+can reach. Better points, bounds and prices come as they are found, so that a killed solver is not lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import IO, Self
+
+import numpy as np
+
+from wattsched.formulations.program import Block, FloatArray, IntArray, Program
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude
+from wattsched.solvers.solution import Limit, Limits, Solution
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of the process, and when (the monotonic clock is common to all processes)."""
+
+    solver: str
+    program: Program
+    limits: Limits
+    start: FloatArray | None
+    asked_at: float
+
+
+@dataclass(frozen=True)
+class Message:
+    """An answer, final or not, with its point as the places and values that are not zero."""
+
+    final: bool
+    solution: Solution
+    point: tuple[IntArray, FloatArray] | None
+
+
+def pack(solution: Solution, *, final: bool) -> Message:
+    """Message from a solution."""
+    if solution.x is None:
+        return Message(final, solution, None)
+    places = np.flatnonzero(solution.x)
+    return Message(final, replace(solution, x=None), (places, solution.x[places]))
+
+
+def unpack(message: Message, n_columns: int) -> Solution:
+    """Solution from a message."""
+    if message.point is None:
+        return message.solution
+    x = np.zeros(n_columns)
+    x[message.point[0]] = message.point[1]
+    return replace(message.solution, x=x)
+
+
+def start_worker(grace_s: float = 0.5) -> Worker:
+    """Start a solver process; use it as a context manager or call `Worker.close`.
+
+    Parameters
+    ----------
+    grace_s : float
+        Seconds that a solver may take beyond its limit before it is killed.
+    """
+    return Worker(grace_s)
+
+
+class Worker:
+    """A solver process, good for one program after another until it dies.
+
+    Attributes
+    ----------
+    pid : int
+    """
+
+    def __init__(self, grace_s: float = 0.5) -> None:
+        self._grace_s = grace_s
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
+        out, into = os.pipe()
+        # -P: the current folder may hold folders named like this package's parts. A session of its
+        # own, so that solvers that it starts can be killed with it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "wattsched.solvers.worker_process", str(into)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": _search_path()},
+            pass_fds=(into,),
+            start_new_session=True,
+        )
+        os.close(into)
+        self.pid = self._process.pid
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(
+            target=_receive, args=(os.fdopen(out, "rb"), self._messages), daemon=True
+        )
+        self._reader.start()
+
+    def solve(
+        self,
+        name: str,
+        program: Program,
+        limits: Limits,
+        start: FloatArray | None = None,
+        deadline: float | None = None,
+    ) -> Solution:
+        """Solve there; the process is killed when it overruns its time or this call is interrupted.
+
+        Parameters
+        ----------
+        name : str
+            Solver of the registry.
+        deadline : float, optional
+            Seconds until the kill (default: ``limits.time_s`` and the grace; without a limit, never).
+
+        Returns
+        -------
+        Solution
+            The solver's, or the best that it had announced when it was killed or died.
+        """
+        if deadline is None and limits.time_s is not None:
+            deadline = limits.time_s + self._grace_s
+        clock = Clock(deadline)
+        known = _Known(program, limits)
+        self._send(Job(name, _without_labels(program), limits, start, time.monotonic()))
+        try:
+            while (message := self._messages.get(timeout=clock.remaining_s())) is not None:
+                if message.final:
+                    return unpack(message, program.n_columns)
+                known.add(unpack(message, program.n_columns))
+        except queue.Empty:
+            self._kill()
+            return known.conclude("time", "the solver did not stop in time and was killed")
+        except BaseException:
+            self._kill()
+            raise
+        self._messages.put(None)  # for the next call
+        return known.conclude(None, f"the solver process died: {self._obituary()}")
+
+    def close(self) -> None:
+        """Kill the process with everything it started, and wait for its end."""
+        self._kill()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._reader.join(timeout=1.0)
+        self._errors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(self, job: Job) -> None:
+        # A pipe holds little: writing waits for a process that may never read.
+        threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
+
+    def _kill(self) -> None:
+        # Before the process is waited for, its number cannot belong to another one.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _obituary(self) -> str:
+        # The pipe is closed: the process is dead or about to be.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1.0)
+        self._kill()
+        code = self._process.returncode
+        if code < 0:
+            return f"signal {-code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
+
+
+def _search_path() -> str:
+    """Where this process finds modules: the other one must load the same package."""
+    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+
+
+class _Known:
+    """The best of what a solver has announced."""
+
+    def __init__(self, program: Program, limits: Limits) -> None:
+        self._program = program
+        self._limits = limits
+        self._x: FloatArray | None = None
+        self._objective = np.inf
+        self._bound = -np.inf
+        self._prices: FloatArray | None = None
+
+    def add(self, news: Solution) -> None:
+        """Take note of a better point, bound, or prices."""
+        self._bound = max(self._bound, news.bound)
+        if news.prices is not None:
+            self._prices = news.prices
+        if news.x is not None and news.objective is not None and news.objective < self._objective:
+            self._x, self._objective = news.x, news.objective
+
+    def conclude(self, limit: Limit | None, detail: str) -> Solution:
+        """Answer without the solver's own."""
+        return conclude(
+            self._program,
+            self._limits,
+            self._x,
+            self._bound,
+            prices=self._prices,
+            limit=limit,
+            detail=detail,
+        )
+
+
+def _without_labels(program: Program) -> Program:
+    """The program without its names: they may be functions, which cannot be sent, and solvers need none."""
+    return replace(
+        program, rows=(Block("row", program.n_rows),), columns=(Block("column", program.n_columns),)
+    )
+
+
+def _write(stream: IO[bytes], job: Job) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a dead process is noticed by its silence
+        pickle.dump(job, stream, protocol=5)
+        stream.flush()
+
+
+def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
+    """Pass on messages until the process closes its end, which is told by None."""
+    with stream:
+        while True:
+            try:
+                messages.put(pickle.load(stream))
+            except (EOFError, OSError, pickle.UnpicklingError):
+                messages.put(None)
+                return

@@ -1,0 +1,134 @@
+"""A solver process that is killed, dies or prints costs its answer, never the caller."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from wattsched.formulations.program import Block
+from wattsched.solvers import highs
+from wattsched.solvers.solution import Limits
+from wattsched.solvers.worker import start_worker
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pid, within_s=5.0):
+    end = time.monotonic() + within_s
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+@pytest.fixture
+def hard(knapsack):
+    """Program that no exact solver finishes in the time of a test."""
+    return knapsack(400, 30, pools=3, seed=1)
+
+
+def test_answers_are_those_of_the_solver_one_after_the_other(knapsack):
+    labelled = knapsack(8, 5, seed=3)
+    labelled = dataclasses.replace(labelled, columns=(Block("x", 40, lambda i: f"column {i}"),))
+    with start_worker() as worker:
+        for name in ("highs", "greedy"):
+            there = worker.solve(name, labelled, Limits(time_s=10))
+            assert np.array_equal(there.x, worker.solve(name, labelled, Limits(time_s=10)).x)
+        here = highs.solve(labelled, Limits())
+        assert worker.solve("highs", labelled, Limits()).objective == here.objective
+        wrong = worker.solve("nope", labelled, Limits())
+        assert wrong.termination.reason == "error"
+        assert "unknown solver 'nope'" in wrong.termination.detail
+    assert not alive(worker.pid)
+
+
+def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard):
+    with start_worker() as worker:
+        killer = threading.Timer(2.0, os.kill, (worker.pid, signal.SIGKILL))
+        killer.start()
+        before = time.monotonic()
+        solution = worker.solve("highs", hard, Limits(gap=0.0))
+        assert 1.5 < time.monotonic() - before < 4.0
+        assert solution.termination.detail == "the solver process died: signal 9"
+        assert np.isfinite(solution.bound)
+        if solution.x is not None:
+            assert hard.violation(solution.x) <= 1e-9
+            assert solution.termination.reason == "feasible"
+        again = worker.solve("highs", hard, Limits(time_s=5))
+        assert again.termination.reason == "no_solution"
+        assert "died" in again.termination.detail
+
+
+def test_overrun_is_killed(hard):
+    with start_worker(grace_s=0.1) as worker:
+        worker.solve("greedy", hard, Limits())  # the process is up
+        before = time.monotonic()
+        solution = worker.solve("highs", hard, Limits(gap=0.0), deadline=1.0)
+        assert time.monotonic() - before < 2.0
+        assert solution.termination.limit == "time"
+        assert "killed" in solution.termination.detail
+        assert gone(worker.pid)
+
+
+def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
+    program = knapsack(2000, 100)
+    with start_worker(grace_s=0.0) as worker:
+        os.kill(worker.pid, signal.SIGSTOP)
+        before = time.monotonic()
+        assert worker.solve("greedy", program, Limits(time_s=0.3)).termination.limit == "time"
+        assert time.monotonic() - before < 2.0
+    with start_worker() as worker:
+        assert worker.solve("greedy", program, Limits(time_s=20)).x is not None
+
+
+def test_dies_with_its_caller():
+    code = """
+import os, sys, time
+sys.path[:0] = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+import numpy as np
+from scipy.sparse import csc_array
+from wattsched.formulations.program import Block, Program
+from wattsched.solvers.solution import Limits
+from wattsched.solvers.worker import start_worker
+rng = np.random.default_rng(0)
+n = 400 * 30
+program = Program(
+    cost=rng.uniform(1, 1000, n), matrix=csc_array(rng.uniform(1, 1000, (4, n))),
+    row_lower=np.full(4, -np.inf), row_upper=np.full(4, 400 * 350.0), lower=np.zeros(n), upper=np.ones(n),
+    integer=np.ones(n, dtype=bool), group_start=np.arange(0, n + 1, 30),
+    rows=(Block("r", 4),), columns=(Block("x", n),),
+)
+worker = start_worker()
+print(worker.pid, flush=True)
+print(worker.solve("highs", program, Limits(gap=0.0)), flush=True)
+"""
+    caller = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE)
+    pid = int(caller.stdout.readline())
+    time.sleep(2.0)
+    assert alive(pid)
+    caller.kill()
+    caller.wait()
+    assert caller.stdout.read() == b""
+    caller.stdout.close()
+    assert gone(pid)
+
+
+def test_interrupt_kills_the_process(hard):
+    with start_worker() as worker:
+        threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            worker.solve("highs", hard, Limits(gap=0.0))
+        assert gone(worker.pid)
