@@ -28,6 +28,9 @@ from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude
 from wattsched.solvers.solution import Limit, Limits, Solution
 
+# How often a silent process is looked at.
+_POLL_S = 0.5
+
 
 @dataclass(frozen=True)
 class Job:
@@ -136,7 +139,7 @@ class Worker:
         known = _Known(program, limits)
         self._send(Job(name, _without_labels(program), limits, start, time.monotonic()))
         try:
-            while (message := self._messages.get(timeout=clock.remaining_s())) is not None:
+            while (message := self._next(clock)) is not None:
                 if message.final:
                     return unpack(message, program.n_columns)
                 known.add(unpack(message, program.n_columns))
@@ -172,6 +175,19 @@ class Worker:
     def _send(self, job: Job) -> None:
         # A pipe holds little: writing waits for a process that may never read.
         threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
+
+    def _next(self, clock: Clock) -> Message | None:
+        """Wait for a message, None from a dead process; raises queue.Empty at the deadline."""
+        while True:
+            remaining_s = clock.remaining_s()
+            wait_s = _POLL_S if remaining_s is None else min(_POLL_S, remaining_s)
+            try:
+                return self._messages.get(timeout=wait_s)
+            except queue.Empty:
+                if clock.over():
+                    raise
+                if self._process.poll() is not None and self._messages.empty():
+                    return None
 
     def _kill(self) -> None:
         # Before the process is waited for, its number cannot belong to another one.
@@ -245,10 +261,9 @@ def _write(stream: IO[bytes], job: Job) -> None:
 
 def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
     """Pass on messages until the process closes its end, which is told by None."""
-    with stream:
-        while True:
-            try:
+    try:
+        with stream:
+            while True:
                 messages.put(pickle.load(stream))
-            except (EOFError, OSError, pickle.UnpicklingError):
-                messages.put(None)
-                return
+    except Exception:  # a message cut short fails in many ways, and all mean the same
+        messages.put(None)
