@@ -64,11 +64,11 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def commands_of(block: Block) -> Iterator[Command]:
-    """Commands of a block: lines after ``$``, or every line of a block without prompts.
+    """Commands of a block: lines after ``$``, or every line of a block in which no line starts so.
 
     A here-document belongs to its command, and so does a line after one that ends with a backslash.
     """
-    prompts = block.language == "console"
+    prompts = any(line.startswith("$ ") for line in block.text.splitlines())
     lines = iter(block.text.splitlines())
     command: list[str] = []
     shown: list[str] = []
@@ -90,7 +90,7 @@ def commands_of(block: Block) -> Iterator[Command]:
 
 def _command(lines: list[str], shown: list[str]) -> Command:
     text = "\n".join(lines).strip()
-    code = re.search(r"#\s*exit code (\d+)", text)
+    code = re.search(r"#\s*exit code (\d+)$", text)
     return Command(text, [line for line in shown if line.strip()], int(code[1]) if code else 0)
 
 
