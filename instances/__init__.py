@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Rounds as data: instances, decisions, their files, generators, trace readers and the checker."""

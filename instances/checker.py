@@ -22,6 +22,7 @@ from wattsched.instances.checker_outcomes import (
     objective_of,
     outcome_of,
     own_faults,
+    total,
 )
 from wattsched.instances.checker_site import Place, places_of
 from wattsched.instances.decision import Assignment, Decision
@@ -101,11 +102,17 @@ def check(instance: Instance, decision: Decision) -> Report:
             continue
         outcomes.append(outcome)
         faults += [f"job '{job.name}' {fault}" for fault in own_faults(outcome)]
-    power_w, over_caps = _power(instance, places, outcomes)
-    energy_j = _energy_j(instance, places, outcomes, power_w)
+    standing_w = _standing_w(instance, places, outcomes)
+    draw_w = dict(standing_w)
+    for outcome in outcomes:
+        if outcome.assignment is not None:
+            draw_w[outcome.assignment.pool] += outcome.power_w
+    power_w = total(draw_w.values())
+    energy_j = _energy_j(instance, places, outcomes, standing_w)
     intensity = instance.carbon_g_per_kwh
     carbon_g = None if intensity is None else energy_j * intensity / JOULES_PER_KWH
-    faults += [*over_caps, *_over_budget(instance, power_w, energy_j, carbon_g)]
+    faults += _over_caps(instance, places, draw_w)
+    faults += _over_budget(instance, power_w, energy_j, carbon_g)
     objective = None
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
@@ -139,9 +146,9 @@ def check_result(instance: Instance, result: dict[str, Any]) -> Report:
         decision = Decision.model_validate(content)
     except ValidationError as error:
         lines = lines_of(error, content)
-        return _empty(*(f"decision.{line}" for line in lines))
+        return _empty(*(f"decision: {line}" for line in lines))
     if (name := result.get("objective_name")) is not None:
-        instance = instance.model_copy(update={"objective": name})
+        instance = instance.model_copy(update={"objective": str(name)})
     report = check(instance, decision)
     claims = list(_false_claims(instance, result, report))
     return report.model_copy(update={"faults": [*report.faults, *claims]})
@@ -215,47 +222,50 @@ def _known(instance: Instance, decision: Decision) -> list[tuple[Job, Assignment
 # --- budgets ----------------------------------------------------------------------------------------
 
 
-def _power(instance: Instance, places: dict[str, Place], outcomes: list[Outcome]) -> tuple[float, list[str]]:
-    """Site power, and the power domains above their caps."""
-    cluster = instance.cluster
-    draw = {name: 0.0 for name in places}
-    idle = {name: place.available for name, place in places.items()}
+def _standing_w(instance: Instance, places: dict[str, Place], outcomes: list[Outcome]) -> dict[str, float]:
+    """Draw of each pool without its jobs: GPUs that no job uses, and servers."""
+    unused = {name: place.available for name, place in places.items()}
     for outcome in outcomes:
         if outcome.assignment is not None:
-            draw[outcome.assignment.pool] += outcome.power_w
-            idle[outcome.assignment.pool] -= outcome.assignment.gpus
-    for name, place in places.items():
-        draw[name] += idle[name] * cluster.gpu_types[place.gpu_type].idle_power_w
-        draw[name] += sum(node.base_power_w for node in place.nodes)
-    faults = []
-    for domain in cluster.power_domains:
-        inside = math.fsum(draw[name] for name, place in places.items() if domain.name in place.domains)
-        if _above(inside, domain.power_cap_w):
-            faults.append(
-                f"power domain '{domain.name}' draws {inside:.9g} W, its cap is {domain.power_cap_w:.9g} W"
-            )
-    return math.fsum(draw.values()), faults
+            unused[outcome.assignment.pool] -= outcome.assignment.gpus
+    return {
+        name: unused[name] * _idle_w(instance, place) + sum(node.base_power_w for node in place.nodes)
+        for name, place in places.items()
+    }
 
 
-def _energy_j(instance: Instance, places: dict[str, Place], outcomes: list[Outcome], power_w: float) -> float:
+def _idle_w(instance: Instance, place: Place) -> float:
+    return instance.cluster.gpu_types[place.gpu_type].idle_power_w
+
+
+def _over_caps(instance: Instance, places: dict[str, Place], draw_w: dict[str, float]) -> Iterator[str]:
+    """Power domains above their caps."""
+    for domain in instance.cluster.power_domains:
+        inside_w = total(draw_w[name] for name, place in places.items() if domain.name in place.domains)
+        if _above(inside_w, domain.power_cap_w):
+            cap_w = domain.power_cap_w
+            yield f"power domain '{domain.name}' draws {inside_w:.9g} W, its cap is {cap_w:.9g} W"
+
+
+def _energy_j(
+    instance: Instance, places: dict[str, Place], outcomes: list[Outcome], standing_w: dict[str, float]
+) -> float:
     """Energy in the scope of the budgets."""
-    total = []
     if instance.budgets.scope == "completion":
-        for outcome in outcomes:
-            if outcome.assignment is None:
-                total.append(outcome.menu.least_energy_j(outcome.job))
-            else:
-                total.append(outcome.power_w * outcome.completion_s)
-        return math.fsum(total)
-    round_s = instance.round_s
-    total.append(power_w * round_s)
-    # A job that completes early leaves its GPUs idle for the rest of the round.
-    types = instance.cluster.gpu_types
+        return total(
+            outcome.menu.least_energy_j(outcome.job)
+            if outcome.assignment is None
+            else outcome.power_w * outcome.completion_s
+            for outcome in outcomes
+        )
+    parts = [watts * instance.round_s for watts in standing_w.values()]
     for outcome in outcomes:
-        if outcome.assignment is not None and outcome.completion_s < round_s:
-            idle_w = types[places[outcome.assignment.pool].gpu_type].idle_power_w * outcome.assignment.gpus
-            total.append((idle_w - outcome.power_w) * (round_s - outcome.completion_s))
-    return math.fsum(total)
+        if outcome.assignment is not None:
+            # A job that completes early leaves its GPUs idle for the rest of the round.
+            busy_s = min(outcome.completion_s, instance.round_s)
+            idle_w = _idle_w(instance, places[outcome.assignment.pool]) * outcome.assignment.gpus
+            parts += [outcome.power_w * busy_s, idle_w * (instance.round_s - busy_s)]
+    return total(parts)
 
 
 def _over_budget(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wattsched.instances.checker_gpus import gpus_of
@@ -32,8 +32,11 @@ def outcome_of(instance: Instance, job: Job, menu: Menu, assignment: Assignment 
     """Outcome of a job, or why it has none."""
     if not menu.rows:
         return "has no configuration that it could run as, now or later"
+    best_s = menu.best_s(job)
+    if not 0 < best_s < math.inf:
+        return f"is complete after {best_s:g} s at best, which is no time that can be compared"
     if assignment is None:
-        completion_s = instance.round_s + menu.best_s(job)
+        completion_s = instance.round_s + best_s
         return Outcome(job, menu, None, completion_s, restarts=job.current is not None)
     setting = (
         assignment.pool,
@@ -103,19 +106,27 @@ def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
         return 0.0
     match instance.objective:
         case "completion":
-            return math.fsum(o.job.weight * o.completion_s for o in outcomes)
+            return total(o.job.weight * o.completion_s for o in outcomes)
         case "makespan":
             return max(o.job.weight * o.completion_s for o in outcomes)
         case "progress":
             running = (o for o in outcomes if o.assignment is not None)
-            return math.fsum(o.job.weight * 3600.0 / o.completion_s for o in running)
+            return total(o.job.weight * 3600.0 / o.completion_s for o in running)
         case "max-min":
             return min(o.menu.best_s(o.job) / o.completion_s / o.job.weight for o in outcomes)
         case "proportional":
-            return math.fsum(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
+            return total(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
         case "goodput":
-            return math.fsum(_goodput(instance, o) for o in outcomes)
+            return total(_goodput(instance, o) for o in outcomes)
     raise ValueError(f"objective '{instance.objective}' is not known")
+
+
+def total(values: Iterable[float]) -> float:
+    """Exactly rounded sum; infinite when it is too large for a number."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
 
 
 def _goodput(instance: Instance, outcome: Outcome) -> float:

@@ -17,8 +17,8 @@ from wattsched.instances.faults import capped, lines_of
 from wattsched.instances.instance import FORMAT, Instance
 from wattsched.instances.validity import faults_of
 
-MAX_BYTES = 2 << 30
-"""Largest document read, after decompression (2 GiB); a compressed bomb stops here."""
+MAX_BYTES = 1 << 30
+"""Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -263,6 +263,19 @@ def test_the_best_completion_knows_only_the_options_that_the_job_has() -> None:
     assert report.objective == 301
 
 
+def test_numbers_at_the_edge_of_the_range_are_faults_or_infinite() -> None:
+    table = {"gpus": [1], "pool": ["A"], "power_w": [1e308], "rate": [1e300]}
+    nothing = {"name": "nothing", "remaining_work": 1e-300, "options": table}
+    faults = check(instance(nothing), decision(waiting=("nothing",))).faults
+    assert faults == ["job 'nothing' is complete after 0 s at best, which is no time that can be compared"]
+    heavy = [{"name": n, "weight": 1e308, "options": {**table, "rate": [1.0]}} for n in "xyz"]
+    for objective in OBJECTIVES:
+        report = check(instance(*heavy, objective=objective), decision(waiting=("x", "y", "z")))
+        assert report.faults == []
+    running = decision(*(runs(n, 1, "A", {"a0": [i]}) for i, n in enumerate("xyz")))
+    assert check(instance(*heavy, budgets={"power_w": 1e300}), running).power_w == math.inf
+
+
 # --- corruptions ------------------------------------------------------------------------------------
 
 
@@ -400,8 +413,9 @@ def result(**fields: Any) -> dict[str, Any]:
         ({"sense": "max"}, "is a min objective"),
         ({"instance": "another"}, "not of 'instance'"),
         ({"decision": None}, "holds no decision"),
-        ({"decision": {"jobs": []}}, "decision.waiting: is missing"),
-        ({"decision": 5}, "must be an object"),
+        ({"decision": {"jobs": []}}, "decision: waiting: is missing"),
+        ({"decision": 5}, "decision: must be an object, got 5"),
+        ({"objective_name": ["progress"]}, "is not known"),
         ({**PROGRESS, "bound": 7.2, "gap": 0.0}, None),
         ({**PROGRESS, "bound": 7.0, "gap": 0.2 / 7.2}, "wrong side"),
     ],
