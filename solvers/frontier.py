@@ -40,16 +40,19 @@ def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> 
     prices, bound = dual_prices(program, time_s=share)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    values = _bottleneck_values(program)
-    if values is None:
+    if _bottleneck_values(program) is None:
         return declined("a bottleneck row involves several groups")
-    x = _choose(program, prices, values, clock)
+    x = ascend(program, prices, clock)
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if x is None and clock.over() else None
     return conclude(program, limits, x, bound, prices=prices, detail=detail, limit=limit)
 
 
-def _choose(program: Program, prices: FloatArray, values: FloatArray, clock: Clock) -> FloatArray | None:
+def ascend(program: Program, prices: FloatArray, clock: Clock) -> FloatArray | None:
+    """Build a point under given row prices; None when that does not succeed."""
+    values = _bottleneck_values(program)
+    if values is None:
+        return None
     x = without_choices(program)
     room = Room(program, x)
     weights = _weights(room, prices)

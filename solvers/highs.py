@@ -40,10 +40,17 @@ class _Run:
         return "time" if self.status == _Status.kTimeLimit else None
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+def solve(
+    program: Program, limits: Limits, start: FloatArray | None = None, target: float | None = None
+) -> Solution:
     """Solve by branch and cut; see `wattsched.solvers.solution`.
 
     The bound is the better of branch and cut's and the one that the prices prove.
+
+    Parameters
+    ----------
+    target : float, optional
+        Stop at the first point that costs no more than this.
     """
     clock = Clock(limits.time_s)
     model = scaled(program)
@@ -55,7 +62,7 @@ def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> 
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
     incumbents.announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
-    return _branch(program, model, relaxed, limits, clock, start)
+    return _branch(program, model, relaxed, limits, clock, start, target)
 
 
 def solve_lp(program: Program, limits: Limits) -> Solution:
@@ -111,6 +118,7 @@ def _branch(
     limits: Limits,
     clock: Clock,
     start: FloatArray | None,
+    target: float | None,
 ) -> Solution:
     best = start if start is not None and feasible(program, start) else None
     bound = relaxed.bound
@@ -118,8 +126,9 @@ def _branch(
     detail = ""
     current = program
     for attempt in range(_ATTEMPTS):
-        run = _run(model, program.integer, limits, clock, best, program)
-        limit, detail = run.limit, "" if run.status == _Status.kOptimal else run.detail
+        run = _run(model, program.integer, limits, clock, best, program, target)
+        done = run.status in (_Status.kOptimal, _Status.kObjectiveTarget)
+        limit, detail = run.limit, "" if done else run.detail
         if attempt == 0:
             if run.status == _Status.kInfeasible:
                 return infeasible(relaxed.prices, "no integer point satisfies the rows")
@@ -149,6 +158,7 @@ def _run(
     clock: Clock,
     start: FloatArray | None = None,
     program: Program | None = None,
+    target: float | None = None,
 ) -> _Run:
     solver = _loaded(model, integer)
     # The scheduler is global and keeps the thread count of its first use.
@@ -163,6 +173,8 @@ def _run(
     remaining_s = clock.remaining_s()
     if remaining_s is not None:
         solver.setOptionValue("time_limit", remaining_s)
+    if target is not None:
+        solver.setOptionValue("objective_target", target * model.cost_factor)
     if start is not None:
         columns = np.arange(len(start), dtype=np.int32)
         solver.setSolution(len(start), columns, start / model.column_factor)

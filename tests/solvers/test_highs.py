@@ -78,6 +78,16 @@ def test_improving_points_are_announced_and_start_is_kept(knapsack):
     assert again.objective <= final.objective
 
 
+def test_target_ends_the_search(knapsack):
+    program = knapsack(40, 10, seed=2)
+    best = highs.solve(program, Limits(gap=0.0))
+    target = best.objective + 0.02 * abs(best.objective)
+    early = highs.solve(program, Limits(gap=0.0), target=target)
+    assert early.objective <= target
+    assert early.bound <= best.objective
+    assert early.termination.reason == "feasible"
+
+
 def test_unbounded_is_an_error_with_a_reason(knapsack):
     program = knapsack(2, 2)
     free = dataclasses.replace(
