@@ -91,7 +91,7 @@ def run_python(block: Block, names: dict[str, Any]) -> str:
 
 def run_commands(block: Block, folder: Path) -> None:
     for command in commands_of(block):
-        if command.text.startswith(("#", *SETUP)):
+        if SETUP.match(command.text):
             continue
         done = subprocess.run(
             ["bash", "-c", command.text], cwd=folder, capture_output=True, text=True, timeout=60, check=False
