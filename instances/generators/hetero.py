@@ -38,6 +38,7 @@ def hetero_round(
     power_fraction: float = 0.8,
     rack_power_fraction: float = 0.75,
     unavailable: float = 0.02,
+    round_s: float = 3600.0,
 ) -> Instance:
     """Racks of A100, V100 and T4 GPUs with a power cap each, 72 options per job and type of rack.
 
@@ -52,6 +53,8 @@ def hetero_round(
         Caps of the site and of each rack as fractions of their full draws.
     unavailable : float
         Share of GPUs that are broken.
+    round_s : float
+        Length of the round.
 
     Raises
     ------
@@ -74,7 +77,6 @@ def hetero_round(
     ]
     tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, MOST_KINDS), len(choices))]
     drawn = jobs_of_kinds(rng, tables, wanted)
-    round_s = 300.0
     return Instance(
         name=f"hetero-{jobs}-{seed}",
         round_s=round_s,

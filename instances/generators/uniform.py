@@ -28,11 +28,12 @@ def uniform_round(
     jobs: int,
     gpus: int | None = None,
     seed: int = 0,
-    budget: Literal["power", "energy", "both"] = "power",
-    power_fraction: float = 0.65,
-    energy_fraction: float = 0.4,
+    budget: Literal["power", "energy", "both"] = "both",
+    power_fraction: float = 0.55,
+    energy_fraction: float = 0.15,
+    round_s: float = 3600.0,
 ) -> Instance:
-    """One pool of A100 GPUs, 192 options per job, GPUs for half of the demand, a budget that binds.
+    """One pool of A100 GPUs, 192 options per job, GPUs for half of the demand, budgets that bind.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def uniform_round(
         Power cap as a fraction of the full draw.
     energy_fraction : float
         Energy budget between the least energy of all jobs (0) and the energy of their fastest options (1).
+    round_s : float
+        Length of the round. With short rounds waiting is cheap, and only GPUs are scarce.
 
     Raises
     ------
@@ -65,7 +68,12 @@ def uniform_round(
         scope="round" if budget == "power" else "completion",
     )
     return Instance(
-        name=f"uniform-{jobs}-{seed}", budgets=budgets, cluster=cluster, tables=named(tables), jobs=drawn
+        name=f"uniform-{jobs}-{seed}",
+        round_s=round_s,
+        budgets=budgets,
+        cluster=cluster,
+        tables=named(tables),
+        jobs=drawn,
     )
 
 
