@@ -64,6 +64,7 @@ _SOLVERS = {
     solver.name: solver
     for solver in (
         Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True),
+        Solver("cpsat", "cpsat:solve", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
         Solver("greedy", "frontier:solve", "steepest ascent along the jobs' efficient frontiers"),
         Solver("powerflow", "powerflow:solve", "PowerFlow's rule: time saved per energy spent"),
     )

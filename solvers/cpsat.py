@@ -1,0 +1,172 @@
+"""CP-SAT on an integer relaxation of the program, with aligned intervals where the program has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from wattsched.formulations.program import FloatArray, Program
+from wattsched.solvers import incumbents
+from wattsched.solvers.certificate import certified
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined, infeasible, rounded
+from wattsched.solvers.feasibility import feasible, settled, tightened
+from wattsched.solvers.integers import IntegerProgram, UnboundedError, integer_relaxation
+from wattsched.solvers.line_intervals import Occupation, occupy
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+
+_ATTEMPTS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class _Model:
+    """The CP-SAT model of a program."""
+
+    integers: IntegerProgram
+    model: cp_model.CpModel
+    variables: list[Any]
+    occupations: list[Occupation]
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Solve by CP-SAT; prices are not known to it.
+
+    The answer is a point of the program as written; the bound accounts for all rounding.
+    Declines programs with columns that nothing bounds.
+    """
+    clock = Clock(limits.time_s)
+    bound = certified(program, None)[1]
+    best: FloatArray | None = None
+    starts: dict[int, int] = {}
+    limit: Limit | None = None
+    detail = ""
+    current = program
+    for attempt in range(_ATTEMPTS):
+        try:
+            model = _build(current, start)
+        except UnboundedError as reason:
+            return declined(f"CP-SAT needs finite bounds: {reason}")
+        solver = _configured(limits, clock)
+        status = solver.solve(model.model, _Announcer(program, model) if incumbents.wanted() else None)
+        if status == cp_model.MODEL_INVALID:
+            return declined(f"CP-SAT rejects the model: {model.model.validate()}")
+        if attempt == 0 and status == cp_model.INFEASIBLE:
+            return infeasible(detail="CP-SAT proved that no integer point satisfies the rows")
+        limit = None if status == cp_model.OPTIMAL else "time"
+        if attempt == 0:
+            bound = max(bound, solver.best_objective_bound - model.integers.cost_slack)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            detail = f"CP-SAT stopped: {solver.status_name(status).lower()}"
+            break
+        z = np.array(solver.response_proto.solution, dtype=float)[: program.n_columns]
+        raw = z * model.integers.unit
+        point = settled(program, raw)
+        if point is not None and feasible(program, point):
+            best = point
+            starts = _starts(solver, model, z)
+            break
+        detail = "the point satisfies the rows only up to CP-SAT's rounding"
+        smaller = tightened(current, raw)
+        if smaller is None or clock.over():
+            break
+        current = smaller
+    return conclude(
+        program,
+        limits,
+        best,
+        bound,
+        limit=limit,
+        detail="" if best is not None else detail,
+        starts=starts,
+    )
+
+
+def _build(program: Program, start: FloatArray | None) -> _Model:
+    integers = integer_relaxation(program)
+    model = cp_model.CpModel()
+    variables = [
+        model.new_int_var(low, high, "")
+        for low, high in zip(integers.lower.tolist(), integers.upper.tolist(), strict=True)
+    ]
+    bounds = program.group_start.tolist()
+    for first, last in itertools.pairwise(bounds):
+        model.add_exactly_one(variables[first:last])
+    for row in integers.rows:
+        expression = cp_model.LinearExpr.weighted_sum(
+            [variables[j] for j in row.columns.tolist()], row.coefficients.tolist()
+        )
+        low = cp_model.INT_MIN if row.lower is None else row.lower
+        high = cp_model.INT_MAX if row.upper is None else row.upper
+        if len(row.columns):
+            model.add_linear_constraint(expression, low, high)
+        elif not low <= 0 <= high:
+            model.add_bool_or([])
+    model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))
+    # CP-SAT then measures its gap, and states its bound, in the program's cost.
+    model.proto.objective.scaling_factor = 1.0 / integers.cost_scale
+    model.proto.objective.offset = program.offset * integers.cost_scale
+    if start is not None:
+        steps = np.clip(np.round(start / integers.unit), integers.lower, integers.upper)
+        for variable, value in zip(variables, steps.astype(np.int64).tolist(), strict=True):
+            model.add_hint(variable, value)
+    occupations = [] if program.intervals is None else occupy(model, variables, program)
+    return _Model(integers, model, variables, occupations)
+
+
+def _configured(limits: Limits, clock: Clock) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = limits.threads
+    parameters.interleave_search = limits.threads > 1  # the same answer whatever the threads' timing
+    parameters.random_seed = limits.seed
+    parameters.relative_gap_limit = limits.gap
+    parameters.absolute_gap_limit = 0.0
+    parameters.log_search_progress = False
+    remaining_s = clock.remaining_s()
+    if remaining_s is not None:
+        parameters.max_time_in_seconds = remaining_s
+    return solver
+
+
+def _starts(solver: cp_model.CpSolver, model: _Model, z: FloatArray) -> dict[int, int]:
+    """Position of every chosen column on its line."""
+    return {
+        column: occupation.size * solver.value(occupation.place)
+        for occupation in model.occupations
+        for column in occupation.columns
+        if z[column] > 0.5
+    }
+
+
+class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR-Tools has no types
+    """Announces improving points of the program."""
+
+    def __init__(self, program: Program, model: _Model) -> None:
+        super().__init__()
+        self._program = program
+        self._model = model
+
+    def on_solution_callback(self) -> None:
+        """Announce the point if it satisfies the program as written."""
+        z = np.array([self.value(variable) for variable in self._model.variables], dtype=float)
+        program, raw = self._program, z * self._model.integers.unit
+        # Settling several columns would run another solver inside this one.
+        alone = np.count_nonzero(~program.integer) <= 1
+        point = settled(program, raw) if alone else rounded(program, raw)
+        if point is None or not feasible(program, point):
+            return
+        objective = program.objective(point)
+        bound = min(objective, self.best_objective_bound - self._model.integers.cost_slack)
+        starts = {
+            column: occupation.size * self.value(occupation.place)
+            for occupation in self._model.occupations
+            for column in occupation.columns
+            if z[column] > 0.5
+        }
+        incumbents.announce(
+            Solution(Termination("feasible"), x=point, objective=objective, bound=bound, starts=starts)
+        )
