@@ -1,0 +1,129 @@
+"""Rounding to integers only relaxes; placed intervals are aligned, disjoint and as good as can be."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
+
+from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.solvers import cpsat, highs
+from wattsched.solvers.integers import UnboundedError, finite_bounds, integer_relaxation
+from wattsched.solvers.line_intervals import free_places
+from wattsched.solvers.solution import Limits
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
+    program = data.draw(programs)
+    integers = integer_relaxation(program)
+    best = highs.solve(program, Limits(gap=0.0))
+    if best.x is None:
+        return
+    z = np.round(best.x / integers.unit).astype(np.int64)
+    assert np.all(integers.lower <= z)
+    assert np.all(z <= integers.upper)
+    for row in integers.rows:
+        activity = sum(int(c) * int(z[j]) for c, j in zip(row.coefficients, row.columns, strict=True))
+        assert row.lower is None or activity >= row.lower
+        assert row.upper is None or activity <= row.upper
+    cost = sum(int(c) * int(v) for c, v in zip(integers.cost, z, strict=True))
+    stated = cost / integers.cost_scale + program.offset - integers.cost_slack
+    tolerance = 1e-8 * max(1.0, abs(best.objective))
+    assert best.objective - tolerance <= stated <= best.objective + 1e-12 * max(1.0, abs(best.objective))
+
+
+def test_unbounded_column_is_declined(knapsack):
+    program = knapsack(2, 2)
+    wide = Program(
+        **{
+            **vars(program),
+            "cost": np.append(program.cost, -1.0),
+            "matrix": csc_array(np.hstack([program.matrix.toarray(), np.zeros((program.n_rows, 1))])),
+            "lower": np.append(program.lower, 0.0),
+            "upper": np.append(program.upper, np.inf),
+            "integer": np.append(program.integer, True),
+            "columns": (*program.columns, Block("free", 1)),
+        }
+    )
+    with pytest.raises(UnboundedError, match="free"):
+        finite_bounds(wide)
+    assert "free" in cpsat.solve(wide, Limits()).termination.detail
+
+
+def interval_program(rng, jobs):
+    """Jobs of one to three options on two lines with holes, or waiting; no rows."""
+    lines = (
+        Line("a", np.array([[0, 4], [4, 2], [8, 4]]), np.array([1])),
+        Line("b", np.array([[0, 8]]), rng.choice(8, 2, replace=False)),
+    )
+    sizes = 2 ** rng.integers(0, 3, (jobs, 3))
+    line = rng.integers(0, 2, (jobs, 3))
+    sizes[:, 0], line[:, 0] = 0, -1
+    cost = rng.integers(0, 20, (jobs, 3)) + np.array([30, 0, 0])
+    n = 3 * jobs
+    return Program(
+        cost=cost.ravel().astype(float),
+        matrix=csc_array((0, n)),
+        row_lower=np.zeros(0),
+        row_upper=np.zeros(0),
+        lower=np.zeros(n),
+        upper=np.ones(n),
+        integer=np.ones(n, dtype=bool),
+        group_start=np.arange(0, n + 1, 3),
+        rows=(),
+        columns=(Block("x", n),),
+        intervals=Intervals(lines, line.ravel(), sizes.ravel()),
+    )
+
+
+def placeable(intervals, columns):
+    """Whether the columns' intervals fit, by trying all places, the largest first."""
+    columns = sorted((c for c in columns if intervals.line[c] >= 0), key=lambda c: -intervals.size[c])
+
+    def fits(rest, taken):
+        if not rest:
+            return True
+        column, *others = rest
+        size, line = int(intervals.size[column]), int(intervals.line[column])
+        for place in free_places(intervals.lines[line], size):
+            cells = {(line, place * size + i) for i in range(size)}
+            if not cells & taken and fits(others, taken | cells):
+                return True
+        return False
+
+    return fits(columns, frozenset())
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_intervals_are_placed_at_least_cost(seed):
+    program = interval_program(np.random.default_rng(seed), jobs=5)
+    intervals = program.intervals
+    best = min(
+        sum(program.cost[c] for c in choice)
+        for choice in itertools.product(*(range(3 * k, 3 * k + 3) for k in range(5)))
+        if placeable(intervals, choice)
+    )
+    solution = cpsat.solve(program, Limits(gap=0.0))
+    assert solution.termination.reason == "optimal"
+    assert solution.objective == best
+    taken = set()
+    for column in np.flatnonzero(solution.x):
+        line, size = int(intervals.line[column]), int(intervals.size[column])
+        if line < 0:
+            assert column not in solution.starts
+            continue
+        start = solution.starts[int(column)]
+        blocks = intervals.lines[line].blocks
+        assert start % size == 0
+        assert np.any((blocks[:, 0] <= start) & (start + size <= blocks.sum(axis=1)))
+        cells = {(line, start + i) for i in range(size)}
+        assert not cells & taken
+        assert not {c for _, c in cells} & set(intervals.lines[line].busy.tolist())
+        taken |= cells
