@@ -20,7 +20,7 @@ def number(value: float, digits: int = 4) -> str:
     magnitude = f"{abs(value):.{digits - 1}e}"
     exponent = int(magnitude.split("e")[1])
     if exponent < -5:
-        return f"{value:.{digits - 1}g}"
+        return f"{value:.{digits}g}"
     text = f"{value:,.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
