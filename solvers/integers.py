@@ -165,13 +165,15 @@ def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatAr
     entry = table.tocoo()
     continuous = ~program.integer[entry.col]
     row, column, a = entry.row[continuous], entry.col[continuous], np.abs(entry.data[continuous])
-    mantissa = np.frexp(a)[0] * _SHORT
-    # A coefficient of few bits is not rounded at all when its step is long enough.
-    exact = _SHORT / (scale[row] * np.exp2(np.floor(np.log2(a))))
+    fraction, exponent = np.frexp(a)
+    mantissa = fraction * _SHORT
+    # A coefficient of few bits is not rounded at all when its last bit times the step is whole.
+    digits = mantissa.astype(np.int64)
+    exact = _SHORT / (scale[row] * np.ldexp((digits & -digits).astype(float), exponent))
     # Otherwise it costs a unit per step, and every step costs half its length.
     balanced = np.sqrt(width[column] / (scale[row] * a))
     unit = np.zeros(program.n_columns)
-    np.maximum.at(unit, column, np.where(mantissa == np.round(mantissa), exact, balanced))
+    np.maximum.at(unit, column, np.where(mantissa == digits, exact, balanced))
     step = np.exp2(np.ceil(np.log2(np.maximum(unit, np.maximum(width, 1e-9) / _MOST_STEPS))))
     return np.where(program.integer, 1.0, step)
 
