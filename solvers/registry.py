@@ -86,5 +86,8 @@ def get(name: str) -> Solver:
     """
     if name in _SOLVERS:
         return _SOLVERS[name]
-    known = ", ".join(names())
+    if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
+        plugin = name.removeprefix(PYOMO_PREFIX)
+        return Solver(name, "pyomo:solve", f"Pyomo's interface to '{plugin}'", exact=True)
+    known = ", ".join([*names(), f"{PYOMO_PREFIX}NAME"])
     raise ValueError(f"unknown solver '{name}'; known solvers: {known}")

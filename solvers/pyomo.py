@@ -1,0 +1,221 @@
+"""Any solver that Pyomo finds: ``pyomo:cbc``, ``pyomo:glpk``, ``pyomo:highs``, ``pyomo:gurobi``...
+
+Names that Pyomo's newer interfaces (`pyomo.contrib.solver`) know are taken from there, others from the
+registry of the older ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wattsched.formulations.program import FloatArray, Program
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined, infeasible
+from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.feasibility import feasible, settled, tightened
+from wattsched.solvers.scaling import ScaledModel, scaled
+from wattsched.solvers.solution import Limit, Limits, Solution
+
+_ATTEMPTS = 3
+_DUAL_SHARE = 0.3
+_INFEASIBLE = {"infeasible", "provenInfeasible", "infeasibleOrUnbounded"}
+_OPTIMAL = {"optimal", "convergenceCriteriaSatisfied", "globallyOptimal"}
+# Option names for the relative gap, the number of threads and the seed, by the solver's family.
+_OPTIONS = {
+    "cbc": ("ratioGap", "threads", "randomCbcSeed"),
+    "glpk": ("mipgap", None, "seed"),
+    "scip": ("limits/gap", None, "randomization/randomseedshift"),
+    "gurobi": ("MIPGap", "Threads", "Seed"),
+    "cplex": ("mipgap", "threads", "randomseed"),
+    "xpress": ("miprelstop", "threads", "randomseed"),
+    "highs": ("mip_rel_gap", "threads", "random_seed"),
+}
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a solver reports: how it ended, a point (scaled) and, if it is to be trusted, a bound."""
+
+    ending: str
+    x: FloatArray | None
+    bound: float = -np.inf
+
+    @property
+    def limit(self) -> Limit | None:
+        return "time" if self.ending not in _OPTIMAL else None
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None, *, name: str) -> Solution:
+    """Solve by the solver that Pyomo knows by a name; `start` is not used.
+
+    The bound is the best of what the row prices prove, what the solver states, and, for solvers that
+    state nothing reliable, what its having stopped at the gap means.
+    """
+    with _silence():
+        return _solve(program, limits, name)
+
+
+def _solve(program: Program, limits: Limits, name: str) -> Solution:
+    interface = _find(name)
+    if interface is None:
+        return declined(f"solver '{name}' is not installed, or unknown to Pyomo")
+    clock = Clock(limits.time_s)
+    share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
+    prices, bound = dual_prices(program, time_s=share)
+    if bound == np.inf or _empty_row_fails(program):
+        return infeasible(prices, "the LP relaxation is infeasible")
+    relaxed = bound
+    best: FloatArray | None = None
+    answer = _Answer("not started", None)
+    current = program
+    for attempt in range(_ATTEMPTS):
+        if clock.over():
+            answer = _Answer("out of time", None)
+            break
+        model = scaled(current)
+        answer = interface(model, program, limits, clock)
+        if attempt == 0 and answer.ending in _INFEASIBLE:
+            return infeasible(prices, f"{name} proved that no integer point satisfies the rows")
+        if answer.x is None:
+            break
+        raw = model.point(answer.x)
+        point = settled(program, raw)
+        if attempt == 0:
+            bound = max(bound, _bound(program, model, answer, raw, limits, relaxed))
+        if point is not None and feasible(program, point):
+            best = point
+            break
+        smaller = tightened(current, np.where(program.integer, np.round(raw), raw))
+        if smaller is None:
+            break
+        current = smaller
+    detail = "" if best is not None else f"{name} stopped: {answer.ending}"
+    return conclude(program, limits, best, bound, prices=prices, limit=answer.limit, detail=detail)
+
+
+def _bound(
+    program: Program, model: ScaledModel, answer: _Answer, x: FloatArray, limits: Limits, relaxed: float
+) -> float:
+    stated = model.cost_of(answer.bound)
+    if answer.ending not in _OPTIMAL or answer.bound > -np.inf:
+        return stated
+    # Half the gap was asked for, because solvers measure it against different values.
+    objective, offset = program.objective(x), program.offset
+    against = [objective, objective - offset]
+    if relaxed > -np.inf:
+        against += [relaxed, relaxed - offset]
+    return objective - 0.5 * limits.gap * max(abs(value) for value in against)
+
+
+class _Interface:
+    """A solver of Pyomo, ready to be called."""
+
+    def __init__(self, name: str, solver: Any, *, modern: bool) -> None:
+        self._solver = solver
+        self._modern = modern
+        family = next((key for key in _OPTIONS if key in name), None)
+        self._family = family
+        self._options: tuple[str | None, ...] = _OPTIONS[family] if family else (None, None, None)
+
+    def __call__(self, model: ScaledModel, program: Program, limits: Limits, clock: Clock) -> _Answer:
+        from wattsched.solvers.pyomo_model import pyomo_model
+
+        if self._family == "highs":
+            import highspy
+
+            # Its scheduler is global and keeps the thread count of its first use.
+            highspy.Highs.resetGlobalScheduler(True)
+        instance = pyomo_model(model, program.integer)
+        time_s = clock.remaining_s()
+        run = self._run_modern if self._modern else self._run_classic
+        try:
+            return run(instance, limits, None if time_s is None else max(time_s, 0.01))
+        except Exception as error:  # interfaces raise whatever they like when a solver stops early
+            return _Answer(
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", None
+            )
+
+    def _settings(self, limits: Limits) -> dict[str, float]:
+        gap, threads, seed = self._options
+        stated_bound = self._modern
+        values = {
+            gap: limits.gap if stated_bound else 0.5 * limits.gap,
+            threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
+            seed: limits.seed,
+        }
+        if self._family == "highs":
+            values |= {"mip_feasibility_tolerance": 1e-9, "mip_abs_gap": 0.0}
+        return {key: value for key, value in values.items() if key is not None and value is not None}
+
+    def _run_modern(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
+        options: dict[str, Any] = {
+            "load_solutions": False,
+            "raise_exception_on_nonoptimal_result": False,
+            "solver_options": self._settings(limits),
+        }
+        if time_s is not None:
+            options["time_limit"] = time_s
+        results = self._solver.solve(instance, **options)
+        ending = results.termination_condition.name
+        bound = results.objective_bound
+        x = None
+        if results.solution_status.name in ("feasible", "optimal"):
+            values = results.solution_loader.get_vars()
+            x = np.array([values[instance.x[j]] for j in range(len(instance.x))], dtype=float)
+        return _Answer(ending, x, -np.inf if bound is None or not np.isfinite(bound) else float(bound))
+
+    def _run_classic(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
+        self._solver.options.update(self._settings(limits))
+        if time_s is not None:
+            # glpsol takes whole seconds only.
+            time_s = math.ceil(time_s) if self._family == "glpk" else time_s
+        results = self._solver.solve(instance, load_solutions=False, timelimit=time_s, tee=False)
+        ending = str(results.solver.termination_condition)
+        if not len(results.solution) or ending in _INFEASIBLE:
+            return _Answer(ending, None)
+        instance.solutions.load_from(results)
+        values = [instance.x[j].value for j in range(len(instance.x))]
+        x = None if None in values else np.array(values, dtype=float)
+        return _Answer(ending, x)
+
+
+def _find(name: str) -> _Interface | None:
+    """The solver of that name, if it is installed."""
+    import pyomo.environ as pyo
+    from pyomo.contrib.solver.common.factory import SolverFactory
+
+    try:
+        if name in SolverFactory:
+            solver = SolverFactory(name)
+            return _Interface(name, solver, modern=True) if solver.available() else None
+        solver = pyo.SolverFactory(name)
+        available = solver.available(exception_flag=False)
+    except Exception:  # a broken or unlicensed solver is one that cannot be used
+        return None
+    return _Interface(name, solver, modern=False) if available else None
+
+
+def _empty_row_fails(program: Program) -> bool:
+    touched = np.bincount(program.matrix.indices, minlength=program.n_rows) > 0
+    return bool(np.any(~touched & ((program.row_lower > 0) | (program.row_upper < 0))))
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Pyomo's warnings and prints to itself."""
+    logger = logging.getLogger("pyomo")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
