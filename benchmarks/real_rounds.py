@@ -22,6 +22,8 @@ from typing import Any
 
 from pages import DOCS, machine, replace_part, table
 
+from wattsched.solvers.registry import names
+
 TRACE = "$WATTSCHED_DATA/itp-elasticflow-2021/raw/cluster04.csv"
 NODES = "$WATTSCHED_DATA/alibaba-gpu-2023/openb_node_list_gpu_node.csv"
 IMPORTS = {
@@ -31,17 +33,12 @@ IMPORTS = {
 """Round to the command that makes it; the output option is added."""
 
 PAIRS = (
-    ("mckp", "highs"),
-    ("mckp", "cpsat"),
-    ("mckp", "greedy"),
-    ("mckp", "powerflow"),
-    ("mckp", "pyomo:highs"),
-    ("mckp", "pyomo:cbc"),
-    ("mckp", "pyomo:glpk"),
+    *(("mckp", solver) for solver in names()),
+    *(("mckp", f"pyomo:{solver}") for solver in ("highs", "cbc", "glpk")),
     ("assignment", "highs"),
     ("intervals", "cpsat"),
 )
-"""Formulations and solvers."""
+"""Formulations and solvers: the default one with every solver, the others with the solver that suits them."""
 
 KILL_AFTER = 10
 """A command that takes this many times its limit, and a minute, has hung."""
