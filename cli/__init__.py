@@ -17,12 +17,12 @@ from wattsched.cli.failures import exit_code_of, readable_streams
 
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
-    "solve": ("solve", "Decide a scheduling round: who runs where, at which clock, with which batch."),
+    "solve": ("solve", "Decide a round: who runs where, at which clock and batch."),
     "check": ("check", "Check a result against its instance, trusting nobody."),
     "show": ("show", "Describe an instance or a result."),
     "generate": ("generate", "Generate an instance of a family."),
     "import": ("importing", "Turn a public trace into an instance."),
-    "export": ("export", "Write the mathematical program (.mps, .lp) or the topology of an instance."),
+    "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +20,9 @@ from wattsched.cli.files import (
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
     from wattsched.result import Result
+
+UNLIMITED_S = 1e8
+"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
 
 EXIT_CODES = {
     "optimal": 0,
@@ -43,7 +45,26 @@ def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
     return gap
 
 
-@click.command("solve")
+class Solve(click.Command):
+    """A command whose help ends with the names that its options take."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the names, from the registries."""
+        from wattsched.formulations.registry import names as formulations
+        from wattsched.formulations.sizing.objectives import OBJECTIVES
+        from wattsched.solvers.registry import names as solvers
+
+        with formatter.section("Names"):
+            formatter.write_dl(
+                [
+                    ("formulations", ", ".join(formulations("sizing"))),
+                    ("solvers", f"{', '.join(solvers())}, pyomo:NAME"),
+                    ("objectives", ", ".join(OBJECTIVES)),
+                ]
+            )
+
+
+@click.command("solve", cls=Solve)
 @click.argument("file")
 @click.option(
     "--formulation", default="mckp", show_default=True, metavar="NAME", help="How to write the problem."
@@ -108,7 +129,7 @@ def command(
             solver=solver,
             objective=objective,
             gap=gap,
-            time_limit=None if math.isinf(time_limit) else time_limit,
+            time_limit=min(time_limit, UNLIMITED_S),
             threads=threads,
             seed=seed,
             warm=known,

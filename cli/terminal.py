@@ -89,7 +89,7 @@ def _print(out: Console, content: RenderableType, indent: int) -> None:
         out.print(text, soft_wrap=True)
 
 
-def bar(share: float, width: int = 16) -> str:
+def bar(share: float, width: int = 10) -> str:
     """Share as a bar of that many characters."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "█" * full + "░" * (width - full)
