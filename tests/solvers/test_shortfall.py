@@ -1,0 +1,65 @@
+"""A program has a shortfall exactly when it is infeasible, and granting what is short makes it feasible."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wattsched.formulations.program import Block
+from wattsched.solvers.shortfall import shortfall
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_short_exactly_when_infeasible(programs, truth, data):
+    program = data.draw(programs)
+    names = [f"row {i}" for i in range(program.n_rows)]
+    program = dataclasses.replace(program, rows=(Block("row", program.n_rows, names.__getitem__),))
+    short = shortfall(program)
+    assert bool(short) == (truth(program) is None)
+    for _ in range(6):  # fractions of options, or rows one at a time, may not tell everything at once
+        upper, lower = program.row_upper.copy(), program.row_lower.copy()
+        for item in short:
+            r = names.index(item.row)
+            assert item.short_by > 0
+            assert np.isclose(item.needed - item.available, item.short_by)
+            if item.available == upper[r]:
+                upper[r] = item.needed * (1 + np.copysign(1e-6, item.needed)) + 1e-6
+            else:
+                assert item.needed == lower[r]
+                lower[r] = item.available * (1 - np.copysign(1e-6, item.available)) - 1e-6
+        program = dataclasses.replace(program, row_upper=upper, row_lower=lower)
+        short = shortfall(program)
+    assert not short
+    assert truth(program) is not None
+
+
+def test_one_row_is_named_with_its_numbers(knapsack):
+    program = knapsack(4, 3)
+    capacity = program.row_upper.copy()
+    least = np.minimum.reduceat(program.attributes["energy_j"], program.group_start[:-1]).sum()
+    capacity[-1] = 0.5 * least
+    (short,) = shortfall(dataclasses.replace(program, row_upper=capacity))
+    assert short.alone
+    assert np.isclose(short.needed, least)
+    assert short.available == capacity[-1]
+    assert str(short).startswith("energy_j needs at least")
+
+
+def test_rows_that_only_together_are_short(knapsack):
+    program = knapsack(2, 2)
+    # Two jobs, either of which uses 3 of one row or 3 of the other; 2 of each there are.
+    both = dataclasses.replace(
+        program,
+        matrix=type(program.matrix)(np.array([[3.0, 0.0, 3.0, 0.0], [0.0, 3.0, 0.0, 3.0]])),
+        row_lower=np.full(2, -np.inf),
+        row_upper=np.full(2, 2.0),
+        rows=(Block("a", 1), Block("b", 1)),
+    )
+    short = shortfall(both)
+    assert short
+    assert not any(item.alone for item in short)
+    assert sum(item.short_by for item in short) >= 2.0 - 1e-6
