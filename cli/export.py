@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +10,6 @@ from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import STANDARD, output_option, read_instance, write
 
 if TYPE_CHECKING:
-    from wattsched.formulations.program import Program
     from wattsched.instances.instance import Instance
 
 PROGRAMS = (".mps", ".lp")
@@ -39,10 +36,10 @@ def command(file: str, formulation: str, objective: str | None, topology: bool, 
         kind = "a topology" if topology else "a program"
         raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
     instance = read_instance(file)
-    write(
-        output,
-        _topology(instance, output) if topology else _program(instance, formulation, objective, output),
-    )
+    if topology:
+        write(output, _topology(instance, output))
+    else:
+        _write_program(instance, formulation, objective, output)
 
 
 def _topology(instance: Instance, output: str) -> str:
@@ -54,11 +51,12 @@ def _topology(instance: Instance, output: str) -> str:
         return to_slurm(instance.cluster)
 
 
-def _program(instance: Instance, formulation: str, objective: str | None, output: str) -> bytes:
+def _write_program(instance: Instance, formulation: str, objective: str | None, output: str) -> None:
     from wattsched.cli.terminal import progress
     from wattsched.formulations.registry import formulation as find_formulation
     from wattsched.formulations.sizing.objectives import objective as find_objective
     from wattsched.instances.options import expand
+    from wattsched.solvers.export import write_lp, write_mps
 
     with refusing():
         build = find_formulation(instance.problem, formulation)
@@ -68,15 +66,5 @@ def _program(instance: Instance, formulation: str, objective: str | None, output
         if late := options.jobs_without_options():
             raise BadInput(f"job '{late[0]}' has no option, its deadline cannot be met: there is no program")
         program = build(options, goal.name).program
-        if program.intervals is not None:
-            raise BadInput(f"'{formulation}' has no-overlap constraints, which no linear program can hold")
-        return _written(program, output.endswith(".mps"))
-
-
-def _written(program: Program, as_mps: bool) -> bytes:
-    from wattsched.solvers.export import write_lp, write_mps
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        (write_mps if as_mps else write_lp)(program, path)
-        return path.read_bytes()
+        with refusing(output):
+            (write_mps if output.endswith(".mps") else write_lp)(program, output)

@@ -84,7 +84,7 @@ def refusing(source: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{error.filename or source}: {reason(error)}") from None
+        raise BadInput(f"{source or error.filename}: {reason(error)}") from None
     except ValueError as error:
         message = _message(error)
         raise BadInput(message if source in message else f"{source}: {message}") from None

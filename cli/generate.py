@@ -82,7 +82,8 @@ def command(ctx: click.Context, as_list: bool) -> None:
 
     rows = []
     for name, summary in families().items():
-        options = [f"--{option.replace('_', '-')}" for option in options_of(name)]
-        rows.append((name, summary + (f" ({', '.join(options)})" if options else "")))
+        rows.append((name, summary))
+        if options := [f"--{option.replace('_', '-')}" for option in options_of(name)]:
+            rows.append(("", ", ".join(options)))
     table(console(), [("family", "left"), ("what it is", "left")], rows)
     ctx.exit()
