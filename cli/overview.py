@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattsched.cli.terminal import bar, heading, line, table
+from wattsched.cli.terminal import Justify, bar, heading, line, table
 from wattsched.cli.wording import count, duration, energy, goal_of, listed, number, quantity
 from wattsched.formulations.sizing.uses import free_gpus, standing_power_w
 from wattsched.instances.clusters import full_power_w
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
     from wattsched.instances.options import Options
     from wattsched.topology.pools import Pool
+
+POOL_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("pool", "left"),
+    ("GPU type", "left"),
+    ("nodes", "right"),
+    ("GPUs", "right"),
+    ("idle W", "right"),
+    ("max W", "right"),
+    ("free GPUs in blocks of", "left"),
+)
 
 MOST_POOLS = 16
 MOST_DOMAINS = 12
@@ -45,9 +55,7 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
         _pool_row(instance, pool, free)
         for pool, free in list(zip(options.pools, free_gpus(options), strict=True))[:MOST_POOLS]
     ]
-    columns = ("pool", "GPU type", "nodes", "GPUs", "idle W", "max W", "free GPUs in blocks of")
-    justify = ("left", "left", "right", "right", "right", "right", "left")
-    table(out, list(zip(columns, justify, strict=True)), rows)  # type: ignore[arg-type]  # zip forgets the literals
+    table(out, POOL_COLUMNS, rows)
     if len(options.pools) > MOST_POOLS:
         line(out, (f"... {count(len(options.pools) - MOST_POOLS, 'more pool')}", "dim"), indent=2)
 
