@@ -1,0 +1,143 @@
+"""HiGHS, CBC and GLPK read the files alike, with the optimum of the program."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import time
+
+import highspy
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
+
+from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.solvers import highs
+from wattsched.solvers.export import write_lp, write_mps
+from wattsched.solvers.solution import Limits
+
+WRITERS = {"mps": write_mps, "lp": write_lp}
+
+
+def by_highs(path):
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    assert solver.readModel(str(path)) == highspy.HighsStatus.kOk
+    solver.run()
+    done = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver.getInfo().objective_function_value if done else None
+
+
+def by_cbc(path):
+    answer = path.with_suffix(".cbc")
+    # Preprocessing takes some equalities of decimal fractions for infeasible, and without it CBC
+    # crashes on some tiny programs: either will do, the file is the same.
+    for preprocessing in ([], ["-preprocess", "off"]):
+        answer.write_text("")
+        command = ["cbc", str(path), "-ratioGap", "0", *preprocessing, "-solve", "-solution", str(answer)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "errors" not in done.stdout or "with 0 errors" in done.stdout, done.stdout
+        first = answer.read_text().partition("\n")[0]
+        if first.startswith("Optimal"):
+            return float(first.split()[-1])
+    return None
+
+
+def by_glpk(path):
+    answer = path.with_suffix(".glpk")
+    kind = "--lp" if path.suffix == ".lp" else "--freemps"
+    command = ["glpsol", kind, str(path), "-o", str(answer)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    text = answer.read_text()
+    if not re.search(r"Status: +(INTEGER )?OPTIMAL", text):
+        return None
+    return float(re.search(r"Objective: +\S+ = +(\S+)", text).group(1))
+
+
+READERS = {"highs": by_highs, "cbc": by_cbc, "glpsol": by_glpk}
+
+
+@pytest.fixture(params=READERS)
+def reader(request):
+    if request.param != "highs" and shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return READERS[request.param]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_optimum_is_that_of_the_program(programs, truth, tmp_path_factory, reader, kind, data):
+    program = data.draw(programs)
+    path = tmp_path_factory.mktemp("export") / f"model.{kind}"
+    WRITERS[kind](program, path)
+    best, read = truth(program), reader(path)
+    if best is None:
+        assert read is None
+    else:
+        assert read == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_all_kinds_of_bounds_rows_and_names(tmp_path, reader, kind):
+    inf = np.inf
+    lower = np.array([0, 0, -inf, -inf, -7, 0, 2, -3, 0], dtype=float)
+    upper = np.array([1, 1, inf, -4, -5, inf, inf, 9, 2.5], dtype=float)
+    integer = np.array([1, 1, 0, 0, 1, 1, 1, 1, 0], dtype=bool)
+    cost = np.array([3, 2, 1, -1, -1, 1, 1, 1, -1.5])
+    rows = np.zeros((5, 9))
+    rows[0, 2:6] = 1  # a range
+    rows[1, 2] = 1  # at least
+    rows[2, [3, 8]] = 1  # at most, never tight
+    rows[3] = 5  # no limits
+    rows[4, [5, 6]] = [1, -1]  # an equality
+    names = ["e1", "3 GPUs: a/b", "3 GPUs; a/b", "free", "ä", "end", "x" * 300, "x" * 300, "inf"]
+    program = Program(
+        cost=cost,
+        matrix=csc_array(rows),
+        row_lower=np.array([-20.25, -6.5, -inf, -inf, 1.0]),
+        row_upper=np.array([-5.125, inf, 100.0, inf, 1.0]),
+        lower=lower,
+        upper=upper,
+        integer=integer,
+        group_start=np.array([0, 2]),
+        rows=(Block("range", 1), Block("st", 2), Block("free", 1), Block("cost", 1)),
+        columns=(Block("x", 9, names.__getitem__),),
+        offset=-12.75,
+    )
+    path = tmp_path / f"model.{kind}"
+    WRITERS[kind](program, path)
+    best = highs.solve(program, Limits(gap=0.0))
+    assert best.termination.reason == "optimal"
+    assert reader(path) == pytest.approx(best.objective, rel=1e-9)
+    assert [p.name for p in tmp_path.iterdir() if "tmp" in p.name] == []
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_large_programs_are_written_quickly(knapsack, tmp_path, kind):
+    program = knapsack(500, 100)
+    before = time.process_time()
+    WRITERS[kind](program, tmp_path / f"model.{kind}")
+    assert time.process_time() - before < 3.0
+
+
+def test_a_failure_leaves_the_old_file(knapsack, tmp_path):
+    path = tmp_path / "model.mps"
+    path.write_text("old")
+    program = knapsack(2, 2)
+    broken = dataclasses.replace(program, upper=program.upper[:-1])
+    with pytest.raises(ValueError, match="zip"):
+        write_mps(broken, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    line = Line("pool", np.array([[0, 8]]), np.zeros(0, dtype=np.int64))
+    with pytest.raises(ValueError, match="intervals"):
+        write_lp(
+            dataclasses.replace(program, intervals=Intervals((line,), np.full(4, -1), np.zeros(4))), path
+        )
