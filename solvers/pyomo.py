@@ -135,13 +135,23 @@ class _Interface:
             highspy.Highs.resetGlobalScheduler(True)
         instance = pyomo_model(model, program.integer)
         time_s = clock.remaining_s()
+        time_s = None if time_s is None else max(time_s, 0.01)
+        answer = self._guarded(instance, limits, time_s)
+        if self._family == "cbc" and answer.x is None and not clock.over():
+            # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
+            self._solver.options["preprocess"] = "off"
+            second = self._guarded(instance, limits, clock.remaining_s())
+            del self._solver.options["preprocess"]
+            return answer if second.x is None and answer.ending in _INFEASIBLE else second
+        return answer
+
+    def _guarded(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
         run = self._run_modern if self._modern else self._run_classic
         try:
-            return run(instance, limits, None if time_s is None else max(time_s, 0.01))
+            return run(instance, limits, time_s)
         except Exception as error:  # interfaces raise whatever they like when a solver stops early
-            return _Answer(
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", None
-            )
+            reason = str(error).partition("\n")[0]
+            return _Answer(f"{type(error).__name__}: {reason}", None)
 
     def _settings(self, limits: Limits) -> dict[str, float]:
         gap, threads, seed = self._options
