@@ -206,3 +206,10 @@ class Program:
         corner = np.where(free > 0, self.lower[n:], self.upper[n:])
         value += float(np.where(free == 0, 0.0, free * np.where(free == 0, 0.0, corner)).sum())
         return value
+
+    def above_least(self, prices: FloatArray) -> FloatArray:
+        """Reduced cost of every choice column above the least of its group, shape (n_choices,)."""
+        n = self.n_choices
+        reduced = (self.cost - self.matrix.T @ prices)[:n]
+        least = np.minimum.reduceat(reduced, self.group_start[:-1])
+        return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))

@@ -115,7 +115,7 @@ class Options:
         per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in self.pools] + [0.0])
         return np.asarray(per_gpu[self.pool] * self.gpus)
 
-    @property
+    @cached_property
     def waiting(self) -> BoolArray:
         """Which options are waiting."""
         return np.asarray(self.pool == WAIT)

@@ -247,9 +247,10 @@ def _conclude(
         (c for c in candidates if c.solution.x is not None), key=lambda c: c.solution.objective or 0.0
     )
     if asked.termination.reason == "infeasible" and not found:
-        return run.infeasible(_why_infeasible(aggregated.program), size=size)
+        why = _why_infeasible(options, aggregated.program)
+        return run.infeasible(why or f"{run.solver} proved that no decision exists", size=size)
     if not found:
-        return _without_decision(run, asked, aggregated, certificate, size)
+        return _without_decision(run, options, asked, aggregated, certificate, size)
     faults: list[str] = []
     for candidate in found:
         decision, chosen = _decode(run, options, candidate)
@@ -319,22 +320,29 @@ def _termination(run: _Run, gap: float | None, asked: Solution, fallback: bool) 
 
 
 def _without_decision(
-    run: _Run, asked: Solution, aggregated: Model, certificate: Certificate | None, size: Size
+    run: _Run,
+    options: Options,
+    asked: Solution,
+    aggregated: Model,
+    certificate: Certificate | None,
+    size: Size,
 ) -> Result:
     """No solver found a point: infeasible if that can be shown, otherwise as the solver said."""
-    from wattsched.solvers.shortfall import shortfall
-
-    rows = shortfall(aggregated.program)
-    if rows:
-        return run.infeasible("; ".join(str(row) for row in rows), size=size)
+    why = _why_infeasible(options, aggregated.program)
+    if why:
+        return run.infeasible(why, size=size)
     bound = certificate.bound if certificate is not None else None
     return run.result(asked.termination, bound=bound, certificate=certificate, size=size)
 
 
-def _why_infeasible(program: Program) -> str:
+def _why_infeasible(options: Options, program: Program) -> str:
+    """Which budgets or pools are short, and by how much; empty when that cannot be shown."""
+    from wattsched.formulations.sizing.shortage import describe
     from wattsched.solvers.shortfall import shortfall
 
-    return "; ".join(str(row) for row in shortfall(program)) or "the solver proved that no decision exists"
+    return "; ".join(
+        describe(options, row.row, row.needed, row.short_by, alone=row.alone) for row in shortfall(program)
+    )
 
 
 def _certificate(run: _Run, aggregated: Model, candidates: list[_Candidate]) -> Certificate | None:

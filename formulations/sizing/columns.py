@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,7 +47,7 @@ class Choices:
     @cached_property
     def budgets(self) -> list[BudgetRow]:
         """Budget rows, with uses per column."""
-        return [BudgetRow(r.name, r.use[self.index], r.capacity) for r in budget_rows(self.options)]
+        return [replace(row, use=row.use[self.index]) for row in budget_rows(self.options)]
 
     @cached_property
     def needs_room(self) -> BoolArray:

@@ -29,12 +29,14 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
 def _budget_criteria(options: Options) -> list[FloatArray]:
     """Watts and joules, where they are limited; grams and the caps of domains are proportional to them."""
     budgets = options.instance.budgets
-    power, energy = extra_power_w(options), energy_j(options)
-    power_counts = budgets.power_w is not None or bool(options.instance.cluster.power_domains)
-    energy_counts = budgets.energy_j is not None or budgets.carbon_g is not None
-    if power_counts and energy_counts and np.array_equal(energy, power * options.instance.round_s):
-        energy_counts = False
-    return [values for values, counts in ((power, power_counts), (energy, energy_counts)) if counts]
+    capped = np.array([budgets.power_w is not None or bool(p.domains) for p in options.pools] + [False])
+    power = np.where(capped[options.pool], extra_power_w(options), 0.0)
+    criteria = [power] if capped.any() else []
+    if budgets.energy_j is not None or budgets.carbon_g is not None:
+        energy = energy_j(options)
+        if not np.array_equal(energy, power * options.instance.round_s):
+            criteria.append(energy)
+    return criteria
 
 
 def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:

@@ -24,13 +24,21 @@ class BudgetRow:
     name : str
         Row name, for example ``power_w`` or ``power_w:rack3``.
     use : float array, shape (n_options,)
-    capacity : float
-        May be negative when idle power alone breaks the budget.
+    limit : float
+        The budget as the instance states it.
+    standing : float
+        What idle GPUs and nodes use of it whatever is decided.
     """
 
     name: str
     use: FloatArray
-    capacity: float
+    limit: float
+    standing: float
+
+    @property
+    def capacity(self) -> float:
+        """What is left for the jobs; negative when the standing use alone breaks the budget."""
+        return self.limit - self.standing
 
 
 def extra_power_w(options: Options) -> FloatArray:
@@ -69,12 +77,12 @@ def _power_rows(options: Options) -> list[BudgetRow]:
     extra = extra_power_w(options)
     rows = []
     if instance.budgets.power_w is not None:
-        capacity = instance.budgets.power_w - standing_power_w(instance, pools)
-        rows.append(BudgetRow("power_w", extra, capacity))
+        rows.append(BudgetRow("power_w", extra, instance.budgets.power_w, standing_power_w(instance, pools)))
     for domain in instance.cluster.power_domains:
         inside = np.array([domain.name in pool.domains for pool in pools] + [False])
-        capacity = domain.power_cap_w - standing_power_w(instance, pools, domain.name)
-        rows.append(BudgetRow(f"power_w:{domain.name}", np.where(inside[options.pool], extra, 0.0), capacity))
+        use = np.where(inside[options.pool], extra, 0.0)
+        standing = standing_power_w(instance, pools, domain.name)
+        rows.append(BudgetRow(f"power_w:{domain.name}", use, domain.power_cap_w, standing))
     return rows
 
 
@@ -89,10 +97,10 @@ def _energy_rows(options: Options) -> list[BudgetRow]:
         standing = standing_power_w(instance, options.pools) * instance.round_s
     rows = []
     if budgets.energy_j is not None:
-        rows.append(BudgetRow("energy_j", use, budgets.energy_j - standing))
+        rows.append(BudgetRow("energy_j", use, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = instance.carbon_g_per_kwh / JOULES_PER_KWH
-        rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g - standing * grams))
+        rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g, standing * grams))
     return rows
 
 

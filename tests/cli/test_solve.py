@@ -80,7 +80,7 @@ def test_budget_below_idle_power_is_infeasible_by_the_missing_watts(run, tiny, w
     assert result.exit_code == 3
     assert "infeasible" in result.stdout
     # 4 idle GPUs draw 40 W.
-    assert "short by 9" in result.stdout.split("power_w")[1]
+    assert "the power cap of 31 W is 9 W short" in " ".join(result.stdout.split())
     assert json.loads(output.read_text())["termination"]["reason"] == "infeasible"
 
 

@@ -61,8 +61,9 @@ def test_every_solver_answers_with_a_checked_decision_and_a_bound(
 def test_a_budget_below_idle_power_is_infeasible_and_says_by_how_much() -> None:
     result = wattsched.solve(small(budgets={"power_w": 250.0}))
     assert result.termination.reason == "infeasible"
-    assert "power_w" in result.termination.detail
-    assert "50" in result.termination.detail  # 4 x 50 W idle + 100 W base = 300 W
+    # 4 x 50 W idle + 100 W base = 300 W
+    assert "the power cap of 250 W is 50 W short" in result.termination.detail
+    assert "idle GPUs and nodes use 300 W" in result.termination.detail
     assert result.decision is None
 
 
