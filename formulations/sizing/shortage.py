@@ -1,0 +1,49 @@
+"""Why a round is infeasible, in the terms of the instance."""
+
+from __future__ import annotations
+
+from wattsched.formulations.sizing.uses import budget_rows
+from wattsched.instances.options import Options
+
+UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
+NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
+
+
+def describe(options: Options, row: str, needed: float, short_by: float, *, alone: bool) -> str:
+    """Say what a row of `mckp` lacks.
+
+    Parameters
+    ----------
+    options : Options
+    row : str
+        Name of the row, as in ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``.
+    needed, short_by : float
+        Least use of the row by the jobs, and how far that is beyond its capacity.
+    alone : bool
+        Whether this row is short by itself, or only together with others.
+    """
+    kind, _, place = row.partition(":")
+    together = "" if alone else " (together with the other limits)"
+    if kind in UNITS:
+        return _budget(options, row, needed, short_by) + together
+    pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")
+    blocks = f" in free blocks of {size} or more" if size else ""
+    return (
+        f"pool '{pool}' is {short_by:g} GPUs short: the jobs need at least {needed:g}{blocks}, "
+        f"{needed - short_by:g} are free" + together
+    )
+
+
+def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
+    budget = next(budget for budget in budget_rows(options) if budget.name == row)
+    kind, _, domain = row.partition(":")
+    unit = UNITS[kind]
+    of_domain = f" of power domain '{domain}'" if domain else ""
+    parts = [f"the jobs need at least {needed:,.6g} {unit}"] if needed > 0 else []
+    if budget.standing:
+        parts = [f"{part} more" for part in parts]
+        parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
+    return (
+        f"{kind}: the {NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit} is {short_by:,.6g} {unit} short: "
+        + " and ".join(parts)
+    )
