@@ -38,8 +38,21 @@ def test_building_is_measured_for_every_case() -> None:
 def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
     """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
     data = str(data_dir)
-    printed = run("real_rounds.py", "--solver", "greedy", "--time-limit", "10", WATTSCHED_DATA=data)
-    one = ("--round", "itp", "--formulation", "mckp", "--solver", "highs", "--time-limit", "10")
+    printed = run(
+        "real_rounds.py", "--solver", "greedy", "--gap", "1e-4", "--time-limit", "10", WATTSCHED_DATA=data
+    )
+    one = (
+        "--round",
+        "itp",
+        "--formulation",
+        "mckp",
+        "--solver",
+        "highs",
+        "--gap",
+        "1e-4",
+        "--time-limit",
+        "10",
+    )
     printed += run("real_rounds.py", *one, WATTSCHED_DATA=data)
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `mckp`")]
     assert len(rows) == 3
