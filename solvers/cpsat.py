@@ -126,6 +126,7 @@ def _configured(limits: Limits, clock: Clock) -> cp_model.CpSolver:
     parameters.relative_gap_limit = limits.gap
     parameters.absolute_gap_limit = 0.0
     parameters.log_search_progress = False
+    parameters.catch_sigint_signal = False  # it would leave Python without its own handler
     remaining_s = clock.remaining_s()
     if remaining_s is not None:
         parameters.max_time_in_seconds = remaining_s

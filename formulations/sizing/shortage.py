@@ -43,7 +43,5 @@ def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
     if budget.standing:
         parts = [f"{part} more" for part in parts]
         parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
-    return (
-        f"{kind}: the {NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit} is {short_by:,.6g} {unit} short: "
-        + " and ".join(parts)
-    )
+    limit = f"{NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit}"
+    return f"{kind}: the {limit} is {short_by:,.6g} {unit} short: {' and '.join(parts)}"
