@@ -97,26 +97,40 @@ def _command(lines: list[str], shown: list[str]) -> Command:
 def first_difference(shown: list[str], printed: str) -> str | None:
     """First shown line that was not printed, None if all were, in this order.
 
-    Lines that the page leaves out do not matter, nor does ``...``, the width of gaps and bars, and the last
-    digits of numbers.
+    Lines that the page leaves out do not matter, nor does ``...``, the width of gaps and bars, where lines
+    are wrapped, and the last digits of numbers.
     """
-    rest = iter([line for line in printed.splitlines() if line.strip()])
+    lines = [line.split() for line in BAR.sub("", printed).splitlines() if line.strip()]
+    begin = 0
     for line in shown:
-        if line.strip() != "..." and not any(_alike(line, other) for other in rest):
+        if line.strip() == "...":
+            continue
+        words = BAR.sub("", line).split()
+        found = next((i for i in range(begin, len(lines)) if _alike(words, lines[i:])), None)
+        if found is None:
             return line
+        begin = found + 1
     return None
 
 
-def _alike(shown: str, printed: str) -> bool:
-    return _words(shown) == _words(printed) and all(
-        math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-9)
-        for a, b in zip(_numbers(shown), _numbers(printed), strict=False)
-    )
+def _alike(words: list[str], lines: list[list[str]]) -> bool:
+    """Whether the words are those of the first lines, as many as it takes."""
+    rest = words
+    for line in lines:
+        if not all(_same(a, b) for a, b in zip(rest, line, strict=False)) or len(rest) < len(line):
+            return False
+        rest = rest[len(line) :]
+        if not rest:
+            return True
+    return False
 
 
-def _words(line: str) -> list[str]:
-    return NUMBER.sub("0", BAR.sub("", line)).split()
+def _same(shown: str, printed: str) -> bool:
+    if NUMBER.sub("0", shown) != NUMBER.sub("0", printed):
+        return False
+    pairs = zip(_numbers(shown), _numbers(printed), strict=True)
+    return all(math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-9) for a, b in pairs)
 
 
-def _numbers(line: str) -> list[float]:
-    return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
+def _numbers(word: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(word)]
