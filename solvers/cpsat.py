@@ -126,6 +126,9 @@ def _configured(limits: Limits, clock: Clock) -> cp_model.CpSolver:
     parameters.relative_gap_limit = limits.gap
     parameters.absolute_gap_limit = 0.0
     parameters.log_search_progress = False
+    # The presolve of linear rows that include a choice group's columns makes OR-Tools 9.15 prove wrong
+    # optima (its issue 5293): 57 of 24,000 small random programs were wrong, and none without it.
+    parameters.presolve_inclusion_work_limit = 0
     parameters.catch_sigint_signal = False  # it would leave Python without its own handler
     remaining_s = clock.remaining_s()
     if remaining_s is not None:

@@ -56,6 +56,26 @@ def test_unbounded_column_is_declined(knapsack):
     assert "free" in cpsat.solve(wide, Limits()).termination.detail
 
 
+def test_presolve_does_not_lose_the_optimum():
+    """OR-Tools 9.15 proves 1 to be optimal for this program unless a part of its presolve is off."""
+    matrix = np.zeros((2, 13))
+    matrix[0, [8, 12]] = 1.0
+    matrix[1, [2, 3, 9, 11, 12]] = [0.1, 0.4, 0.1 * 3, 0.5, 0.1]
+    program = Program(
+        cost=np.eye(13)[9],
+        matrix=csc_array(matrix),
+        row_lower=np.array([-np.inf, 0.5]),
+        row_upper=np.array([1.0, np.inf]),
+        lower=np.zeros(13),
+        upper=np.ones(13),
+        integer=np.ones(13, dtype=bool),
+        group_start=np.array([0, 4, 8, 10, 13]),
+        rows=(Block("row", 2),),
+        columns=(Block("x", 13),),
+    )
+    assert cpsat.solve(program, Limits(gap=0.0)).objective == 0.0
+
+
 def interval_program(rng, jobs):
     """Jobs of one to three options on two lines with holes, or waiting; no rows."""
     lines = (

@@ -162,6 +162,31 @@ for name in {SOLVERS!r}:
     assert run_python(code) == b""
 
 
+def test_interrupt_still_reaches_python_after_every_solver():
+    code = f"""
+import os, signal, time
+import numpy as np
+from scipy.sparse import csc_array
+from wattsched.formulations.program import Block, Program
+from wattsched.solvers import registry
+from wattsched.solvers.solution import Limits
+signal.signal(signal.SIGINT, signal.default_int_handler)
+program = Program(
+    cost=np.array([3.0, 1.0]), matrix=csc_array(np.array([[0.5, 2.0]])), row_lower=np.array([-np.inf]),
+    row_upper=np.array([1.0]), lower=np.zeros(2), upper=np.ones(2), integer=np.ones(2, dtype=bool),
+    group_start=np.array([0, 2]), rows=(Block("r", 1),), columns=(Block("x", 2),),
+)
+for name in {SOLVERS!r}:
+    registry.get(name)(program, Limits(gap=0.0))
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except KeyboardInterrupt:
+        print(name)
+"""
+    assert run_python(code).decode().split() == SOLVERS
+
+
 @pytest.mark.parametrize(
     "order", [("highspy", "ortools.sat.python.cp_model"), ("ortools.sat.python.cp_model", "highspy")]
 )
