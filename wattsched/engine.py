@@ -35,6 +35,8 @@ AGGREGATED = "mckp"
 SAFETY = "greedy"
 """The rule that has a decision in hand before anything else is tried."""
 
+_ROUNDING = 1e-6
+
 
 def solve(
     instance: Instance | str | Path,
@@ -242,6 +244,7 @@ def _conclude(
         dropped=model.dropped,
         columns=model.program.n_columns,
         rows=model.program.n_rows,
+        nonzeros=int(model.program.matrix.nnz),
     )
     found = sorted(
         (c for c in candidates if c.solution.x is not None), key=lambda c: c.solution.objective or 0.0
@@ -253,16 +256,45 @@ def _conclude(
         return _without_decision(run, options, asked, aggregated, certificate, size)
     faults: list[str] = []
     for candidate in found:
-        decision, chosen = _decode(run, options, candidate)
+        try:
+            decision, chosen = _decode(run, options, candidate)
+        except ValueError as error:  # a formulation may let through what does not fit
+            faults.append(str(error))
+            continue
         with run.phase("check"):
             report = check(run.instance.model_copy(update={"objective": run.objective.name}), decision)
         if not report.faults:
-            bounds = [c.solution.bound for c in candidates]
-            return _answer(
+            bounds, wrong = _bounds(candidates, candidate.model.program, run.objective.of(options, chosen))
+            answer = _answer(
                 run, options, candidate, decision, chosen, report, bounds, certificate, size, asked
             )
+            told = [f"the decision of '{run.solver}' failed its check: {faults[0]}"] if faults else wrong
+            return _telling(answer, told)
         faults += report.faults
     return run.result(Termination("error", detail=f"the decision failed its check: {faults[0]}"), size=size)
+
+
+def _bounds(
+    candidates: list[_Candidate], program: Program, objective: float
+) -> tuple[list[float], list[str]]:
+    """Bounds of the candidates, without those that a checked decision of this objective disproves."""
+    cost = program.reported(objective)
+    most = cost + _ROUNDING * max(1.0, abs(cost))
+    bounds = [c.solution.bound for c in candidates]
+    wrong = [
+        f"a decision of {objective:g} exists, but the bound found is {program.reported(b):g}"
+        for b in bounds
+        if b > most
+    ]
+    return [-np.inf, *(b for b in bounds if b <= most)], wrong
+
+
+def _telling(answer: Result, faults: list[str]) -> Result:
+    """Tell what was wrong with an answer in whose place this one stands."""
+    if not faults:
+        return answer
+    ended = answer.termination.model_copy(update={"detail": faults[0]})
+    return answer.model_copy(update={"termination": ended, "faults": faults})
 
 
 def _decode(run: _Run, options: Options, candidate: _Candidate) -> tuple[Decision, IntArray]:
@@ -300,6 +332,7 @@ def _answer(
         objective=objective,
         bound=bound if np.isfinite(bound) else None,
         gap=gap,
+        declined=asked.termination.detail if asked.termination.reason == "error" else "",
         checked=True,
         prices=_prices(certificate, run.objective.sense),
         totals=_totals(run.instance, report),

@@ -58,12 +58,16 @@ class Totals(Strict):
 
 
 class Size(Strict):
-    """Size of what was solved: options of the instance, those dropped as dominated, columns and rows."""
+    """Size of what was solved: options of the instance, those dropped as dominated, and the program's size.
+
+    The program's entries are those of its coupling rows; choice groups are not rows.
+    """
 
     options: int
     dropped: int
     columns: int
     rows: int
+    nonzeros: int
 
 
 class Result(Strict):
@@ -75,6 +79,12 @@ class Result(Strict):
         In the objective's own sense; for ``min`` the bound is from below, for ``max`` from above.
     gap : float, optional
         ``|objective - bound| / max(1e-9, |objective|)``.
+    declined : str
+        Why the solver could not take the program at all; a decision is then that of the quick rule which
+        `wattsched.solve` has at hand.
+    faults : list of str
+        What was wrong with the solver's answer: a better decision that failed its check, or a bound that this
+        decision disproves. None of it is used; the fault lies in the formulation or the solver.
     checked : bool
         The independent checker found the decision valid.
     prices : dict of str to float
@@ -95,6 +105,8 @@ class Result(Strict):
     objective: Finite | None = None
     bound: Finite | None = None
     gap: Finite | None = None
+    declined: str = ""
+    faults: list[str] = []
     checked: bool = False
     prices: dict[str, Finite] = {}
     time_s: dict[str, Finite] = {}
