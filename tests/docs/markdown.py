@@ -11,15 +11,15 @@ from pathlib import Path
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 BAR = re.compile("[█░]+")
 TOLERANCE = 0.02
-NOT_RUN = "<!-- not run"
+COMMENT = re.compile(r"<!--\s*(.*?)\s*-->")
 
 
 @dataclass(frozen=True)
 class Block:
     """A fenced block.
 
-    ``language`` and ``tag`` are the two words after the fence, ``skipped`` is the reason that a comment
-    ``<!-- not run: reason -->`` above it gives, ``line`` is where its text begins.
+    ``language`` and ``tag`` are the two words after the fence, ``note`` is the comment above it, such as
+    ``not run: reason`` or ``needs data``, and ``line`` is where its text begins.
     """
 
     page: Path
@@ -27,7 +27,17 @@ class Block:
     language: str
     tag: str
     text: str
-    skipped: str
+    note: str
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the page says that nobody should run this."""
+        return self.note.startswith("not run")
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the public data sets are needed, here or for what comes before."""
+        return "WATTSCHED_DATA" in self.text or self.note == "needs data"
 
     @property
     def where(self) -> str:
@@ -55,8 +65,8 @@ def blocks_of(page: Path) -> list[Block]:
             elif line.strip():
                 above = line.strip()
         elif line.strip() == fence:
-            skipped = above.removeprefix(NOT_RUN).strip(" :->") if above.startswith(NOT_RUN) else ""
-            blocks.append(Block(page, *opened, "\n".join(body), skipped))
+            comment = COMMENT.fullmatch(above)
+            blocks.append(Block(page, *opened, "\n".join(body), comment[1] if comment else ""))
             opened, above = None, ""
         else:
             body.append(line)

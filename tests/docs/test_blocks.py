@@ -38,10 +38,6 @@ OPTIONAL = ("cbc", "glpsol")
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-def needs_data(block: Block) -> bool:
-    return "WATTSCHED_DATA" in block.text and not DATA.is_dir()
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Working folder with the bundled instance, in which `wattsched` is this package's command."""
@@ -66,7 +62,7 @@ def test_examples_run(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     printed, left_out = "", []
     for block in blocks_of(page):
-        if block.skipped or needs_data(block):
+        if block.skipped or (block.needs_data and not DATA.is_dir()):
             left_out.append(block.where)
         elif block.language == "python":
             printed = run_python(block, names)
