@@ -99,10 +99,12 @@ def solve(
         if late:
             return run.infeasible(f"no option of job '{late[0]}' can be used: its deadline cannot be met")
         with run.phase("build"):
-            aggregated = aggregate(options, goal.name)
-            model = aggregated if formulation == AGGREGATED else build(options, goal.name)
-        with run.phase("solve"):
-            candidates = _candidates(run, options, aggregated, model, worker, warm)
+            model = build(options, goal.name)
+        aggregated = model
+        if formulation != AGGREGATED:
+            with run.phase("aggregate"):
+                aggregated = aggregate(options, goal.name)
+        candidates = _candidates(run, options, aggregated, model, worker, warm)
         return _conclude(run, options, aggregated, model, candidates)
 
 
@@ -200,7 +202,8 @@ def _candidates(
     known: list[_Candidate] = []
     start = None
     if find_solver(run.solver).exact:
-        safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3))
+        with run.phase("safety"):
+            safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3))
         known.append(_Candidate(aggregated, safety))
         start = safety.x
     if warm is not None:
@@ -208,10 +211,11 @@ def _candidates(
     if model is not aggregated:
         start = None
     limits = replace(run.limits, time_s=run.remaining_s())
-    if worker is not None:
-        solution = worker.solve(run.solver, model.program, limits, start)
-    else:
-        solution = find_solver(run.solver)(model.program, limits, start)
+    with run.phase("solve"):
+        if worker is not None:
+            solution = worker.solve(run.solver, model.program, limits, start)
+        else:
+            solution = find_solver(run.solver)(model.program, limits, start)
     return [*known, _Candidate(model, solution)]
 
 
@@ -271,7 +275,8 @@ def _conclude(
             told = [f"the decision of '{run.solver}' failed its check: {faults[0]}"] if faults else wrong
             return _telling(answer, told)
         faults += report.faults
-    return run.result(Termination("error", detail=f"the decision failed its check: {faults[0]}"), size=size)
+    failed = Termination("error", detail=f"the decision failed its check: {faults[0]}")
+    return run.result(failed, size=size, faults=faults)
 
 
 def _bounds(
@@ -332,7 +337,7 @@ def _answer(
         objective=objective,
         bound=bound if np.isfinite(bound) else None,
         gap=gap,
-        declined=asked.termination.detail if asked.termination.reason == "error" else "",
+        declined=_declined(asked),
         checked=True,
         prices=_prices(certificate, run.objective.sense),
         totals=_totals(run.instance, report),
@@ -365,7 +370,13 @@ def _without_decision(
     if why:
         return run.infeasible(why, size=size)
     bound = certificate.bound if certificate is not None else None
-    return run.result(asked.termination, bound=bound, certificate=certificate, size=size)
+    return run.result(
+        asked.termination, bound=bound, certificate=certificate, size=size, declined=_declined(asked)
+    )
+
+
+def _declined(asked: Solution) -> str:
+    return asked.termination.detail if asked.termination.reason == "error" else ""
 
 
 def _why_infeasible(options: Options, program: Program) -> str:
