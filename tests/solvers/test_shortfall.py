@@ -12,7 +12,7 @@ from wattsched.formulations.program import Block
 from wattsched.solvers.shortfall import shortfall
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_short_exactly_when_infeasible(programs, truth, data):
     program = data.draw(programs)
