@@ -286,8 +286,9 @@ def _bounds(
     cost = program.reported(objective)
     most = cost + _ROUNDING * max(1.0, abs(cost))
     bounds = [c.solution.bound for c in candidates]
+    told = f"a decision of {objective:g} exists, but "
     wrong = [
-        f"a decision of {objective:g} exists, but the bound found is {program.reported(b):g}"
+        told + ("infeasibility was proved" if np.isinf(b) else f"the bound found is {program.reported(b):g}")
         for b in bounds
         if b > most
     ]
