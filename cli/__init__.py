@@ -18,6 +18,7 @@ from wattsched.cli.failures import exit_code_of, readable_streams
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
     "solve": ("solve", "Decide a round: who runs where, at which clock and batch."),
+    "compare": ("compare", "Compare formulations and solvers over instances."),
     "check": ("check", "Check a result against its instance, trusting nobody."),
     "show": ("show", "Describe an instance or a result."),
     "generate": ("generate", "Generate an instance of a family."),

@@ -19,7 +19,11 @@ TOPOLOGIES = (".json", ".conf")
 @click.command("export")
 @click.argument("file")
 @click.option(
-    "--formulation", default="mckp", show_default=True, metavar="NAME", help="How to write the problem."
+    "--formulation",
+    default="mckp",
+    show_default=True,
+    metavar="NAME",
+    help="How to write the problem; FILE.py:NAME runs a file of yours.",
 )
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
 @click.option("--topology", is_flag=True, help="Write the cluster's tree instead of the program.")

@@ -16,13 +16,11 @@ from wattsched.cli.files import (
     result_text,
     write,
 )
+from wattsched.cli.limits import UNLIMITED_S, Names, limit_options
 
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
     from wattsched.result import Result
-
-UNLIMITED_S = 1e8
-"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
 
 EXIT_CODES = {
     "optimal": 0,
@@ -33,64 +31,18 @@ EXIT_CODES = {
 }
 
 
-def _positive(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
-    if not seconds > 0:
-        raise click.BadParameter(f"{seconds} is not a positive number of seconds, or 'inf'", ctx, param)
-    return seconds
-
-
-def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
-    if not 0 <= gap < 1:
-        raise click.BadParameter(f"{gap} is not between 0 and 1", ctx, param)
-    return gap
-
-
-class Solve(click.Command):
-    """A command whose help ends with the names that its options take."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the names, from the registries."""
-        from wattsched.formulations.registry import names as formulations
-        from wattsched.formulations.sizing.objectives import OBJECTIVES
-        from wattsched.solvers.registry import names as solvers
-
-        with formatter.section("Names"):
-            formatter.write_dl(
-                [
-                    ("formulations", ", ".join(formulations("sizing"))),
-                    ("solvers", f"{', '.join(solvers())}, pyomo:NAME"),
-                    ("objectives", ", ".join(OBJECTIVES)),
-                ]
-            )
-
-
-@click.command("solve", cls=Solve)
+@click.command("solve", cls=Names)
 @click.argument("file")
 @click.option(
-    "--formulation", default="mckp", show_default=True, metavar="NAME", help="How to write the problem."
+    "--formulation",
+    default="mckp",
+    show_default=True,
+    metavar="NAME",
+    help="How to write the problem; FILE.py:NAME runs a file of yours.",
 )
 @click.option("--solver", default="highs", show_default=True, metavar="NAME", help="Who solves it.")
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
-@click.option(
-    "--gap",
-    type=float,
-    callback=_share,
-    default=1e-4,
-    show_default=True,
-    help="Relative gap that counts as optimal.",
-)
-@click.option(
-    "--time-limit",
-    type=float,
-    callback=_positive,
-    default=60.0,
-    show_default=True,
-    help="Wall-clock seconds; 'inf' is no limit.",
-)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="For the solver.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="For the solver."
-)
+@limit_options
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
 @output_option(*JSON_SUFFIXES, help="Write the result to a .json or .json.gz file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")

@@ -1,0 +1,120 @@
+"""``wattsched compare``: every instance by every formulation and solver, in one table."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wattsched.cli.failures import CHECK_FAILED, BadInput, printable, refusing
+from wattsched.cli.limits import Names, limit_options
+
+if TYPE_CHECKING:
+    from wattsched.comparisons.compare import Progress
+
+
+def _listed(ctx: click.Context, param: click.Parameter, text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise click.BadParameter(f"'{text}' has an empty name between its commas", ctx, param)
+    return names
+
+
+def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name is not None and Path(name).exists() and not Path(name).is_dir():
+        raise click.BadParameter(f"'{name}' is not a folder", ctx, param)
+    return name
+
+
+@click.command("compare", cls=Names)
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.option(
+    "--formulations",
+    default="mckp",
+    show_default=True,
+    metavar="A,B",
+    callback=_listed,
+    help="How to write the problem; FILE.py:NAME runs a file of yours.",
+)
+@click.option(
+    "--solvers", default="highs", show_default=True, metavar="X,Y", callback=_listed, help="Who solves it."
+)
+@click.option("--objective", metavar="NAME", help="Instead of the instances' objectives.")
+@limit_options
+@click.option(
+    "-o", "--output", metavar="DIR", callback=_folder, help="Folder for runs.csv, runs.json and the plots."
+)
+def command(
+    files: tuple[str, ...],
+    formulations: list[str],
+    solvers: list[str],
+    objective: str | None,
+    gap: float,
+    time_limit: float,
+    threads: int,
+    seed: int,
+    output: str | None,
+) -> int:
+    """Solve every instance in FILES by every formulation and solver, and compare the answers.
+
+    Runs that are finished in DIR are not run again, so an interrupted comparison goes on where it was. With
+    a time limit a solver runs in a process of its own, whose start counts as solving; 'inf' is without.
+    Exit code 1 if answers contradict each other.
+    """
+    from wattsched.cli.comparison_table import print_comparison
+    from wattsched.cli.stdout import stray_output_to_stderr
+    from wattsched.cli.terminal import console
+    from wattsched.comparisons.compare import compare, write_report
+    from wattsched.comparisons.run import Settings
+
+    limit_s = None if math.isinf(time_limit) else time_limit
+    settings = Settings(objective, gap, limit_s, threads, seed)
+    with _bar() as progress, stray_output_to_stderr(), refusing():
+        comparison = compare(
+            files,
+            formulations=formulations,
+            solvers=solvers,
+            settings=settings,
+            folder=output,
+            progress=progress,
+        )
+    written: list[str] = []
+    if output is not None:
+        try:
+            written = write_report(comparison, output)
+        except OSError as error:
+            raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
+    print_comparison(console(), comparison, output, written)
+    return CHECK_FAILED if comparison.disagreements or comparison.failures else 0
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Progress], None]]:
+    """Progress bar on standard error, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda progress: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    from wattsched.cli.terminal import console
+
+    columns = (
+        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(progress: Progress) -> None:
+            described = printable(f"{progress.case}: {progress.pair}" if progress.case else "")
+            bar.update(task, total=progress.total, completed=progress.done, description=described)
+
+        yield show

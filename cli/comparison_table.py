@@ -1,0 +1,179 @@
+"""A comparison on a page: one table of all runs, means, contradictions, files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from wattsched.cli.failures import printable
+from wattsched.cli.terminal import Justify, heading, line, table
+from wattsched.cli.wording import count, listed
+from wattsched.comparisons.statistics import SHIFT_S
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.comparisons.compare import Comparison
+    from wattsched.comparisons.run import Run
+
+BEST = "bold green"
+CLOSE = 1e-9
+NO_GAP = 1e-12
+
+COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("formulation, solver", "left"),
+    ("objective", "right"),
+    ("bound", "right"),
+    ("gap", "right"),
+    ("ended", "left"),
+    ("build s", "right"),
+    ("solve s", "right"),
+    ("columns", "right"),
+    ("rows", "right"),
+    ("nonzeros", "right"),
+)
+GIVES_WAY = ("nonzeros", "rows", "columns", "build s")
+"""Left out one after the other where the terminal is too narrow."""
+
+
+def print_comparison(
+    out: Console, comparison: Comparison, folder: str | None, written: Sequence[str]
+) -> None:
+    """Print a comparison.
+
+    Parameters
+    ----------
+    folder : str, optional
+        Where its files were written.
+    written : sequence of str
+        The names of these files.
+    """
+    runs = [run for run in comparison.runs if run.status != "skipped"]
+    _print_runs(out, runs)
+    _print_skipped(out, comparison.runs)
+    _print_summaries(out, comparison)
+    _print_verdict(out, comparison)
+    if folder is not None:
+        again = f"; {count(comparison.resumed, 'run')} taken from there" if comparison.resumed else ""
+        line(out, (f"Written to {folder}: {', '.join(written)}{again}", "dim"))
+        if not any(name.endswith(".png") for name in written) and runs:
+            line(out, ("no plots: matplotlib is not installed (pip install 'wattsched[plot]')", "dim"))
+
+
+def _print_runs(out: Console, runs: Sequence[Run]) -> None:
+    if not runs:
+        return
+    rows: list[list[Text]] = []
+    for (label, goal, sense), group in groupby(runs, lambda r: (r.instance, r.objective_name, r.sense)):
+        mine = list(group)
+        about = Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))
+        rows.append([about, *[Text()] * (len(COLUMNS) - 1)])
+        rows += [_cells(run, *_best(mine)) for run in mine]
+    used = _fitting(rows, out.width if out.is_terminal else None)
+    grid = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for i in used:
+        title, justify = COLUMNS[i]
+        grid.add_column(Text(title), justify=justify, no_wrap=True)
+    for row in rows:
+        grid.add_row(*(row[i] for i in used))
+    wide = max(out.width, _width(rows, used))
+    for segments in out.render_lines(grid, out.options.update(width=wide), pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+        text.rstrip()
+        out.print(text, soft_wrap=True)
+    line(out, ("* best of the instance", "dim"))
+
+
+def _fitting(rows: list[list[Text]], width: int | None) -> list[int]:
+    """Numbers of the columns that fit into the width."""
+    used = list(range(len(COLUMNS)))
+    names = [title for title, _ in COLUMNS]
+    for name in GIVES_WAY:
+        if width is None or _width(rows, used) <= width:
+            break
+        used.remove(names.index(name))
+    return used
+
+
+def _width(rows: list[list[Text]], used: list[int]) -> int:
+    return sum(max(len(COLUMNS[i][0]), *(row[i].cell_len for row in rows)) + 2 for i in used)
+
+
+def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
+    """Best objective and best bound among the runs of one instance, as they read."""
+    least, most = (max, min) if runs[0].sense == "max" else (min, max)
+    sound = [run for run in runs if not run.faults]
+    objectives = [run.objective for run in sound if run.objective is not None]
+    bounds = [run.bound for run in sound if run.bound is not None]
+    return (least(objectives) if objectives else None, most(bounds) if bounds else None)
+
+
+def _cells(run: Run, objective: float | None, bound: float | None) -> list[Text]:
+    return [
+        Text(f"  {printable(run.pair)}"),
+        _marked(run.objective, objective),
+        _marked(run.bound, bound),
+        Text("" if run.gap is None else "0" if run.gap < NO_GAP else f"{run.gap:.1e}"),
+        Text(_ended(run), style="" if run.solved else "yellow" if run.status == "feasible" else "red"),
+        Text("" if run.build_s is None else f"{run.build_s:.2f}"),
+        Text("" if run.solve_s is None else f"{run.solve_s:.2f}"),
+        *(Text("" if n is None else f"{n:,}") for n in (run.columns, run.rows, run.nonzeros)),
+    ]
+
+
+def _ended(run: Run) -> str:
+    if run.faults:
+        return "wrong"
+    return f"{run.status}, {run.limit}" if run.limit else run.status.replace("_", " ")
+
+
+def _marked(value: float | None, best: float | None) -> Text:
+    if value is None:
+        return Text("-")
+    shown = f"{value:,.2f}" if abs(value) >= 1 else f"{value:.6g}"
+    if best is not None and abs(value - best) <= CLOSE * max(1.0, abs(best)):
+        return Text.assemble((f"{shown}*", BEST))
+    return Text(f"{shown} ")
+
+
+def _print_skipped(out: Console, runs: Sequence[Run]) -> None:
+    skipped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for run in runs:
+        if run.status == "skipped":
+            skipped[run.pair, run.detail].append(run.instance)
+    for (pair, why), instances in skipped.items():
+        line(out, (f"skipped: {pair} on {listed(instances)}: {why}", "dim"))
+
+
+def _print_summaries(out: Console, comparison: Comparison) -> None:
+    summaries = [summary for summary in comparison.summaries if summary.runs > summary.skipped]
+    if len({run.instance for run in comparison.runs}) < 2 or not summaries:
+        return
+    heading(out, "Means", f"shifted geometric ({SHIFT_S:g} s), failed or stopped runs at the time limit")
+    columns: list[tuple[str, Justify]] = [("formulation, solver", "left")]
+    columns += [(title, "right") for title in ("solved", "build s", "solve s", "total s")]
+    rows = [
+        (
+            f"{summary.formulation} {summary.solver}",
+            f"{summary.solved} of {summary.runs - summary.skipped}",
+            *(f"{seconds:.2f}" for seconds in (summary.build_s, summary.solve_s, summary.total_s)),
+        )
+        for summary in summaries
+    ]
+    table(out, columns, rows)
+
+
+def _print_verdict(out: Console, comparison: Comparison) -> None:
+    out.print()
+    wrong = comparison.disagreements
+    for sentence in wrong:
+        line(out, ("disagreement: ", "bold red"), sentence)
+    for sentence in comparison.failures:
+        line(out, ("failed: ", "bold red"), sentence)
+    if not wrong:
+        line(out, "All answers agree.")

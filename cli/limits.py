@@ -1,0 +1,78 @@
+"""Options that the commands which solve have in common: gap, time limit, threads and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+
+UNLIMITED_S = 1e8
+"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
+
+
+class Names(click.Command):
+    """A command whose help ends with the names that its options take."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the names, from the registries."""
+        from wattsched.formulations.external import installed
+        from wattsched.formulations.registry import names as formulations
+        from wattsched.formulations.sizing.objectives import OBJECTIVES
+        from wattsched.solvers.registry import names as solvers
+
+        with formatter.section("Names"):
+            formatter.write_dl(
+                [
+                    ("formulations", ", ".join([*formulations("sizing"), *installed(), "FILE.py:NAME"])),
+                    ("solvers", f"{', '.join(solvers())}, pyomo:NAME"),
+                    ("objectives", ", ".join(OBJECTIVES)),
+                ]
+            )
+
+
+def limit_options(command: FC) -> FC:
+    """``--gap``, ``--time-limit``, ``--threads`` and ``--seed``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _positive(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
+    if not seconds > 0:
+        raise click.BadParameter(f"{seconds} is not a positive number of seconds, or 'inf'", ctx, param)
+    return seconds
+
+
+def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
+    if not 0 <= gap < 1:
+        raise click.BadParameter(f"{gap} is not between 0 and 1", ctx, param)
+    return gap
+
+
+_OPTIONS = (
+    click.option(
+        "--gap",
+        type=float,
+        callback=_share,
+        default=1e-4,
+        show_default=True,
+        help="Relative gap that counts as optimal.",
+    ),
+    click.option(
+        "--time-limit",
+        type=float,
+        callback=_positive,
+        default=60.0,
+        show_default=True,
+        help="Wall-clock seconds; 'inf' is no limit.",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="For the solver."
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="For the solver."
+    ),
+)

@@ -1,0 +1,1 @@
+"""Comparisons of formulations and solvers over instances: runs, agreement, statistics, plots."""

@@ -1,0 +1,234 @@
+"""`compare`: every instance by every formulation and solver, and what can be said about all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import wattsched
+from wattsched.comparisons.agreement import disagreements
+from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
+from wattsched.comparisons.statistics import Summary, gaps, summaries, times
+from wattsched.formulations.registry import formulation as find_formulation
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.instances.files import read_instance, write_atomically
+from wattsched.solvers.registry import get as find_solver
+
+FORMAT = "wattsched-comparison/1"
+RUNS = "runs"
+IMPORTED_LATE = ("scipy.sparse", "pyomo.environ")
+"""What formulations import while they build: imported before, or the first run would be charged with it."""
+PLOTS = ("time-profile.png", "gap-profile.png", "gaps.png")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a comparison stands: runs done of all, and the one that begins now (or ended, at the last)."""
+
+    done: int
+    total: int
+    case: str
+    pair: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All runs of a comparison, and what follows from them.
+
+    Attributes
+    ----------
+    runs : list of Run
+        By instance, then formulation, then solver.
+    resumed : int
+        Runs that were taken from the folder.
+    """
+
+    settings: Settings
+    runs: list[Run]
+    resumed: int
+
+    @property
+    def disagreements(self) -> list[str]:
+        """Contradictions between the runs; see `agreement`."""
+        return disagreements(self.runs)
+
+    @property
+    def failures(self) -> list[str]:
+        """Runs in which a solver broke down."""
+        return [
+            f"{run.instance}: {run.pair}: {run.detail}"
+            for run in self.runs
+            if run.status == "error" and not run.faults
+        ]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """Means for each formulation and solver."""
+        return summaries(self.runs)
+
+
+def compare(
+    files: Sequence[str | Path],
+    *,
+    formulations: Sequence[str] = ("mckp",),
+    solvers: Sequence[str] = ("highs",),
+    settings: Settings | None = None,
+    folder: str | Path | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Comparison:
+    """Solve every instance file by every formulation and solver.
+
+    Parameters
+    ----------
+    files : sequence of path
+    formulations, solvers : sequences of str
+        Names as for `wattsched.solve`; a formulation may be ``FILE.py:NAME``.
+    settings : Settings, optional
+        Objective, gap, time limit, threads and seed, equal for all.
+    folder : path, optional
+        Where finished runs are kept, but for those in which a solver broke down. Those that are there
+        already are not run again; an interrupted comparison loses the run that it was in.
+    progress : callable
+        Called before every run and once at the end.
+
+    Raises
+    ------
+    ValueError
+        For unknown names.
+    wattsched.instances.files.InputError
+        For files that are no instances, and for errors in a user's formulation.
+    """
+    settings = settings or Settings()
+    formulations, solvers = list(dict.fromkeys(formulations)), list(dict.fromkeys(solvers))
+    cases = _cases([str(file) for file in files])
+    _require(cases, formulations, solvers, settings)
+    store = None if folder is None else Path(folder) / RUNS
+    if store is not None:
+        store.mkdir(parents=True, exist_ok=True)
+    total = len(cases) * len(formulations) * len(solvers)
+    for module in IMPORTED_LATE:
+        import_module(module)
+    runs: list[Run] = []
+    resumed = 0
+    for case in cases:
+        instance = None
+        for formulation, solver in _pairs(formulations, solvers):
+            progress(Progress(len(runs), total, case.label, f"{formulation} {solver}"))
+            key = key_of(case, formulation, solver, settings)
+            run = None if store is None else _stored(store, key)
+            if run is not None:
+                resumed += 1
+            else:
+                instance = instance or read_instance(case.file)
+                run = execute(case, instance, formulation, solver, settings)
+                if store is not None and (run.status != "error" or run.faults):
+                    _keep(store, run)
+            # The same instance may have had another file name.
+            runs.append(replace(run, instance=case.label))
+    progress(Progress(len(runs), total, "", ""))
+    return Comparison(settings, runs, resumed)
+
+
+def _pairs(formulations: list[str], solvers: list[str]) -> Iterator[tuple[str, str]]:
+    return ((formulation, solver) for formulation in formulations for solver in solvers)
+
+
+def _cases(files: list[str]) -> list[Case]:
+    """Read all files once, so that a bad one is known before hours are spent on the others."""
+    stems = [Path(file).name.removesuffix(".gz").removesuffix(".json") for file in files]
+    often = Counter(stems)
+    cases = []
+    for file, stem in zip(files, stems, strict=True):
+        instance = read_instance(file)
+        label = stem if often[stem] == 1 else file
+        cases.append(Case(file, label, content_of(instance), instance.problem, instance.objective))
+    return cases
+
+
+def _require(cases: list[Case], formulations: list[str], solvers: list[str], settings: Settings) -> None:
+    if settings.objective is not None:
+        find_objective(settings.objective)
+    for solver in solvers:
+        find_solver(solver)
+    for problem in {case.problem for case in cases}:
+        for formulation in formulations:
+            find_formulation(problem, formulation)
+
+
+def _stored(store: Path, key: str) -> Run | None:
+    """Finished run of that key; a file that is damaged or of another version counts as none."""
+    try:
+        run = Run.from_dict(json.loads((store / f"{key}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return run if run.key == key else None
+
+
+def _keep(store: Path, run: Run) -> None:
+    write_atomically(store / f"{run.key}.json", (json.dumps(run.as_dict()) + "\n").encode())
+
+
+def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
+    """Write all runs as CSV and JSON, and the plots if matplotlib is installed.
+
+    Returns
+    -------
+    list of str
+        Names of the files written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "runs.json", document(comparison).encode())
+    write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
+    return ["runs.json", "runs.csv", *_plots(comparison, folder)]
+
+
+def document(comparison: Comparison) -> str:
+    """Comparison as a JSON document, one run per line."""
+    runs = ",\n".join(f"  {json.dumps(run.as_dict())}" for run in comparison.runs)
+    head = {
+        "format": FORMAT,
+        "version": wattsched.__version__,
+        "settings": asdict(comparison.settings),
+        "summaries": [_numbers(asdict(summary)) for summary in comparison.summaries],
+        "disagreements": comparison.disagreements,
+    }
+    lines = [f' "{name}": {json.dumps(value)}' for name, value in head.items()]
+    return "{\n" + ",\n".join([*lines, f' "runs": [\n{runs}\n ]']) + "\n}\n"
+
+
+def _numbers(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields with null for nan, the mean over no runs, which JSON does not have."""
+    return {name: None if value != value else value for name, value in fields.items()}
+
+
+def csv_text(runs: Sequence[Run]) -> str:
+    """Runs as CSV, empty cells where there is no value."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**run.as_dict(), "faults": "; ".join(run.faults)} for run in runs)
+    return text.getvalue()
+
+
+def _plots(comparison: Comparison, folder: Path) -> list[str]:
+    try:
+        import matplotlib  # noqa: F401  # whether it is there
+    except ImportError:
+        return []
+    from wattsched.comparisons.plots import plot_gaps, plot_profile, save
+
+    tried = [run for run in comparison.runs if run.status != "skipped"]
+    if not tried:
+        return []
+    save(plot_profile(times(tried)), folder / PLOTS[0])
+    save(plot_profile(gaps(tried), what="gap"), folder / PLOTS[1])
+    save(plot_gaps(gaps(tried)), folder / PLOTS[2])
+    return list(PLOTS)

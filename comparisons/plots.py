@@ -1,0 +1,79 @@
+"""Plots of a comparison, with matplotlib (``pip install 'wattsched[plot]'``).
+
+Each function draws into `ax`, or into axes of a new figure, and returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.comparisons.statistics import LEAST_GAP, performance_profile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH_IN, HEIGHT_IN = 6.4, 3.8
+
+
+def plot_profile(
+    measures: Mapping[str, Mapping[str, float]], what: str = "solve time", ax: Axes | None = None
+) -> Axes:
+    """Performance profile: share of the instances within a factor of the best.
+
+    Parameters
+    ----------
+    measures : mapping
+        As for `statistics.performance_profile`.
+    what : str
+        What is measured, for the label.
+    """
+    axes = _new_axes() if ax is None else ax
+    profile = performance_profile(measures)
+    finite = [ratios[np.isfinite(ratios)] for ratios in profile.values()]
+    most = 2.0 * max((float(ratios.max(initial=1.0)) for ratios in finite), default=1.0)
+    for (name, ratios), within in zip(profile.items(), finite, strict=True):
+        share = np.arange(1, len(within) + 1) / max(1, len(ratios))
+        last = share[-1] if len(share) else 0.0
+        axes.step([1.0, *within, most], [0.0, *share, last], where="post", label=name)
+    axes.set_xscale("log")
+    axes.set_xlim(1.0, most)
+    axes.set_ylim(0.0, 1.03)
+    axes.set_xlabel(f"{what}, as a multiple of the best")
+    axes.set_ylabel("share of the instances")
+    axes.legend(fontsize="small", loc="lower right")
+    return axes
+
+
+def plot_gaps(gaps: Mapping[str, Mapping[str, float]], ax: Axes | None = None) -> Axes:
+    """Gap over the instances, in each line from the smallest to the largest gap."""
+    axes = _new_axes() if ax is None else ax
+    for name, by_instance in gaps.items():
+        known = np.sort(np.array([gap for gap in by_instance.values() if np.isfinite(gap)]))
+        axes.plot(np.arange(1, len(known) + 1), known, marker="o", markersize=3, label=name)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=LEAST_GAP / 2)
+    axes.set_xlabel("instances, by gap")
+    axes.set_ylabel("gap")
+    axes.legend(fontsize="small")
+    return axes
+
+
+def save(axes: Axes, path: str | Path) -> None:
+    """Write the figure of some axes to a file, in the format of its ending."""
+    from matplotlib.figure import Figure
+
+    figure = axes.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    # No date, so that equal plots are equal files.
+    metadata = {"Date": None} if str(path).endswith(".svg") else None
+    figure.savefig(path, dpi=120, bbox_inches="tight", metadata=metadata)
+
+
+def _new_axes() -> Axes:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH_IN, HEIGHT_IN)).subplots()

@@ -1,0 +1,211 @@
+"""One run of a comparison: what was asked, what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import wattsched
+from wattsched.formulations.external import source_of
+
+if TYPE_CHECKING:
+    from wattsched.instances.instance import Instance
+    from wattsched.result import Result
+
+LIBRARIES = ("highspy", "ortools", "pyomo")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options that all runs of a comparison share; `time_limit_s` None is none."""
+
+    objective: str | None = None
+    gap: float = 1e-4
+    time_limit_s: float | None = 60.0
+    threads: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """An instance of a comparison: its file, a short name that no other has, a hash of its content."""
+
+    file: str
+    label: str
+    content: str
+    problem: str
+    objective: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One instance by one formulation and one solver.
+
+    Attributes
+    ----------
+    key : str
+        Hash of the instance's content, all options and the versions: equal keys, equal runs.
+    status : str
+        As `Result.termination.reason`, or ``skipped`` when the solver cannot take the program.
+    faults : list of str
+        What was wrong with the answer.
+    build_s, solve_s, total_s : float
+        Building the program, the solver, everything.
+    """
+
+    key: str
+    instance: str
+    content: str
+    formulation: str
+    solver: str
+    objective_name: str
+    gap_asked: float
+    time_limit_s: float | None
+    threads: int
+    seed: int
+    version: str
+    status: str
+    sense: str = "min"
+    limit: str | None = None
+    detail: str = ""
+    objective: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    checked: bool = False
+    build_s: float | None = None
+    solve_s: float | None = None
+    total_s: float | None = None
+    options: int | None = None
+    columns: int | None = None
+    rows: int | None = None
+    nonzeros: int | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def pair(self) -> str:
+        """Formulation and solver in one word."""
+        return f"{self.formulation} {self.solver}"
+
+    @property
+    def solved(self) -> bool:
+        """Whether a decision was found and proven within the gap asked for."""
+        return self.status == "optimal" and not self.faults
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields as plain values, for JSON and CSV."""
+        return asdict(self) | {"faults": list(self.faults)}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Run:
+        """Run from what `as_dict` gave.
+
+        Raises
+        ------
+        TypeError, KeyError
+            If it is anything else.
+        """
+        known = {field.name for field in fields(cls)}
+        if set(content) != known:
+            raise KeyError("other fields than those of a run")
+        return cls(**{**content, "faults": tuple(content["faults"])})
+
+
+def content_of(instance: Instance) -> str:
+    """Hash of an instance's content, whatever the file's layout."""
+    return hashlib.sha256(instance.model_dump_json().encode()).hexdigest()
+
+
+def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str:
+    """Hash of everything that a run depends on, a user's formulation included."""
+    own = source_of(formulation)
+    parts = {
+        "content": case.content,
+        "formulation": formulation,
+        "code": "" if own is None else hashlib.sha256(Path(own).read_bytes()).hexdigest(),
+        "solver": solver,
+        **asdict(settings),
+        "objective": settings.objective or case.objective,
+        "versions": _versions(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+@cache
+def _versions() -> dict[str, str]:
+    versions = {"wattsched": wattsched.__version__}
+    for library in LIBRARIES:
+        try:
+            versions[library] = version(library)
+        except PackageNotFoundError:
+            versions[library] = "none"
+    return versions
+
+
+def execute(case: Case, instance: Instance, formulation: str, solver: str, settings: Settings) -> Run:
+    """Solve once.
+
+    Raises
+    ------
+    wattsched.instances.files.InputError
+        When a user's formulation fails.
+    """
+    from wattsched.engine import solve
+    from wattsched.instances.files import InputError
+
+    asked: dict[str, Any] = {
+        "key": key_of(case, formulation, solver, settings),
+        "instance": case.label,
+        "content": case.content,
+        "formulation": formulation,
+        "solver": solver,
+        "objective_name": settings.objective or case.objective,
+        "gap_asked": settings.gap,
+        "time_limit_s": settings.time_limit_s,
+        "threads": settings.threads,
+        "seed": settings.seed,
+        "version": wattsched.__version__,
+    }
+    try:
+        result = solve(
+            instance,
+            formulation=formulation,
+            solver=solver,
+            objective=settings.objective,
+            gap=settings.gap,
+            time_limit=settings.time_limit_s,
+            threads=settings.threads,
+            seed=settings.seed,
+        )
+    except InputError:
+        raise
+    except Exception as error:  # one solver's failure must not end the comparison of the others
+        return Run(**asked, status="error", detail=f"{type(error).__name__}: {error}")
+    return Run(**asked, **_outcome(result))
+
+
+def _outcome(result: Result) -> dict[str, Any]:
+    """Fields of a run that its result gives."""
+    if result.declined:
+        return {"status": "skipped", "detail": result.declined, "sense": result.sense}
+    size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
+    ended, seconds = result.termination, result.time_s
+    return {
+        "status": ended.reason,
+        "limit": ended.limit,
+        "detail": ended.detail,
+        "sense": result.sense,
+        "objective": result.objective,
+        "bound": result.bound,
+        "gap": result.gap,
+        "checked": result.checked,
+        "build_s": seconds.get("build"),
+        "solve_s": seconds.get("solve"),
+        "total_s": seconds.get("total"),
+        "faults": tuple(result.faults),
+        **size,
+    }
