@@ -61,7 +61,7 @@ def _complete(model: Any, variables: list[Any], columns: Choices) -> None:
     """Add the round's objective if there is none, and the budgets that idle power alone breaks."""
     import pyomo.environ as pyo
 
-    if not any(model.component_data_objects(pyo.Objective, active=True)):
+    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
         _add_objective(model, variables, columns)
     broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
     if broken:

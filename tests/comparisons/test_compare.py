@@ -1,0 +1,208 @@
+"""`compare` end to end: what is run, kept, written, resumed, and what contradicts what."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from wattsched.cli import main
+from wattsched.comparisons.compare import PLOTS, compare
+from wattsched.comparisons.run import Run, Settings
+from wattsched.instances.files import write_json
+from wattsched.instances.generators import generate
+
+LOOSE = """
+import pyomo.environ as pyo
+
+def made(round, share={share}):
+    m = pyo.ConcreteModel()
+    m.x = pyo.Var(range(len(round.choices)), domain=pyo.Binary)
+    m.one = pyo.Constraint(round.jobs, rule=lambda m, j: sum(m.x[c] for c in round.of_job(j)) == 1)
+    m.rows = pyo.ConstraintList()
+    for limit in (*round.room, *round.budgets):
+        m.rows.add(sum(use * m.x[c] for c, use in limit.use.items()) <= share * limit.capacity)
+    return m, m.x
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A minimisation and a maximisation."""
+    paths = [tmp_path / "first.json", tmp_path / "second.json.gz"]
+    write_json(paths[0], generate("uniform", jobs=8, seed=1))
+    write_json(paths[1], generate("sia-like", jobs=6, seed=2))
+    return [str(path) for path in paths]
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, ["compare", *map(str, arguments)])
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_table_and_files_have_every_run(files: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = (
+        *files,
+        *("--formulations", "mckp,intervals", "--solvers", "highs,cpsat,greedy"),
+        *("--time-limit", "inf", "-o", folder),
+    )
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    document = json.loads((folder / "runs.json").read_text())
+    with (folder / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(document["runs"]) == 2 * 2 * 3
+    assert document["disagreements"] == []
+    for row, entry in zip(rows, document["runs"], strict=True):
+        known = Run.from_dict(entry)
+        assert row["objective"] == ("" if known.objective is None else repr(known.objective))
+        if known.status == "skipped":
+            assert known.formulation == "intervals"
+            assert "cannot place intervals" in known.detail
+            continue
+        assert known.checked
+        assert known.gap == pytest.approx(
+            abs(known.objective - known.bound) / max(1e-9, abs(known.objective)), abs=1e-12
+        )
+        assert min(known.columns, known.options) > 0
+        assert known.nonzeros >= known.rows
+        assert min(known.build_s, known.solve_s) > 0
+        line = next(line for line in result.stdout.splitlines() if line.split()[:2] == known.pair.split())
+        assert known.status in line
+    assert sum(row["status"] == "skipped" for row in rows) == 4
+    assert "skipped: intervals highs on first, second: solver 'highs' cannot place" in result.stdout
+    assert "All answers agree." in result.stdout
+    assert {path.name for path in folder.iterdir()} == {"runs", "runs.csv", "runs.json", *PLOTS}
+    assert all((folder / name).stat().st_size > 1000 for name in PLOTS)
+    again = run(*arguments)
+    assert again.exit_code == 0
+    assert "12 runs taken from there" in " ".join(again.stdout.split())
+    assert json.loads((folder / "runs.json").read_text()) == document
+
+
+def test_runs_are_taken_again_only_if_nothing_changed(files: list[str], tmp_path: Path) -> None:
+    folder, own = tmp_path / "out", tmp_path / "own.py"
+    own.write_text(LOOSE.format(share=1.0))
+    formulations = ["mckp", f"{own}:made"]
+
+    def resumed(**settings: float) -> int:
+        comparison = compare(
+            files[:1],
+            formulations=formulations,
+            solvers=["greedy"],
+            settings=Settings(time_limit_s=None, **settings),
+            folder=folder,
+        )
+        return comparison.resumed
+
+    assert resumed() == 0
+    assert resumed() == 2
+    assert resumed(gap=0.5) == 0
+    assert resumed(seed=3) == 0
+    own.write_text(own.read_text() + "\n# changed\n")
+    assert resumed() == 1
+    for kept in (folder / "runs").iterdir():
+        kept.write_text(kept.read_text()[: -len(kept.read_text()) // 2])
+    assert resumed() == 0
+    write_json(files[0], generate("uniform", jobs=8, seed=2))
+    assert resumed() == 0
+
+
+def test_killed_comparison_goes_on_where_it_was(files: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    formulations, solvers = "mckp,intervals", "greedy,highs,cpsat"
+    command = [*files, "--formulations", formulations, "--solvers", solvers, "--time-limit", "inf"]
+    command += ["-o", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "wattsched", "compare", *command], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not (done := list((folder / "runs").glob("[!.]*.json"))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    before = len(list((folder / "runs").glob("[!.]*.json")))
+    assert done
+    assert before < 12
+    comparison = compare(
+        files,
+        formulations=formulations.split(","),
+        solvers=solvers.split(","),
+        settings=Settings(time_limit_s=None),
+        folder=folder,
+    )
+    assert comparison.resumed == before
+    assert len(comparison.runs) == 12
+    assert comparison.disagreements == []
+
+
+@pytest.mark.parametrize(("share", "words"), [(1.5, "failed its check"), (0.4, "bound")])
+@pytest.mark.parametrize("file", [0, 1])
+def test_wrong_formulation_is_found_out(
+    files: list[str], tmp_path: Path, share: float, words: str, file: int
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(LOOSE.format(share=share))
+    result = run(files[file], "--formulations", f"mckp,{own}:made", "--gap", 0, "--time-limit", "inf")
+    assert result.exit_code == 1
+    printed = " ".join(result.stdout.split())
+    assert "disagreement: " in printed
+    assert words in printed
+    assert "All answers agree" not in printed
+
+
+def test_solver_that_breaks_down_is_told_and_run_again(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("wattsched.solvers.frontier.solve", broken)
+    result = run(files[0], "--solvers", "greedy", "-o", tmp_path / "out", "--time-limit", "inf")
+    assert result.exit_code == 1
+    assert "failed: first: mckp greedy: RuntimeError: out of luck" in result.stdout
+    monkeypatch.undo()
+    result = run(files[0], "--solvers", "greedy", "-o", tmp_path / "out", "--time-limit", "inf")
+    assert result.exit_code == 0
+    assert "taken from there" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--solvers", "nonsense"], "unknown solver 'nonsense'"),
+        (["--solvers", "highs,,cpsat"], "empty name"),
+        (["--formulations", "nonsense"], "unknown formulation 'nonsense'"),
+        (["--formulations", "nowhere.py:made"], "nowhere.py: no such file"),
+        (["--objective", "nonsense"], "unknown objective 'nonsense'"),
+        (["--gap", "2"], "not between 0 and 1"),
+        (["nowhere.json"], "nowhere.json: no such file"),
+        (["-o", __file__], "is not a folder"),
+    ],
+)
+def test_bad_usage_is_refused_before_anything_runs(
+    files: list[str], arguments: list[str], words: str
+) -> None:
+    result = run(files[0], *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert words in result.stderr
+
+
+def test_equal_names_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "same.json" for folder in "ab"]
+    for seed, path in enumerate(paths):
+        path.parent.mkdir()
+        write_json(path, generate("uniform", jobs=2, seed=seed))
+    comparison = compare(paths, solvers=["greedy"], settings=Settings(time_limit_s=None))
+    assert [run.instance for run in comparison.runs] == [str(path) for path in paths]
+    assert all(math.isfinite(summary.solve_s) for summary in comparison.summaries)
