@@ -8,7 +8,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.t
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit clean
+.PHONY: help demo test lint types unit bench clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package
 	$(BIN)/pytest -q -n 2
 
+bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
+	$(BIN)/python benchmarks/suite.py --write $(BENCH)
+
 clean:  ## Remove what was built
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -42,6 +45,12 @@ $(VENV)/package: $(BIN)/python pyproject.toml constraints.txt $(SOURCES)
 	@echo "installing wattsched into $(VENV)"
 	@rm -rf build
 	@$(PIP) install -c constraints.txt .
+	@rm -rf build
+	@touch $@
+
+$(VENV)/bench: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing the peers for benchmarks into $(VENV)"
+	@$(PIP) install -c constraints.txt '.[bench]'
 	@rm -rf build
 	@touch $@
 

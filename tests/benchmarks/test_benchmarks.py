@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = {
     "performance.md": ("build-times", "build-profile"),
     "real-rounds.md": ("round-itp", "round-openb"),
+    "benchmarks.md": ("suite",),
 }
 
 

@@ -1,0 +1,199 @@
+"""Other people's ways to solve a Program: linopy and MathOpt, POP's random partition, the bare LP bound."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, vstack
+
+from wattsched.formulations.program import Block, FloatArray, IntArray, Program
+from wattsched.solvers import highs
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined
+from wattsched.solvers.solution import Limits, Solution, Termination
+
+TOLERANCE = 1e-6
+"""Violation that the solvers' own tolerances allow."""
+
+
+def lp(program: Program, limits: Limits) -> Solution:
+    """Bound of the LP relaxation, by HiGHS; no decision."""
+    relaxed = highs.solve_lp(program, limits)
+    return replace(relaxed, x=None, objective=None)
+
+
+def linopy_highs(program: Program, limits: Limits) -> Solution:
+    """Write linopy's expressions, one per row and one per group, and have HiGHS solve them."""
+    import linopy
+    import pandas as pd
+
+    if program.n_columns > program.n_choices:
+        return declined("only choice columns are written")
+    model = linopy.Model()
+    index = pd.RangeIndex(program.n_columns, name="column")
+    x = model.add_variables(binary=True, coords=[index], name="x")
+    group = pd.Series(_group(program), index=index, name="group")
+    model.add_constraints((1 * x).groupby(group).sum() == 1, name="one")
+    rows = csr_array(program.matrix)
+    for i in range(program.n_rows):
+        span = slice(rows.indptr[i], rows.indptr[i + 1])
+        used = pd.Index(rows.indices[span], name="column")
+        use = pd.Series(rows.data[span], index=used)
+        total = (x.sel(column=used) * use.to_xarray()).sum()
+        if np.isfinite(program.row_upper[i]):
+            model.add_constraints(total <= program.row_upper[i], name=f"upper{i}")
+        if np.isfinite(program.row_lower[i]):
+            model.add_constraints(total >= program.row_lower[i], name=f"lower{i}")
+    model.add_objective((x * pd.Series(program.cost, index=index).to_xarray()).sum())
+    options: dict[str, Any] = {"mip_rel_gap": limits.gap, "threads": limits.threads, "output_flag": False}
+    if limits.time_s is not None:
+        options["time_limit"] = limits.time_s
+    status, _ = model.solve("highs", io_api="direct", progress=False, **options)
+    info = model.solver_model.getInfo()
+    values = None
+    if info.primal_solution_status == 2:
+        values = np.asarray(model.solver_model.getSolution().col_value)[: program.n_columns]
+    bound = float(info.mip_dual_bound) + program.offset
+    return _stated(program, limits, values, bound, status != "ok" or not _closed(info.mip_gap, limits), "")
+
+
+def mathopt(program: Program, limits: Limits) -> Solution:
+    """OR-Tools MathOpt with its HiGHS, or with GSCIP where the installed wheel is built without HiGHS."""
+    from ortools.math_opt.python import mathopt as mo
+
+    model = mo.Model()
+    x = [
+        model.add_variable(lb=low, ub=high, is_integer=whole)
+        for low, high, whole in zip(
+            program.lower.tolist(), program.upper.tolist(), program.integer.tolist(), strict=True
+        )
+    ]
+    model.minimize_linear_objective(mo.fast_sum(c * v for c, v in zip(program.cost.tolist(), x, strict=True)))
+    matrix, low, high = with_group_rows(program)
+    for i in range(matrix.shape[0]):
+        span = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        terms = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
+        model.add_linear_constraint(lb=low[i], expr=mo.fast_sum(a * x[j] for j, a in terms), ub=high[i])
+    limit = None if limits.time_s is None else datetime.timedelta(seconds=limits.time_s)
+    parameters = mo.SolveParameters(
+        time_limit=limit,
+        threads=limits.threads,
+        relative_gap_tolerance=limits.gap,
+        random_seed=limits.seed,
+    )
+    try:
+        kind = "HiGHS"
+        answer = mo.solve(model, mo.SolverType.HIGHS, params=parameters)
+    except Exception:  # not built in: the error is of a kind that OR-Tools itself cannot state
+        kind = "GSCIP"
+        answer = mo.solve(model, mo.SolverType.GSCIP, params=parameters)
+    values = None
+    if answer.has_primal_feasible_solution():
+        values = np.array(answer.variable_values(x))
+    bound = answer.termination.objective_bounds.dual_bound + program.offset
+    stopped = answer.termination.limit is not None
+    return _stated(program, limits, values, bound, stopped, f"with {kind}")
+
+
+def pop(k: int) -> Callable[[Program, Limits], Solution]:
+    """POP (Narayanan et al. 2021): jobs in k random parts, each with 1/k of every capacity, merged.
+
+    The parts are solved one after the other, with equal shares of the time. The merged decision has no bound.
+    """
+
+    def solve(program: Program, limits: Limits) -> Solution:
+        if program.n_columns > program.n_choices:
+            return declined("a column that all parts share cannot be partitioned")
+        clock = Clock(limits.time_s)
+        part_of = np.random.default_rng(limits.seed).permutation(program.n_groups) % k
+        x = np.zeros(program.n_columns)
+        limit = None
+        for part in range(k):
+            columns = np.flatnonzero((part_of == part)[_group(program)])
+            left = clock.remaining_s()
+            share = replace(limits, time_s=None if left is None else left / (k - part))
+            answer = highs.solve(_part(program, columns, part_of == part, k), share)
+            if answer.x is None:
+                why = answer.termination.detail or answer.termination.reason
+                return Solution(Termination("no_solution", answer.termination.limit, f"part {part}: {why}"))
+            limit = limit or answer.termination.limit
+            x[columns] = answer.x
+        return conclude(program, limits, x, -np.inf, limit=limit)
+
+    return solve
+
+
+PEERS: dict[str, Callable[[Program, Limits], Solution]] = {
+    "lp": lp,
+    "linopy": linopy_highs,
+    "mathopt": mathopt,
+    "pop:4": pop(4),
+    "pop:16": pop(16),
+}
+
+
+def with_group_rows(program: Program) -> tuple[csr_array, FloatArray, FloatArray]:
+    """Rows of the program, then one "exactly one" per group."""
+    group, n = _group(program), program.n_choices
+    ones = csr_array((np.ones(n), (group, np.arange(n))), shape=(program.n_groups, program.n_columns))
+    equal = np.ones(program.n_groups)
+    return (
+        csr_array(vstack([csr_array(program.matrix), ones], format="csr")),
+        np.concatenate([program.row_lower, equal]),
+        np.concatenate([program.row_upper, equal]),
+    )
+
+
+def _group(program: Program) -> IntArray:
+    return np.repeat(np.arange(program.n_groups), np.diff(program.group_start))
+
+
+def _part(program: Program, columns: IntArray, groups: np.ndarray, k: int) -> Program:
+    sizes = np.diff(program.group_start)[groups]
+    return replace(
+        program,
+        cost=program.cost[columns],
+        matrix=csc_array(program.matrix[:, columns]),
+        row_lower=program.row_lower / k,
+        row_upper=program.row_upper / k,
+        lower=program.lower[columns],
+        upper=program.upper[columns],
+        integer=program.integer[columns],
+        group_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        columns=(Block("column", len(columns)),),
+        offset=0.0,
+        attributes={},
+    )
+
+
+def _closed(gap: float, limits: Limits) -> bool:
+    return bool(gap <= limits.gap * (1 + 1e-6))
+
+
+def _stated(
+    program: Program, limits: Limits, values: FloatArray | None, bound: float, stopped: bool, detail: str
+) -> Solution:
+    if values is not None and program.violation(np.round(values)) > TOLERANCE:
+        return Solution(Termination("error", detail="the rounded answer violates the rows"), bound=bound)
+    return conclude(program, limits, values, bound, limit="time" if stopped else None, detail=detail)
+
+
+def timed(name: str, program: Program, limits: Limits) -> tuple[Solution, float]:
+    """Solve by a peer or a solver of the registry; seconds include the solver's own model.
+
+    Raises
+    ------
+    ValueError
+        For unknown names.
+    """
+    from wattsched.solvers.registry import get
+
+    solve: Callable[[Program, Limits], Solution] = PEERS[name] if name in PEERS else get(name)
+    begin = time.perf_counter()
+    solution = solve(program, limits)
+    return solution, time.perf_counter() - begin

@@ -1,0 +1,57 @@
+"""The fixed cases of the benchmark suite: which rounds, and who solves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+GAP = 1e-4
+"""Asked of everybody: HiGHS's default."""
+
+FAST = ("price", "greedy")
+MANY = (*FAST, "powerflow", "highs", "cpsat", "pyomo:highs", "linopy", "mathopt", "pop:4", "pop:16", "lp")
+LARGE = (*FAST, "powerflow", "highs", "pop:16", "lp")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A generated round, its solvers, and the gap that `price` is asked for besides the common one."""
+
+    family: str
+    jobs: int
+    solvers: tuple[str, ...] = MANY
+    options: dict[str, Any] = field(default_factory=dict)
+    fine_gap: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name for tables."""
+        extra = "".join(f", {value} {option}" for option, value in self.options.items())
+        return f"{self.family}, {self.jobs:,} jobs{extra}"
+
+
+CASES = (
+    Case("uniform", 200, fine_gap=1e-6),
+    Case("philly-like", 300),
+    Case("sia-like", 500),
+    Case("hetero", 60),
+    Case("uniform", 1_000, fine_gap=1e-6),
+    Case("uniform", 5_000, fine_gap=1e-6),
+    Case("uniform", 20_000, LARGE, fine_gap=1e-6),
+    Case("sia-like", 4_000),
+    Case("hetero", 1_000, LARGE, {"racks": 32}),
+    Case("hetero", 5_000, FAST, {"racks": 16}),
+    Case("uniform", 100_000, FAST),
+)
+QUICK = (
+    Case("uniform", 20, ("price", "greedy", "highs", "pop:4", "lp", "nonsense"), fine_gap=1e-6),
+    Case("sia-like", 12, ("price", "highs", "pop:4", "lp")),
+)
+
+SEED = 1
+SMALL = {"jobs": 20, "gpus": 64}
+"""A `sia-like` round that is solved whole, many times."""
+SMALL_SOLVERS = ("highs", "price", "auto", "greedy")
+WHOLE_JOBS = 100_000
+"""Jobs of the `uniform` round that the command line solves."""
+WHOLE_GAP = 1e-5
