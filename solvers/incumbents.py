@@ -30,3 +30,14 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Keep announcements in this block from the listeners: they are about another program."""
+    kept = _listeners[:]
+    _listeners.clear()
+    try:
+        yield
+    finally:
+        _listeners[:] = kept

@@ -1,0 +1,158 @@
+r"""`price`: row prices first, then small MIPs over the columns that the prices leave in question.
+
+1. Prices :math:`y` that nearly maximise the Lagrangian bound :math:`L(y)` (`dual`).
+2. A first decision along the efficient frontiers under these prices (`frontier`).
+3. A *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves it with
+   all other columns at zero.
+4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
+   :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
+   bound over the choice groups (`branch`) closes the gap; until then larger kernels improve the incumbent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wattsched.formulations.program import BoolArray, FloatArray, Program
+from wattsched.solvers import frontier, highs
+from wattsched.solvers.branch import Branching
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import ROUNDING, conclude, declined, infeasible, relative_gap
+from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.feasibility import feasible
+from wattsched.solvers.incumbents import announce
+from wattsched.solvers.kernel import cheapest, kernel
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+
+# Up to this many columns HiGHS is done before prices would be.
+_SMALL = 1_000
+# Columns besides each group's cheapest in the kernels, one after the other.
+_KERNELS = (300, 3_000, 30_000)
+# When fixing leaves few columns, HiGHS solves the rest; up to the second number, branching is tried before.
+_FEW_COLUMNS = 2_000
+_MOST_COLUMNS = 30_000
+_NODES = 30
+# The dual may leave this share of the gap that is asked for, down to rounding.
+_DUAL_SHARE = 0.1
+_DUAL_TOLERANCE = 1e-9
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Solve by prices, kernels, reduced-cost fixing and branching; see the module's text.
+
+    The solution's prices prove `Program.lagrangian_bound`; its bound may be better, by branching.
+    """
+    if program.n_columns <= _SMALL:
+        return highs.solve(program, limits, start)
+    clock = Clock(limits.time_s)
+    tolerance = max(_DUAL_TOLERANCE, _DUAL_SHARE * limits.gap)
+    prices, bound = dual_prices(program, time_s=clock.remaining_s(), tolerance=tolerance)
+    if bound == np.inf:
+        return infeasible(prices, "the LP relaxation is infeasible")
+    search = _Search(program, limits, clock, prices, bound)
+    search.offer(start)
+    search.offer(frontier.ascend(program, prices, clock))
+    search.run()
+    return search.conclude()
+
+
+class _Search:
+    """The best point and the best bound while they approach each other."""
+
+    def __init__(
+        self, program: Program, limits: Limits, clock: Clock, prices: FloatArray, bound: float
+    ) -> None:
+        self._program = program
+        self._limits = limits
+        self._clock = clock
+        self._prices = prices
+        self._bound = bound
+        self._above = program.above_least(prices)
+        self._x: FloatArray | None = None
+        self._objective = np.inf
+        self._failure = ""
+
+    def offer(self, x: FloatArray | None) -> float:
+        """Take a point if it is feasible and better; the cost of the best one known."""
+        if x is not None and feasible(self._program, x):
+            objective = self._program.objective(x)
+            if objective < self._objective:
+                self._x, self._objective = x, objective
+                news = Termination("feasible")
+                announce(Solution(news, x=x, objective=objective, bound=self._bound, prices=self._prices))
+        return self._objective
+
+    def run(self) -> None:
+        """Improve the incumbent by kernels until branching can finish."""
+        for size in _KERNELS:
+            if self._done():
+                return
+            self._improve(self._with_incumbent(cheapest(self._above, self._program.n_groups + size)))
+            if self._open_columns() <= _MOST_COLUMNS:
+                break
+        if not self._done() and self._open_columns() > _FEW_COLUMNS:
+            self._branch()
+        if not self._done():
+            self._improve(self._open())
+
+    def conclude(self) -> Solution:
+        """Solution as it stands."""
+        if self._bound == np.inf:
+            return infeasible(self._prices, "no decision satisfies the rows")
+        if self._failure and self._x is None:
+            return declined(self._failure)
+        limit: Limit | None = "time" if self._clock.over() else None
+        return conclude(self._program, self._limits, self._x, self._bound, prices=self._prices, limit=limit)
+
+    def _done(self) -> bool:
+        closed = self._x is not None and relative_gap(self._objective, self._bound) <= self._limits.gap
+        return closed or bool(self._failure) or self._bound == np.inf or self._clock.over()
+
+    def _open(self) -> BoolArray:
+        """Columns that a decision better than the incumbent may have, and those that it has."""
+        if self._x is None:
+            return np.ones(len(self._above), dtype=bool)
+        room = self._objective - self._bound + ROUNDING * max(1.0, abs(self._objective))
+        return self._with_incumbent(self._above <= room)
+
+    def _open_columns(self) -> int:
+        return int(np.count_nonzero(self._open())) - self._program.n_groups
+
+    def _with_incumbent(self, keep: BoolArray) -> BoolArray:
+        return keep if self._x is None else keep | (self._x[: len(keep)] > 0.5)
+
+    def _improve(self, keep: BoolArray) -> None:
+        """Let HiGHS look for a better point among some columns.
+
+        If no other column is open, what it proves holds for the program.
+        """
+        complete = not np.any(self._open() & ~keep)
+        limits = replace(self._limits, time_s=self._clock.remaining_s())
+        target = self._bound + self._limits.gap * abs(self._bound)
+        answer = kernel(self._program, keep).solve(limits, self._x, target)
+        self.offer(answer.x)
+        if complete and answer.termination.reason == "error":
+            self._failure = answer.termination.detail
+        elif complete:
+            # An infeasible rest: nothing is better than the incumbent, or there is nothing at all.
+            self._raise_bound(answer.bound)
+
+    def _branch(self) -> None:
+        """Branch and bound over the open columns."""
+        rest = kernel(self._program, self._open())
+        branching = Branching(
+            rest.program,
+            lambda x: self.offer(rest.lift(x)),
+            self._bound,
+            self._objective,
+            self._limits.gap,
+            self._clock,
+        )
+        branching.run(_NODES)
+        self._raise_bound(branching.bound())
+
+    def _raise_bound(self, proven: float) -> None:
+        """Take a bound on all points better than the incumbent."""
+        self._bound = max(self._bound, min(self._objective, proven))
