@@ -40,7 +40,7 @@ EXIT_CODES = {
     metavar="NAME",
     help="How to write the problem; FILE.py:NAME runs a file of yours.",
 )
-@click.option("--solver", default="highs", show_default=True, metavar="NAME", help="Who solves it.")
+@click.option("--solver", default="auto", show_default=True, metavar="NAME", help="Who solves it.")
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
 @limit_options
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")

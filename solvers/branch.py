@@ -1,8 +1,8 @@
 """Branch and bound on choice groups: every node has prices of its own, and decisions under them.
 
-A round of many jobs has a small integrality gap unless a few of its jobs are lumpy: one such job, half running
-and half waiting, distorts the price of what it uses for all the others. Deciding the lumpy jobs first, largest
-difference of priced use first, leaves nodes whose prices are right.
+A round of many jobs has a small integrality gap unless a few of its jobs are lumpy: one such job, half
+running and half waiting, distorts the price of what it uses for all the others. Deciding the lumpy jobs
+first, largest difference of priced use first, leaves nodes whose prices are right.
 """
 
 from __future__ import annotations

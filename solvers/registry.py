@@ -63,6 +63,13 @@ def _without_columns(program: Program, limits: Limits) -> Solution:
 _SOLVERS = {
     solver.name: solver
     for solver in (
+        Solver(
+            "auto",
+            "auto:solve",
+            "what suits the size, or a race where threads allow",
+            exact=True,
+            takes_intervals=True,
+        ),
         Solver("price", "price:solve", "row prices, small kernels, branching on lumpy jobs", exact=True),
         Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True),
         Solver("cpsat", "cpsat:solve", "CP-SAT on scaled integers", exact=True, takes_intervals=True),

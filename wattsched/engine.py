@@ -42,7 +42,7 @@ def solve(
     instance: Instance | str | Path,
     *,
     formulation: str = AGGREGATED,
-    solver: str = "highs",
+    solver: str = "auto",
     objective: str | None = None,
     gap: float = 1e-4,
     time_limit: float | None = None,
@@ -59,7 +59,8 @@ def solve(
     formulation : str
         ``mckp``, ``assignment`` or ``intervals``; they agree on the optimum.
     solver : str
-        A name of `wattsched.solvers.registry`, for example ``highs``, ``cpsat``, ``greedy`` or ``pyomo:cbc``.
+        A name of `wattsched.solvers.registry`: ``auto``, ``price``, ``highs``, ``cpsat``, ``greedy``,
+        ``powerflow``, or ``pyomo:NAME`` for a solver that Pyomo finds.
     objective : str, optional
         Overrides the instance's objective.
     gap : float

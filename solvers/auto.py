@@ -1,0 +1,80 @@
+"""`auto`: the solver that suits a program, or a race of several where threads allow."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+
+from wattsched.formulations.program import FloatArray, Program
+from wattsched.solvers import registry
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.conclude import conclude, declined
+from wattsched.solvers.solution import Limits, Solution
+from wattsched.solvers.worker import Worker, start_worker
+
+# Up to this many columns HiGHS is done before a second process would be running.
+_SMALL = 5_000
+_LARGEST_FOR_CPSAT = 100_000
+# With more rows than this the prices take longer to find than an LP.
+_MOST_ROWS = 400
+
+
+def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    """Solve by the best of `portfolio`; the first that closes the gap ends the race."""
+    names = portfolio(program, limits.threads)
+    if len(names) == 1:
+        return registry.get(names[0])(program, limits, start)
+    return _race(names, program, limits, start)
+
+
+def portfolio(program: Program, threads: int) -> list[str]:
+    """Solvers worth running side by side, the most promising first."""
+    if program.intervals is not None:
+        return ["cpsat"]
+    rivals = ["price", "highs"] if program.n_rows <= _MOST_ROWS else ["highs", "price"]
+    if program.n_columns <= _LARGEST_FOR_CPSAT:
+        rivals.append("cpsat")
+    return rivals[:threads] if program.n_columns > _SMALL else rivals[:1]
+
+
+def _race(names: list[str], program: Program, limits: Limits, start: FloatArray | None) -> Solution:
+    """Run solvers in processes of their own until one closes the gap."""
+    each = replace(limits, threads=max(1, limits.threads // len(names)))
+    answers: queue.SimpleQueue[Solution] = queue.SimpleQueue()
+
+    def run(worker: Worker, name: str) -> None:
+        answers.put(worker.solve(name, program, each, start))
+
+    clock = Clock(limits.time_s)
+    known: list[Solution] = []
+    with ExitStack() as stack:
+        for name in names:
+            worker = stack.enter_context(start_worker())
+            threading.Thread(target=run, args=(worker, name), daemon=True).start()
+        while len(known) < len(names):
+            known.append(answers.get())
+            if known[-1].termination.reason in ("optimal", "infeasible") or clock.over():
+                break
+    return _merged(program, limits, known)
+
+
+def _merged(program: Program, limits: Limits, known: list[Solution]) -> Solution:
+    """The best point under the best bound, with the prices that prove most."""
+    decided = next((s for s in known if s.termination.reason == "infeasible"), None)
+    if decided is not None:
+        return decided
+    sound = [s for s in known if s.termination.reason != "error"]
+    if not sound:
+        return declined("; ".join(s.termination.detail for s in known))
+    points = [s for s in sound if s.x is not None]
+    best = min(points, key=lambda s: s.objective if s.objective is not None else 0.0, default=sound[0])
+    bound = max(s.bound for s in sound)
+    priced = [s.prices for s in sound if s.prices is not None]
+    prices = max(priced, key=program.lagrangian_bound, default=None)
+    limit = next((s.termination.limit for s in sound if s.termination.limit), None)
+    return conclude(
+        program, limits, best.x, bound, prices=prices, limit=limit, starts=best.starts,
+        detail=best.termination.detail,
+    )  # fmt: skip
