@@ -27,6 +27,7 @@ from process_memory import peak_mib_of
 from suite_cases import (
     CASES,
     GAP,
+    LARGEST_S,
     QUICK,
     SEED,
     SMALL,
@@ -60,7 +61,7 @@ class Suite:
         asked.write_text(json.dumps(task), encoding="utf-8")
         answer.unlink(missing_ok=True)
         command = [sys.executable, str(HERE / "suite_child.py"), str(asked), str(answer)]
-        patience_s = KILL_AFTER * self.limit_s + 60
+        patience_s = KILL_AFTER * task.get("limit_s", self.limit_s) + 60
         begin = time.perf_counter()
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
@@ -93,7 +94,7 @@ class Suite:
                 program=program,
                 solver=solver,
                 gap=gap,
-                limit_s=self.limit_s,
+                limit_s=case.limit_s(self.limit_s),
                 threads=self.threads,
                 seed=SEED,
             )
@@ -120,9 +121,10 @@ class Suite:
             return {}
         file, result = self.folder / "round.json", self.folder / "result.json"
         wattsched = [sys.executable, "-P", "-m", "wattsched"]
+        limit_s = max(self.limit_s, LARGEST_S)
         size = ["--jobs", str(jobs), "--seed", str(SEED)]
         subprocess.run([*wattsched, "generate", "uniform", *size, "-o", str(file)], check=True)
-        options = ["--solver", "price", "--gap", f"{WHOLE_GAP:g}", "--time-limit", f"{self.limit_s:g}"]
+        options = ["--solver", "price", "--gap", f"{WHOLE_GAP:g}", "--time-limit", f"{limit_s:g}"]
         begin = time.perf_counter()
         process = subprocess.Popen(
             [*wattsched, "solve", str(file), *options, "--threads", str(self.threads), "-o", str(result)],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from pages import table
-from suite_cases import SMALL
+from suite_cases import LARGEST_S, SMALL
 
 from wattsched.comparisons.plots import plot_profile, save
 from wattsched.comparisons.statistics import shifted_geometric_mean
@@ -198,7 +198,8 @@ def _about(results: Results) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     return (
         f"Measured on {results['machine']} (load {results['load_before']:.1f} when it began); "
-        f"{results['threads']} thread, limit {results['limit_s']:g} s a run, seed {results['seed']}; "
+        f"{results['threads']} thread, seed {results['seed']}. Limit {results['limit_s']:g} s a run; "
+        f"at least {LARGEST_S:g} s for rounds that only `price` and `greedy` take on, and for the whole command. "
         f"{versions}."
     )
 
