@@ -199,8 +199,8 @@ def _about(results: Results) -> str:
     return (
         f"Measured on {results['machine']} (load {results['load_before']:.1f} when it began); "
         f"{results['threads']} thread, seed {results['seed']}. Limit {results['limit_s']:g} s a run; "
-        f"at least {LARGEST_S:g} s for rounds that only `price` and `greedy` take on, and for the whole command. "
-        f"{versions}."
+        f"at least {LARGEST_S:g} s for rounds that only `price` and `greedy` take on, and for the whole "
+        f"command. {versions}."
     )
 
 
