@@ -42,7 +42,7 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
     help="How to write the problem; FILE.py:NAME runs a file of yours.",
 )
 @click.option(
-    "--solvers", default="highs", show_default=True, metavar="X,Y", callback=_listed, help="Who solves it."
+    "--solvers", default="auto", show_default=True, metavar="X,Y", callback=_listed, help="Who solves it."
 )
 @click.option("--objective", metavar="NAME", help="Instead of the instances' objectives.")
 @limit_options

@@ -78,7 +78,7 @@ def compare(
     files: Sequence[str | Path],
     *,
     formulations: Sequence[str] = ("mckp",),
-    solvers: Sequence[str] = ("highs",),
+    solvers: Sequence[str] = ("auto",),
     settings: Settings | None = None,
     folder: str | Path | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
