@@ -6,16 +6,18 @@ it and they read the rules differently, one of them is wrong.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
+from wattsched.instances.certificate import Proof, prove
+from wattsched.instances.checker_claims import claims_of, number
 from wattsched.instances.checker_gpus import gpu_faults
 from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import (
+    OBJECTIVES,
     TOLERANCE,
     Outcome,
     migrates,
@@ -29,16 +31,6 @@ from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.faults import lines_of
 from wattsched.instances.instance import Instance, Job
 from wattsched.topology.cluster import Strict
-
-OBJECTIVES = {
-    "completion": "min",
-    "makespan": "min",
-    "progress": "max",
-    "max-min": "max",
-    "proportional": "min",
-    "goodput": "max",
-}
-"""Objectives and their senses."""
 
 JOULES_PER_KWH = 3.6e6
 
@@ -61,6 +53,8 @@ class Report(Strict):
         Running jobs that keep their configuration but on other GPUs.
     restarts : int
         Running jobs that change GPU count, batch size or pool, or stop.
+    proven_bound : float, optional
+        What the row prices of a result's certificate prove, in the sense of the objective.
     """
 
     faults: list[str]
@@ -71,6 +65,7 @@ class Report(Strict):
     gpus_used: int
     migrations: int
     restarts: int
+    proven_bound: float | None = None
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -86,8 +81,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     -------
     Report
     """
-    places = places_of(instance.cluster)
-    menus = Menus(instance, places)
+    return _check(instance, decision, Menus(instance, places_of(instance.cluster)))
+
+
+def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
+    places = menus.places
     faults = [*_pairing(instance, decision), *gpu_faults(instance, decision, places)]
     outcomes = []
     for job, assignment in _known(instance, decision):
@@ -131,7 +129,7 @@ def check(instance: Instance, decision: Decision) -> Report:
 
 
 def check_result(instance: Instance, result: dict[str, Any]) -> Report:
-    """Check a result document: its decision, and its claims about objective, bound and gap.
+    """Check a result document: its decision, its certificate, and all that it claims about them.
 
     Parameters
     ----------
@@ -139,19 +137,35 @@ def check_result(instance: Instance, result: dict[str, Any]) -> Report:
     result : dict
         Parsed ``wattsched-result/1``. Its ``objective_name`` replaces the instance's objective.
     """
-    content = result.get("decision")
+    if (name := result.get("objective_name")) is not None:
+        instance = instance.model_copy(update={"objective": str(name)})
+    menus = Menus(instance, places_of(instance.cluster))
+    report = _check_decision(instance, result.get("decision"), menus)
+    proof = _check_certificate(instance, result.get("certificate"), menus)
+    claims = claims_of(instance, result, report.objective, proof)
+    faults = [*report.faults, *([] if proof is None else proof.faults), *claims]
+    proven = None if proof is None else proof.bound
+    return report.model_copy(update={"faults": faults, "proven_bound": proven})
+
+
+def _check_decision(instance: Instance, content: Any, menus: Menus) -> Report:
     if content is None:
-        return _empty("the result holds no decision to check")
+        return _empty()
     try:
         decision = Decision.model_validate(content)
     except ValidationError as error:
-        lines = lines_of(error, content)
-        return _empty(*(f"decision: {line}" for line in lines))
-    if (name := result.get("objective_name")) is not None:
-        instance = instance.model_copy(update={"objective": str(name)})
-    report = check(instance, decision)
-    claims = list(_false_claims(instance, result, report))
-    return report.model_copy(update={"faults": [*report.faults, *claims]})
+        return _empty(*(f"decision: {line}" for line in lines_of(error, content)))
+    return _check(instance, decision, menus)
+
+
+def _check_certificate(instance: Instance, content: Any, menus: Menus) -> Proof | None:
+    """What the prices of a certificate prove; None without a certificate, or an objective to prove it of."""
+    if content is None or instance.objective not in OBJECTIVES:
+        return None
+    prices = content.get("prices") if isinstance(content, dict) else None
+    if not isinstance(prices, dict) or number(content, "bound") is None:
+        return Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])
+    return prove(instance, prices, menus=menus)
 
 
 def _empty(*faults: str) -> Report:
@@ -159,38 +173,6 @@ def _empty(*faults: str) -> Report:
         faults=list(faults), objective=None, power_w=0.0, energy_j=0.0, carbon_g=None,
         gpus_used=0, migrations=0, restarts=0,
     )  # fmt: skip
-
-
-def _false_claims(instance: Instance, result: dict[str, Any], report: Report) -> Iterator[str]:
-    if result.get("instance", instance.name) != instance.name:
-        yield f"instance: the result is of '{result['instance']}', not of '{instance.name}'"
-    sense = OBJECTIVES.get(instance.objective, "min")
-    if result.get("sense", sense) != sense:
-        yield f"sense: '{instance.objective}' is a {sense} objective, the result says '{result['sense']}'"
-    objective = _number(result, "objective")
-    if objective is None:
-        yield "objective: the result has a decision but no finite objective"
-        return
-    if report.objective is not None and not _equal(objective, report.objective):
-        yield f"objective: the result claims {objective:.9g}, recomputed {report.objective:.9g}"
-    bound, gap = _number(result, "bound"), _number(result, "gap")
-    if bound is None:
-        if gap is not None:
-            yield "gap: there is no gap without a bound"
-        return
-    excess = bound - objective if sense == "min" else objective - bound
-    if excess > TOLERANCE * max(1.0, abs(objective)):
-        yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
-    true_gap = abs(objective - bound) / max(1e-9, abs(objective))
-    if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
-        yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
-
-
-def _number(result: dict[str, Any], name: str) -> float | None:
-    value = result.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    return None
 
 
 # --- every job once ---------------------------------------------------------------------------------
@@ -284,7 +266,3 @@ def _over_budget(
 def _above(value: float, limit: float) -> bool:
     """Whether a value breaks its limit, with tolerance; not a number does."""
     return not value <= limit * (1 + TOLERANCE)
-
-
-def _equal(a: float, b: float) -> bool:
-    return abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,23 @@ Setting = tuple[str, int, int | None, float | None, int | None]
 """Pool, GPU count, frequency, power limit, batch size."""
 
 
+class Configuration(NamedTuple):
+    """What a job may run as; ``unit_s`` is the table's `completion_s`, where it states that and no rate."""
+
+    setting: Setting
+    rate: float
+    power_w: float
+    unit_s: float | None = None
+
+
 @dataclass
 class Menu:
     """Configurations that equal jobs share, whatever their work, deadline and current placement.
 
     Attributes
     ----------
+    listed : list of Configuration
+        All of them.
     rows : dict of Setting to (rate, power_w)
     ambiguous : set of Setting
         Settings that rows of the table repeat with other numbers; a decision cannot tell them apart.
@@ -31,6 +43,7 @@ class Menu:
         Rows that may need the least energy, whatever the work and the time to restart.
     """
 
+    listed: list[Configuration] = field(default_factory=list)
     rows: dict[Setting, tuple[float, float]] = field(default_factory=dict)
     ambiguous: set[Setting] = field(default_factory=set)
     best_rate: float = 0.0
@@ -56,29 +69,32 @@ class Menus:
         self.places = places
         self.profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
         self._made: dict[Hashable, Menu] = {}
-        self._modelled: dict[Hashable, list[tuple[Setting, float, float]]] = {}
+        self._of: dict[str, Menu] = {}
+        self._modelled: dict[Hashable, list[Configuration]] = {}
 
     def of(self, job: Job) -> Menu:
-        """Menu of a job.
+        """Menu of a job of the instance.
 
         Raises
         ------
         ValueError
             If the job asks for a setting that its profile does not know.
         """
-        key = _key(job)
-        if key not in self._made:
-            self._made[key] = self._make(job)
-        return self._made[key]
+        if job.name not in self._of:
+            key = _key(job)
+            if key not in self._made:
+                self._made[key] = self._make(job)
+            self._of[job.name] = self._made[key]
+        return self._of[job.name]
 
     def _make(self, job: Job) -> Menu:
         menu = Menu()
-        every: list[tuple[float, float, int]] = []
         for place in self.places.values():
             if job.pools is not None and place.name not in job.pools and place.gpu_type not in job.pools:
                 continue
             rows = self._table_rows(job, place) if job.model is None else self._model_rows(job, place)
-            for setting, rate, power_w in rows:
+            for row in rows:
+                setting, rate, power_w, _ = row
                 gpus = setting[1]
                 if gpus < (job.min_gpus or 1) or (job.max_gpus is not None and gpus > job.max_gpus):
                     continue
@@ -86,19 +102,20 @@ class Menus:
                     continue
                 if menu.rows.setdefault(setting, (rate, power_w)) != (rate, power_w):
                     menu.ambiguous.add(setting)
-                every.append((rate, power_w, gpus))
-        if every:
-            _summarise(menu, every)
+                menu.listed.append(row)
+        if menu.listed:
+            _summarise(menu)
         return menu
 
-    def _table_rows(self, job: Job, place: Place) -> list[tuple[Setting, float, float]]:
+    def _table_rows(self, job: Job, place: Place) -> list[Configuration]:
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
         rows = []
         for i, (gpus, pool) in enumerate(zip(table.gpus, table.pool, strict=True)):
             if pool not in (place.name, place.gpu_type):
                 continue
-            rate = table.rate[i] if table.rate is not None else 1.0 / (table.completion_s or [])[i]
+            unit_s = None if table.completion_s is None else table.completion_s[i]
+            rate = 1.0 / unit_s if unit_s is not None else (table.rate or [])[i]
             setting = (
                 place.name,
                 gpus,
@@ -106,17 +123,17 @@ class Menus:
                 None if table.power_limit_w is None else table.power_limit_w[i],
                 None if table.batch_size is None else table.batch_size[i],
             )
-            rows.append((setting, rate, table.power_w[i]))
+            rows.append(Configuration(setting, rate, table.power_w[i], unit_s))
         return rows
 
-    def _model_rows(self, job: Job, place: Place) -> list[tuple[Setting, float, float]]:
+    def _model_rows(self, job: Job, place: Place) -> list[Configuration]:
         choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
         key = (job.model, place.name, *(None if c is None else tuple(c) for c in choices))
         if key not in self._modelled:
             self._modelled[key] = self._from_profile(job, place)
         return self._modelled[key]
 
-    def _from_profile(self, job: Job, place: Place) -> list[tuple[Setting, float, float]]:
+    def _from_profile(self, job: Job, place: Place) -> list[Configuration]:
         assert job.model is not None
         gpu_type = self.instance.cluster.gpu_types[place.gpu_type]
         profile = self._profile(job.model, place.gpu_type, gpu_type.profile or place.gpu_type)
@@ -144,7 +161,7 @@ class Menus:
         rates = profile.rate(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.speed_factor
         watts = profile.power_w(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.power_factor
         return [
-            ((place.name, g, None if f is None else round(f), w, b), rate, power_w)
+            Configuration((place.name, g, None if f is None else round(f), w, b), rate, power_w)
             for (g, b, f, w), rate, power_w in zip(settings, rates.tolist(), watts.tolist(), strict=True)
         ]
 
@@ -167,12 +184,12 @@ def _key(job: Job) -> Hashable:
     return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
 
 
-def _summarise(menu: Menu, rows: list[tuple[float, float, int]]) -> None:
-    fewest = min(gpus for _, _, gpus in rows)
-    menu.best_rate = max(rate for rate, _, _ in rows)
-    menu.reference_rate = max(rate for rate, _, gpus in rows if gpus == fewest)
+def _summarise(menu: Menu) -> None:
+    fewest = min(row.setting[1] for row in menu.listed)
+    menu.best_rate = max(row.rate for row in menu.listed)
+    menu.reference_rate = max(row.rate for row in menu.listed if row.setting[1] == fewest)
     least_power_w = float("inf")
-    for per_work, power_w in sorted((power_w / rate, power_w) for rate, power_w, _ in rows):
+    for per_work, power_w in sorted((row.power_w / row.rate, row.power_w) for row in menu.listed):
         if power_w < least_power_w:
             menu.thrifty.append((per_work, power_w))
             least_power_w = power_w

@@ -14,6 +14,16 @@ from wattsched.instances.instance import Instance, Job
 TOLERANCE = 1e-6
 """Relative tolerance of every comparison."""
 
+OBJECTIVES = {
+    "completion": "min",
+    "makespan": "min",
+    "progress": "max",
+    "max-min": "max",
+    "proportional": "min",
+    "goodput": "max",
+}
+"""Objectives and their senses."""
+
 
 @dataclass(frozen=True)
 class Outcome:
