@@ -58,6 +58,9 @@ def conclude(
     tolerance = ROUNDING * max(1.0, abs(objective))
     if objective < bound <= objective + tolerance:
         bound = objective
+    if bound > objective + tolerance:
+        detail = f"a bound of {bound:g} contradicts a point of {objective:g} and is left out"
+        bound = -np.inf
     closed = relative_gap(objective, bound) <= limits.gap or objective - bound <= tolerance
     reason: Reason = "optimal" if closed else "feasible"
     return Solution(

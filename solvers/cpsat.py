@@ -57,7 +57,8 @@ def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> 
         if attempt == 0 and status == cp_model.INFEASIBLE:
             return infeasible(detail="CP-SAT proved that no integer point satisfies the rows")
         limit = None if status == cp_model.OPTIMAL else "time"
-        if attempt == 0:
+        # Stopped before it knew anything, CP-SAT reports a bound of 0 all the same.
+        if attempt == 0 and status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             bound = max(bound, solver.best_objective_bound - model.integers.cost_slack)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             detail = f"CP-SAT stopped: {solver.status_name(status).lower()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -147,3 +148,12 @@ def test_intervals_are_placed_at_least_cost(seed):
         assert not cells & taken
         assert not {c for _, c in cells} & set(intervals.lines[line].busy.tolist())
         taken |= cells
+
+
+def test_a_limit_before_the_first_point_proves_nothing(knapsack):
+    """CP-SAT then reports a bound of 0, which for negative costs is above every point."""
+    program = knapsack(300, 40, pools=3)
+    negative = dataclasses.replace(program, cost=program.cost - 2.0 * program.cost.max())
+    solution = cpsat.solve(negative, Limits(gap=1e-6, time_s=0.01))
+    assert solution.x is None
+    assert solution.bound < -1.0

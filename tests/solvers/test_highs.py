@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from wattsched.solvers import highs, incumbents
+from wattsched.solvers.conclude import conclude
 from wattsched.solvers.matrix import with_choice_rows
 from wattsched.solvers.solution import Limits
 
@@ -101,3 +102,12 @@ def test_unbounded_is_an_error_with_a_reason(knapsack):
     solution = highs.solve(free, Limits())
     assert solution.termination.reason == "error"
     assert "unbounded" in solution.termination.detail
+
+
+def test_a_bound_above_a_point_is_not_a_proof(knapsack):
+    program = knapsack(3, 3)
+    x = highs.solve(program, Limits(gap=0.0)).x
+    told = conclude(program, Limits(), x, program.objective(x) + 10.0)
+    assert told.termination.reason == "feasible"
+    assert "contradicts" in told.termination.detail
+    assert told.bound == -np.inf
