@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from wattsched.cli.files import STANDARD, answer_of, read_document, read_instanc
 if TYPE_CHECKING:
     from wattsched.instances.checker import Report
     from wattsched.instances.instance import Instance
+    from wattsched.result import Result
 
 
 @click.command("check")
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 def command(instance_file: str, result_file: str) -> int:
     """Check RESULT, a result file or a bare decision, against INSTANCE.
 
-    Recomputes GPUs, blocks, budgets and the objective from the two files alone, without any code of the
-    formulations and solvers. Exit code 0 when the decision and every claim about it hold, 1 when not.
+    Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
+    from the prices of the certificate, without any code of the formulations and solvers. Exit code 0 when
+    the decision and every claim about it hold, 1 when not.
     """
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
@@ -32,19 +35,20 @@ def command(instance_file: str, result_file: str) -> int:
     instance = read_instance(instance_file)
     document = read_document(result_file)
     answer = answer_of(document, shown(result_file))
+    claimed = None
     with progress(f"checking {shown(result_file)}"):
         if isinstance(answer, Decision):
             report = check(instance, answer)
         else:
-            report = check_result(instance, document)
+            report, claimed = check_result(instance, document), answer
             instance = instance.model_copy(update={"objective": answer.objective_name})
-    _print(report, instance)
+    _print(report, instance, claimed)
     return CHECK_FAILED if report.faults else 0
 
 
-def _print(report: Report, instance: Instance) -> None:
+def _print(report: Report, instance: Instance, claimed: Result | None) -> None:
     from wattsched.cli.terminal import console, line
-    from wattsched.cli.wording import count, energy, goal_of, quantity
+    from wattsched.cli.wording import count
 
     out = console()
     if report.faults:
@@ -53,7 +57,26 @@ def _print(report: Report, instance: Instance) -> None:
             line(out, f"{fault}", indent=2)
         return
     line(out, ("valid", "bold green"))
+    if claimed is not None and claimed.decision is None:
+        line(out, f"{_nothing_decided(claimed)}", indent=2)
+    else:
+        for words in _uses(report, instance):
+            line(out, f"{words}", indent=2)
+    for words in _proof(report, instance, claimed):
+        line(out, f"{words}", indent=2)
+
+
+def _nothing_decided(claimed: Result) -> str:
+    reason = claimed.termination.reason.replace("_", " ")
+    return f"no decision: the result says '{reason}', and nothing here proves that"
+
+
+def _uses(report: Report, instance: Instance) -> Iterator[str]:
+    from wattsched.cli.wording import count, energy, goal_of, quantity
+
     goal = goal_of(instance.objective, "min")
+    if report.objective is not None:
+        yield f"{goal.noun} {goal.amount(report.objective)}"
     used = [
         f"{count(report.gpus_used, 'GPU')} in use",
         quantity(report.power_w, "W"),
@@ -61,6 +84,28 @@ def _print(report: Report, instance: Instance) -> None:
     ]
     if report.carbon_g is not None:
         used.append(f"{quantity(report.carbon_g, 'g')} of CO2")
+    yield ", ".join(used)
+
+
+def _proof(report: Report, instance: Instance, claimed: Result | None) -> Iterator[str]:
+    """What the certificate proves, and what of the bound it leaves to trust."""
+    from wattsched.cli.wording import goal_of, percent
+
+    if claimed is None:
+        return
+    goal = goal_of(instance.objective, claimed.sense)
+    proven, bound = report.proven_bound, claimed.bound
+    if proven is None:
+        if bound is not None:
+            yield f"bound {goal.amount(bound)} claimed, no certificate proves it"
+        return
+    word = "less" if claimed.sense == "min" else "more"
+    told = f"prices prove that no decision can have {word} than {goal.amount(proven)}"
     if report.objective is not None:
-        line(out, f"{goal.noun} {goal.amount(report.objective)}", indent=2)
-    line(out, f"{', '.join(used)}", indent=2)
+        told += f" (gap {percent(abs(report.objective - proven) / max(1e-9, abs(report.objective)))})"
+    yield told
+    if bound is None:
+        return
+    trusted = bound - proven if claimed.sense == "min" else proven - bound
+    if trusted > 1e-6 * max(1.0, abs(bound)):
+        yield f"bound {goal.amount(bound)} claimed, of which {goal.amount(proven)} is proven by prices"

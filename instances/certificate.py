@@ -33,6 +33,9 @@ from wattsched.instances.instance import Instance
 EXACT_OPTIONS = 10_000
 """Rational arithmetic takes 40 to 100 microseconds for an option; larger rounds are proven in doubles."""
 
+NEGLIGIBLE = 1e-40
+"""Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
+
 CLAIM_TOLERANCE = 1e-9
 """By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
@@ -107,7 +110,8 @@ def _charged(
     prices: Mapping[str, object], rows: Collection[str], sense: str
 ) -> tuple[dict[str, Fraction], list[str]]:
     """What a unit of each row costs, and what is wrong with the prices."""
-    charged, faults = {}, []
+    charged: dict[str, Fraction] = {}
+    faults = []
     for name, price in prices.items():
         told = f"certificate: the price {price!r:.40} of row '{name}'"
         if not is_finite(price):
@@ -117,7 +121,7 @@ def _charged(
         elif (price > 0) if sense == "min" else (price < 0):
             wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
             faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
-        else:
+        elif abs(price) >= NEGLIGIBLE:
             charged[name] = abs(Fraction(price))
     return charged, faults
 

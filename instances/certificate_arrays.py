@@ -24,60 +24,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wattsched.instances.certificate_columns import BoolArray, FloatArray, IntArray, Jobs, Rows, columns_of
 from wattsched.instances.certificate_enclosure import Enclosure
 from wattsched.instances.certificate_exact import SURELY_IN_TIME
 from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff
-from wattsched.instances.checker_menu import Configuration, Menu, Menus, block_of
+from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import TOLERANCE
-from wattsched.instances.instance import Instance, Placement
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from wattsched.instances.instance import Instance
 
 EPSILON = 2.0**-48
 CHUNK = 1 << 18
 """Options that are looked at together: their arrays stay in the processor's cache."""
 
 _SMALLEST, _LARGEST = 1e-40, 1e40
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Configurations of all menus, one menu after the other; arrays of shape (n_rows,) but for `start`.
-
-    `watts` and `watts_size` are what a row pays for watts above idle, and the size of that; `room` what it
-    pays for its block. `place` is a number for pool, GPU count and batch size together.
-    """
-
-    start: IntArray
-    unit_s: FloatArray
-    power_w: FloatArray
-    idle_w: FloatArray
-    room: FloatArray
-    watts: FloatArray
-    watts_size: FloatArray
-    place: IntArray
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """What is asked of each job; arrays of shape (n_jobs,). `held` is a number of `_Rows.place`, or -1."""
-
-    menu: IntArray
-    work: FloatArray
-    weight: FloatArray
-    share: FloatArray
-    deadline_s: FloatArray
-    restart_s: FloatArray
-    running: BoolArray
-    held: IntArray
-    kept: BoolArray
-    can_wait: BoolArray
-    best_s: FloatArray
-    reference_s: FloatArray
 
 
 def in_range(instance: Instance, menus: Menus, tariff: Tariff) -> bool:
@@ -106,15 +66,7 @@ def cheapest_in_doubles(
     ValueError
         If a job has no option in time.
     """
-    numbered: dict[int, int] = {}
-    used: list[Menu] = []
-    for job in instance.jobs:
-        menu = menus.of(job)
-        if numbered.setdefault(id(menu), len(used)) == len(used):
-            used.append(menu)
-    places: dict[tuple[object, ...], int] = {}
-    rows = _rows(instance, menus, tariff, used, places)
-    jobs = _jobs(instance, menus, tariff, used, numbered, places)
+    rows, jobs = columns_of(instance, menus, tariff)
     site = _Site(instance, rows, jobs, float(tariff.joule))
     parts = [site.cheapest(span) for span in _chunks(jobs, rows, chunk)]
     low, high, *best = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -138,89 +90,7 @@ def _sum(values: FloatArray, towards: float) -> Fraction:
     return Fraction(math.nextafter(math.fsum(values.tolist()), towards))
 
 
-def _rows(
-    instance: Instance,
-    menus: Menus,
-    tariff: Tariff,
-    used: list[Menu],
-    places: dict[tuple[object, ...], int],
-) -> _Rows:
-    listed = [row for menu in used for row in menu.listed]
-    types = instance.cluster.gpu_types
-    idle_w = {name: types[place.gpu_type].idle_power_w for name, place in menus.places.items()}
-    watt = {name: float(tariff.watt[name]) for name in menus.places}
-    room = {name: {s: float(p) for s, p in by_size.items()} for name, by_size in tariff.room.items()}
-    pools = [row.setting[0] for row in listed]
-    gpus = np.array([row.setting[1] for row in listed], dtype=float)
-    power = np.array([row.power_w for row in listed], dtype=float)
-    idle = np.array([idle_w[pool] for pool in pools], dtype=float) * gpus
-    price = np.array([watt[pool] for pool in pools], dtype=float)
-    configurations = ((row.setting[0], row.setting[1], row.setting[4]) for row in listed)
-    return _Rows(
-        start=np.concatenate([[0], np.cumsum([len(menu.listed) for menu in used])]).astype(np.int64),
-        unit_s=np.array(
-            [1.0 / row.rate if row.unit_s is None else row.unit_s for row in listed], dtype=float
-        ),
-        power_w=power,
-        idle_w=idle,
-        room=np.array([room[row.setting[0]][block_of(row.setting[1])] for row in listed], dtype=float),
-        watts=price * (power - idle),
-        watts_size=price * (power + idle),
-        place=np.array([places.setdefault(c, len(places)) for c in configurations], dtype=np.int64),
-    )
-
-
-def _jobs(
-    instance: Instance,
-    menus: Menus,
-    tariff: Tariff,
-    used: list[Menu],
-    numbered: dict[int, int],
-    places: dict[tuple[object, ...], int],
-) -> _Jobs:
-    jobs = instance.jobs
-    bottleneck = instance.objective in BOTTLENECK
-    menu = np.array([numbered[id(menus.of(job))] for job in jobs], dtype=np.int64)
-    work = np.array([job.remaining_work for job in jobs], dtype=float)
-    running = np.array([job.current is not None for job in jobs], dtype=bool)
-    restart_s = np.where(running, [job.restart_s for job in jobs], 0.0)
-    held = [
-        -1 if c is None else places.get((c.pool, c.gpus, c.batch_size), -1) for c in (j.current for j in jobs)
-    ]
-    best, reference = (np.array(part, dtype=float) for part in zip(*map(_extremes, used), strict=True))
-    return _Jobs(
-        menu=menu,
-        work=work,
-        weight=np.array([job.weight for job in jobs], dtype=float),
-        share=np.array([float(tariff.worst[job.name]) if bottleneck else 1.0 for job in jobs], dtype=float),
-        deadline_s=np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs]),
-        restart_s=restart_s,
-        running=running,
-        held=np.array(held, dtype=np.int64),
-        kept=np.array([not job.preemptible for job in jobs], dtype=bool),
-        can_wait=np.array([job.can_wait and job.preemptible for job in jobs], dtype=bool),
-        best_s=work * best[menu] + restart_s,
-        reference_s=reference[menu],
-    )
-
-
-def _unit_s(row: Configuration) -> float:
-    return 1.0 / row.rate if row.unit_s is None else row.unit_s
-
-
-def _extremes(menu: Menu) -> tuple[float, float]:
-    """Seconds per unit of work at best, and at best with the fewest GPUs."""
-    unit_s = list(map(_unit_s, menu.listed))
-    fewest = min(row.setting[1] for row in menu.listed)
-    few = [s for s, row in zip(unit_s, menu.listed, strict=True) if row.setting[1] == fewest]
-    return min(unit_s), min(few)
-
-
-def _place_of(held: Placement) -> tuple[str, int, int | None]:
-    return (held.pool, held.gpus, held.batch_size)
-
-
-def _chunks(jobs: _Jobs, rows: _Rows, chunk: int) -> Iterator[slice]:
+def _chunks(jobs: Jobs, rows: Rows, chunk: int) -> Iterator[slice]:
     """Runs of jobs with about so many options together."""
     ends = np.cumsum(np.diff(rows.start)[jobs.menu])
     first = 0
@@ -236,8 +106,8 @@ class _Site:
     """An instance in arrays, and the price of a joule."""
 
     instance: Instance
-    rows: _Rows
-    jobs: _Jobs
+    rows: Rows
+    jobs: Jobs
     joule: float
 
     @property
@@ -247,7 +117,7 @@ class _Site:
 
     def cheapest(self, span: slice) -> list[FloatArray]:
         """Least cost of each job of a run: ends with what it pays, then, for bottlenecks, ends without."""
-        jobs = _Jobs(**{name: getattr(self.jobs, name)[span] for name in _Jobs.__dataclass_fields__})
+        jobs = Jobs(**{name: getattr(self.jobs, name)[span] for name in Jobs.__dataclass_fields__})
         first = self.rows.start[jobs.menu]
         counts = self.rows.start[jobs.menu + 1] - first
         start = np.cumsum(counts) - counts
@@ -261,7 +131,7 @@ class _Site:
             for ran, waited in zip(running, waiting, strict=True)
         ]
 
-    def _running(self, jobs: _Jobs, job: IntArray, row: IntArray) -> list[FloatArray]:
+    def _running(self, jobs: Jobs, job: IntArray, row: IntArray) -> list[FloatArray]:
         rows = self.rows
         restarts = jobs.running[job] & (rows.place[row] != jobs.held[job])
         lost_s = np.where(restarts, jobs.restart_s[job], 0.0)
@@ -281,7 +151,7 @@ class _Site:
                 pays_size += energy
         return self._ends(jobs, job, seconds, ~(restarts & jobs.kept[job]), (cost, size), (pays, pays_size))
 
-    def _waiting(self, jobs: _Jobs, energy_j: FloatArray) -> list[FloatArray]:
+    def _waiting(self, jobs: Jobs, energy_j: FloatArray) -> list[FloatArray]:
         job = np.arange(len(jobs.work))
         seconds = self.instance.round_s + jobs.best_s
         if self.instance.objective in ("progress", "goodput"):
@@ -291,14 +161,14 @@ class _Site:
         pays = self.joule * energy_j
         return self._ends(jobs, job, seconds, jobs.can_wait, (cost, size), (pays, pays))
 
-    def _waiting_energy_j(self, jobs: _Jobs, job: IntArray, row: IntArray, start: IntArray) -> FloatArray:
+    def _waiting_energy_j(self, jobs: Jobs, job: IntArray, row: IntArray, start: IntArray) -> FloatArray:
         if not self.joule or self.instance.budgets.scope == "round":
             return np.zeros(len(start))
         seconds = jobs.work[job] * self.rows.unit_s[row] + jobs.restart_s[job]
         return np.asarray(np.minimum.reduceat(self.rows.power_w[row] * seconds, start))
 
     def _value(
-        self, jobs: _Jobs, job: IntArray, seconds: FloatArray, unit_s: FloatArray, lost_s: FloatArray
+        self, jobs: Jobs, job: IntArray, seconds: FloatArray, unit_s: FloatArray, lost_s: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Values with the sign that makes them costs, and their sizes."""
         weight = jobs.weight[job]
@@ -323,7 +193,7 @@ class _Site:
 
     def _ends(
         self,
-        jobs: _Jobs,
+        jobs: Jobs,
         job: IntArray,
         seconds: FloatArray,
         allowed: BoolArray,

@@ -36,6 +36,37 @@ def test_each_broken_rule_is_a_line(run, solved, write):
     assert "objective" in checked.stdout
 
 
+def test_the_proof_is_a_line_and_claims_beyond_it_are_told(run, solved, write):
+    instance, result = solved
+    document = json.loads(result.read_text())
+    assert (
+        "prices prove that no decision can have less than 300 s (gap 0 %)"
+        in run("check", instance, result).stdout
+    )
+    # At 200 s per GPU both jobs wait, which takes 400 + 500 s; four GPUs are worth 800 s.
+    weaker = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 100.0}}
+    checked = run("check", instance, write(weaker, "weaker.json"))
+    assert checked.exit_code == 0
+    assert "bound 300 s claimed, of which 100 s is proven by prices" in checked.stdout
+    forged = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 300.0}}
+    checked = run("check", instance, write(forged, "forged.json"))
+    assert checked.exit_code == 1
+    assert "certificate: claims the bound 300, its prices prove 100" in checked.stdout
+    checked = run("check", instance, write({**document, "certificate": None}, "bare.json"))
+    assert "bound 300 s claimed, no certificate proves it" in checked.stdout
+
+
+def test_infeasible_results_pass_when_they_claim_nothing_else(run, tiny, write, tmp_path):
+    instance = write({**tiny, "budgets": {"power_w": 1.0}})
+    result = tmp_path / "none.json"
+    assert run("solve", instance, "-o", result).exit_code == 3
+    checked = run("check", instance, result)
+    assert checked.exit_code == 0
+    assert "the result says 'infeasible', and nothing here proves that" in checked.stdout
+    claims = {**json.loads(result.read_text()), "objective": 5.0}
+    assert run("check", instance, write(claims, "claims.json")).exit_code == 1
+
+
 def test_files_that_are_no_result_are_bad_input(run, solved, write):
     instance, _ = solved
     for content in ({"jobs": []}, [], {"format": "wattsched-result/1"}, {"jobs": "all", "waiting": []}):
