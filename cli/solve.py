@@ -86,6 +86,8 @@ def command(
             seed=seed,
             warm=known,
         )
+    if result.declined:
+        raise BadInput(f"--solver {solver} --formulation {formulation}: {result.declined}")
     _report(result, instance, output, as_json)
     return EXIT_CODES[result.termination.reason]
 

@@ -12,6 +12,10 @@ from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positi
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
 
 
+Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
+Budget = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+
+
 class Placement(Strict):
     """What a running job holds now.
 
@@ -97,7 +101,7 @@ class Job(Strict):
     Attributes
     ----------
     weight : float
-        Priority, > 0.
+        Priority, from 1e-6 to 1e6.
     deadline_s : float, optional
         Latest completion, seconds from now. Options that miss it are not offered.
     min_gpus, max_gpus : int, optional
@@ -123,7 +127,7 @@ class Job(Strict):
     """
 
     name: Name
-    weight: Positive = 1.0
+    weight: Weight = 1.0
     deadline_s: Positive | None = None
     min_gpus: Count | None = None
     max_gpus: Count | None = None
@@ -181,9 +185,9 @@ class Budgets(Strict):
         least-energy option (PowerFlow, `systems.md` 1.7).
     """
 
-    power_w: Positive | None = None
-    energy_j: Positive | None = None
-    carbon_g: Positive | None = None
+    power_w: Budget | None = None
+    energy_j: Budget | None = None
+    carbon_g: Budget | None = None
     scope: Literal["round", "completion"] = "round"
 
 

@@ -21,6 +21,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 WAIT = -1
+COMPLETION_RANGE_S = (1e-6, 1e13)
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,12 @@ class Options:
             values = getattr(self, name)[span]
             same &= np.isnan(values) if asked is None else values == asked
         return np.asarray(same)
+
+    def jobs_beyond_comparison(self) -> list[str]:
+        """Jobs whose completion times are too short or too long for arithmetic in floating point."""
+        low, high = COMPLETION_RANGE_S
+        off = np.isfinite(self.completion_s) & ((self.completion_s < low) | (self.completion_s > high))
+        return [self.instance.jobs[j].name for j in np.unique(self.job[off])]
 
     def jobs_without_options(self) -> list[str]:
         """Jobs that can neither run nor wait (a deadline that cannot be met)."""

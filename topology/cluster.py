@@ -8,8 +8,10 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# Beyond these ranges solvers take a number for infinite, or lose it in rounding.
+LARGEST = 1e12
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 

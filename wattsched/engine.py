@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.instances.checker import Report, check
 from wattsched.instances.decision import Decision
-from wattsched.instances.files import read_instance
+from wattsched.instances.files import InputError, read_instance
 from wattsched.instances.instance import Instance
-from wattsched.instances.options import Options, expand
+from wattsched.instances.options import COMPLETION_RANGE_S, Options, expand
 from wattsched.result import Certificate, Result, Size, TerminationReport, Totals
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
@@ -69,7 +70,7 @@ def solve(
         Wall-clock seconds for the whole call. The solver then runs in a process of its own, which is
         killed when it does not stop; the best decision known is returned, with its bound.
     threads, seed : int
-        For the solver; equal values give equal answers.
+        For the solver; equal values give equal answers. There are never more threads than processors.
     warm : Result or Decision, optional
         A decision to start from, for example last round's. Used when it is still possible.
 
@@ -96,6 +97,11 @@ def solve(
     with run.phase("total"), _worker(solver, limits) as worker:
         with run.phase("options"):
             options = expand(instance)
+        odd = options.jobs_beyond_comparison()
+        if odd:
+            low, high = COMPLETION_RANGE_S
+            told = f"job '{odd[0]}': completion times must be from {low:g} to {high:g} s"
+            raise InputError([f"{told} (remaining_work / rate)"])
         late = options.jobs_without_options()
         if late:
             return run.infeasible(f"no option of job '{late[0]}' can be used: its deadline cannot be met")
@@ -176,7 +182,9 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
     finite = None if time_limit is None or np.isinf(time_limit) else time_limit
-    return Limits(gap=gap, time_s=finite, threads=threads, seed=seed)
+    # More threads than processors only fight each other.
+    useful = min(threads, os.cpu_count() or 1)
+    return Limits(gap=gap, time_s=finite, threads=useful, seed=seed)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ def describe(options: Options, row: str, needed: float, short_by: float, *, alon
     together = "" if alone else " (together with the other limits)"
     if kind in UNITS:
         return _budget(options, row, needed, short_by) + together
+    if kind not in ("gpus", "buddy"):
+        return f"{row} is {short_by:g} short of {needed:g}" + together
     pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")
     blocks = f" in free blocks of {size} or more" if size else ""
     return (

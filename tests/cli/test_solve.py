@@ -189,3 +189,18 @@ def test_long_decisions_are_cut_short_on_the_page_only(run, write, tmp_path):
     assert "more, use --json or -o" in result.stdout
     decision = json.loads(output.read_text())["decision"]
     assert len(decision["jobs"]) + len(decision["waiting"]) == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--solver", "pyomo:nonsense"), "not installed"),
+        (("--formulation", "intervals", "--solver", "highs"), "cannot place intervals"),
+        (("--formulation", "intervals", "--solver", "greedy"), "cannot place intervals"),
+    ],
+)
+def test_a_solver_that_cannot_take_the_program_is_bad_usage(run, tiny, write, options, reason):
+    result = run("solve", write(tiny), *options)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert result.stdout == ""
