@@ -12,7 +12,7 @@ from rich.text import Text
 
 from wattsched.cli.failures import printable
 from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import count, listed
+from wattsched.cli.wording import LONGEST, count, listed
 from wattsched.comparisons.statistics import SHIFT_S
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _ended(run: Run) -> str:
 def _marked(value: float | None, best: float | None) -> Text:
     if value is None:
         return Text("-")
-    shown = f"{value:,.2f}" if abs(value) >= 1 else f"{value:.6g}"
+    shown = f"{value:,.2f}" if 1 <= abs(value) < LONGEST else f"{value:.6g}"
     if best is not None and abs(value - best) <= CLOSE * max(1.0, abs(best)):
         return Text.assemble((f"{shown}*", BEST))
     return Text(f"{shown} ")

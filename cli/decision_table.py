@@ -42,7 +42,9 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     if decision.waiting:
         stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
-        if stopped:
+        if len(stopped) == len(decision.waiting) > 1:
+            line(out, "all of them ran before", indent=2)
+        elif stopped:
             line(out, f"of these stopped: {listed(stopped)}", indent=2)
 
 

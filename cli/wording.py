@@ -11,12 +11,18 @@ LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
 JOULES_PER_KWH = 3.6e6
+LONGEST = 1e15
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Number with that many significant digits, thousands separated: ``182,345``, ``4.206``, ``0.0031``."""
+    """Number with that many significant digits, thousands separated: ``182,345``, ``4.206``, ``0.0031``.
+
+    Beyond 1e15 the rest of the digits would mean nothing: ``1.235e+20``.
+    """
     if value == 0:
         return "0"
+    if not abs(value) < LONGEST:
+        return f"{value:.{digits}g}"
     magnitude = f"{abs(value):.{digits - 1}e}"
     exponent = int(magnitude.split("e")[1])
     if exponent < -5:

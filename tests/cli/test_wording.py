@@ -19,6 +19,8 @@ COMPLETION = goal_of("completion", "min")
         (0.00314159, "0.003142"),
         (-12.5, "-12.5"),
         (9999.96, "10,000"),
+        (1.23456e90, "1.235e+90"),
+        (float("inf"), "inf"),
     ],
 )
 def test_numbers(value, text):

@@ -1,0 +1,63 @@
+"""Tables lose nothing, whatever the width: folded on a terminal, as wide as they are in a pipe."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from wattsched.cli.terminal import line, table
+
+UUID = "743f85e8-7b1b-5179-f61c-e9ea0ca075f1"
+COLUMNS = [("job", "left"), ("GPUs", "right"), ("pool", "left"), ("now", "left"), ("nodes", "left")]
+ROW = (UUID, "64", "V100M32x8", "restarts", "openb-node-0065:0-7 openb-node-0347:0-7 +5 nodes")
+
+words = st.text("abcXYZ019-:é漢", min_size=1, max_size=30)
+
+
+def printed(draw, *, width: int, terminal: bool) -> list[str]:
+    out = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=terminal,
+        color_system=None,
+        highlight=False,
+        markup=False,
+    )
+    draw(out)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().splitlines()
+
+
+@given(
+    rows=st.lists(st.tuples(words, words, st.lists(words, min_size=1, max_size=4).map(" ".join)), min_size=1),
+    width=st.integers(72, 120),
+    terminal=st.booleans(),
+)
+def test_tables_keep_every_character_of_every_cell(rows, width, terminal):
+    columns = [("name", "left"), ("count", "right"), ("places", "left")]
+    lines = printed(lambda out: table(out, columns, rows), width=width, terminal=terminal)
+    assert "".join("".join(lines).split()) == "".join(
+        "".join(row).replace(" ", "") for row in [("name", "count", "places"), *rows]
+    )
+    if not terminal:
+        assert len(lines) == 1 + len(rows)
+
+
+def test_names_are_folded_at_blanks_and_get_a_line_of_their_own():
+    for width in range(72, 140):
+        lines = printed(lambda out: table(out, COLUMNS, [ROW]), width=width, terminal=True)
+        assert max(map(len, lines)) <= width
+        seen = " ".join(lines).split()
+        assert {UUID, "restarts", "openb-node-0065:0-7", "openb-node-0347:0-7"} <= set(seen)
+
+
+def test_paragraphs_break_before_a_number_and_never_after_it():
+    text = ", ".join(f"phase {n} ms" for n in range(100, 140))
+    for width in range(72, 90):
+        lines = printed(lambda out: line(out, text), width=width, terminal=True)
+        assert " ".join(lines) == text
+        assert not any(row[0].isalpha() and row.startswith("ms") for row in lines)
+    assert printed(lambda out: line(out, text), width=72, terminal=False) == [text]
