@@ -145,7 +145,11 @@ class Menus:
             offered = job.frequencies_mhz or gpu_type.frequencies_mhz or profile.frequency.choices_mhz
             frequencies = [float(f) for f in offered]
         elif profile.power_limits is not None:
-            limits = list(job.power_limits_w or gpu_type.power_limits_w or profile.power_limits.limit_w)
+            asked = job.power_limits_w or gpu_type.power_limits_w
+            # A stand-in's limits are those of another board: the power factor is between them.
+            limits = (
+                [w / gpu_type.power_factor for w in asked] if asked else list(profile.power_limits.limit_w)
+            )
         powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
         settings = [
             (gpus, batch, frequency, limit)
@@ -161,7 +165,17 @@ class Menus:
         rates = profile.rate(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.speed_factor
         watts = profile.power_w(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.power_factor
         return [
-            Configuration((place.name, g, None if f is None else round(f), w, b), rate, power_w)
+            Configuration(
+                (
+                    place.name,
+                    g,
+                    None if f is None else round(f),
+                    None if w is None else round(w * gpu_type.power_factor, 6),
+                    b,
+                ),
+                rate,
+                power_w,
+            )
             for (g, b, f, w), rate, power_w in zip(settings, rates.tolist(), watts.tolist(), strict=True)
         ]
 

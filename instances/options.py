@@ -268,7 +268,7 @@ def _from_model(instance: Instance, pools: tuple[Pool, ...], job: Job, allowed: 
             gpu_counts=job.gpu_counts,
             batch_sizes=job.batch_sizes,
             frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-            power_limits_w=job.power_limits_w or gpu_type.power_limits_w,
+            power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
         )
         pieces.append(
             Template(
@@ -277,7 +277,7 @@ def _from_model(instance: Instance, pools: tuple[Pool, ...], job: Job, allowed: 
                 rate=rows.rate * gpu_type.speed_factor,
                 power_w=rows.power_w * gpu_type.power_factor,
                 frequency_mhz=rows.frequency_mhz,
-                power_limit_w=rows.power_limit_w,
+                power_limit_w=np.round(rows.power_limit_w * gpu_type.power_factor, 6),
                 batch_size=rows.batch_size.astype(float),
             )
         )

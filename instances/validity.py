@@ -136,7 +136,7 @@ def _model_gpus(instance: Instance, job: Job, pool: Pool, profile: Profile | Non
         gpu_counts=job.gpu_counts,
         batch_sizes=job.batch_sizes,
         frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-        power_limits_w=job.power_limits_w or gpu_type.power_limits_w,
+        power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
     )
     return {int(g) for g in rows.gpus}
 

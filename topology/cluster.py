@@ -35,7 +35,7 @@ class GpuType(Strict):
     profile : str, optional
         GPU type whose catalogue profiles stand in for this one (default: its own name).
     speed_factor, power_factor : float
-        What the stand-in's rate and watts are multiplied with.
+        What the stand-in's rate and watts (power limits included) are multiplied with.
     memory_gib : float, optional
         Memory of one GPU.
     """
@@ -48,6 +48,11 @@ class GpuType(Strict):
     speed_factor: Positive = 1.0
     power_factor: Positive = 1.0
     memory_gib: Positive | None = None
+
+    def limits_of_stand_in(self, limits_w: list[float] | None) -> list[float] | None:
+        """Power limits (this type's own by default) in the watts of the stand-in's profiles."""
+        limits_w = limits_w or self.power_limits_w
+        return None if limits_w is None else [limit / self.power_factor for limit in limits_w]
 
 
 class Group(Strict):
