@@ -104,7 +104,7 @@ def solve(
             raise InputError([f"{told} (remaining_work / rate)"])
         late = options.jobs_without_options()
         if late:
-            return run.infeasible(f"no option of job '{late[0]}' can be used: its deadline cannot be met")
+            return run.infeasible(_why_without_options(instance, late[0]))
         with run.phase("build"):
             model = build(options, goal.name)
         aggregated = model
@@ -387,6 +387,15 @@ def _without_decision(
 
 def _declined(asked: Solution) -> str:
     return asked.termination.detail if asked.termination.reason == "error" else ""
+
+
+def _why_without_options(instance: Instance, name: str) -> str:
+    job = next(job for job in instance.jobs if job.name == name)
+    if job.deadline_s is not None:
+        return f"no option of job '{name}' can be used: its deadline of {job.deadline_s:g} s cannot be met"
+    if not job.preemptible:
+        return f"no option of job '{name}' has the GPU count, pool and batch size that it holds and must keep"
+    return f"no option of job '{name}' can be used: it can neither run nor wait"
 
 
 def _why_infeasible(options: Options, program: Program) -> str:

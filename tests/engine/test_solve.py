@@ -169,3 +169,11 @@ def test_importing_is_quick_and_quiet() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert done.stderr == ""
+
+
+def test_a_job_that_must_keep_what_no_option_has_is_named() -> None:
+    held = {"gpus": 2, "pool": "A", "nodes": {"n": [0, 1]}}
+    jobs = [{"name": "fixed", "options": ROW, "preemptible": False, "current": held}]
+    result = wattsched.solve(small(jobs=jobs))
+    assert result.termination.reason == "infeasible"
+    assert "'fixed' has the GPU count, pool and batch size" in result.termination.detail
