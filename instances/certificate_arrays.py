@@ -69,21 +69,21 @@ def cheapest_in_doubles(
     rows, jobs = columns_of(instance, menus, tariff)
     site = _Site(instance, rows, jobs, float(tariff.joule))
     parts = [site.cheapest(span) for span in _chunks(jobs, rows, chunk)]
-    low, high, *best = (np.concatenate(part) for part in zip(*parts, strict=True))
+    low, high, late, *best = (np.concatenate(part) for part in zip(*parts, strict=True))
     lost = np.flatnonzero(np.isinf(low))
     if len(lost):
         name = instance.jobs[lost[0]].name
         raise ValueError(f"job '{name}' has no option that is complete by its deadline")
-    total = Enclosure(_sum(low, -math.inf), _sum(_finite(high, low), math.inf))
+    total = Enclosure(_sum(low, -math.inf), _sum(_finite(high, late), math.inf))
     if not best:
         return total, Enclosure.of(0)
-    worst = Enclosure(Fraction(float(best[0].max())), Fraction(float(_finite(best[1], best[0]).max())))
-    return total, worst
+    above = _finite(best[1], best[2])
+    return total, Enclosure(Fraction(float(best[0].max())), Fraction(float(above.max())))
 
 
-def _finite(high: FloatArray, low: FloatArray) -> FloatArray:
-    """Upper ends, also of jobs with no option that is surely in time."""
-    return np.where(np.isinf(high), low, high)
+def _finite(high: FloatArray, late: FloatArray) -> FloatArray:
+    """Upper ends; those with late options where a job has none that is surely in time."""
+    return np.where(np.isinf(high), late, high)
 
 
 def _sum(values: FloatArray, towards: float) -> Fraction:
@@ -116,7 +116,7 @@ class _Site:
         return self.instance.objective in BOTTLENECK
 
     def cheapest(self, span: slice) -> list[FloatArray]:
-        """Least cost of each job of a run: ends with what it pays, then, for bottlenecks, ends without."""
+        """Ends of each job's least cost as by `_around`; for bottlenecks also without what it pays."""
         jobs = Jobs(**{name: getattr(self.jobs, name)[span] for name in Jobs.__dataclass_fields__})
         first = self.rows.start[jobs.menu]
         counts = self.rows.start[jobs.menu + 1] - first
@@ -214,6 +214,8 @@ class _Site:
 def _around(
     value: tuple[FloatArray, FloatArray], possible: BoolArray, certain: BoolArray
 ) -> list[FloatArray]:
-    """Below and above a computed value of known size."""
+    """Below and above a computed value of known size; above also for options that may be late."""
     near, error = value[0], EPSILON * value[1]
-    return [np.where(possible, near - error, np.inf), np.where(certain, near + error, np.inf)]
+    above = np.where(certain, near + error, np.inf)
+    late = above if np.array_equal(possible, certain) else np.where(possible, near + error, np.inf)
+    return [np.where(possible, near - error, np.inf), above, late]

@@ -19,7 +19,7 @@ from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.uses import free_gpus as free_by_uses
 from wattsched.instances import certificate
 from wattsched.instances.certificate import Proof, prove
-from wattsched.instances.certificate_arrays import cheapest_in_doubles
+from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
 from wattsched.instances.certificate_enclosure import Enclosure, float_above, float_below, logarithm
 from wattsched.instances.certificate_exact import cheapest_exactly
 from wattsched.instances.certificate_tariff import BOTTLENECK, rows_of, tariff_of
@@ -103,6 +103,7 @@ def test_doubles_enclose_what_rational_numbers_find(
     menus = Menus(instance, places_of(instance.cluster))
     rows = rows_of(instance, menus.places)
     tariff = tariff_of(rows, {name: abs(Fraction(price)) for name, price in prices.items()}, menus.places)
+    assume(in_range(instance, menus, tariff))
     exact = cheapest_exactly(instance, menus, tariff)
     rounded = cheapest_in_doubles(instance, menus, tariff, chunk)
     for inner, outer in list(zip(exact, rounded, strict=True))[
@@ -144,6 +145,24 @@ def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
     options = expand(instance)
     for pool, free in zip(options.pools, free_by_uses(options), strict=True):
         assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))
+
+
+def test_an_option_that_ends_on_its_deadline_counts() -> None:
+    """Whether 0.1 + 0.2 is 0.3 is a question of arithmetic; what is proven holds for both answers."""
+    exact = with_deadline(700.0)
+    assert prove(exact, {}).bound == 6 * 400
+    only = {**ROW, "gpus": [1], "pool": ["A"], "completion_s": [900.0], "power_w": [200.0]}
+    for deadline_s, bound in ((900.0, 5400.0), (899.9999, 5400.0), (1200.0, 5400.0)):
+        assert prove(with_deadline(deadline_s, options=only), {}).bound == bound
+    faults = prove(with_deadline(890.0, options=only), {}).faults
+    assert faults == ["certificate: job 'j0' has no option that is complete by its deadline"]
+
+
+def with_deadline(deadline_s: float, **fields: Any) -> Instance:
+    content = SIX.model_dump()
+    for job in content["jobs"]:
+        job.update({"deadline_s": deadline_s, **fields})
+    return Instance.model_validate(content)
 
 
 def test_prices_by_hand() -> None:
