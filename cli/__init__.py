@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 import wattsched
-from wattsched.cli.failures import exit_code_of, readable_streams
+from wattsched.cli.failures import exit_code_of, noticing_broken_pipes, readable_streams
 
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
@@ -53,6 +53,18 @@ class CommandLine(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options; ``--help`` and ``--version`` print already here."""
+        with noticing_broken_pipes():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with noticing_broken_pipes():
+            return super().invoke(ctx)
 
     def main(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import STANDARD, output_option, read_instance, write
+from wattsched.cli.files import STANDARD, output_option, read_instance, refuse_overwriting, write, written
 
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
@@ -39,6 +39,7 @@ def command(file: str, formulation: str, objective: str | None, topology: bool, 
     if output == STANDARD or not output.endswith(endings):
         kind = "a topology" if topology else "a program"
         raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
+    refuse_overwriting(output, file)
     instance = read_instance(file)
     if topology:
         write(output, _topology(instance, output))
@@ -72,3 +73,4 @@ def _write_program(instance: Instance, formulation: str, objective: str | None, 
         program = build(options, goal.name).program
         with refusing(output):
             (write_mps if output.endswith(".mps") else write_lp)(program, output)
+    written(output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -30,11 +31,14 @@ def exit_code_of(run: Callable[[], Any]) -> int:
 
     A command returns its exit code, or None for 0.
     """
+    if sys.stdout is None:
+        # The next file opened would take its place, and be written to by whoever prints.
+        return _refuse(["standard output is closed; send it to /dev/null if nobody wants it"])
     try:
         code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         _forget_output()
         return BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
@@ -67,6 +71,19 @@ def _input_error(error: Exception) -> InputError | None:
     # Nothing has been read yet when its module is not loaded.
     files = sys.modules.get("wattsched.instances.files")
     return error if files is not None and isinstance(error, files.InputError) else None
+
+
+class ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
+
+
+@contextmanager
+def noticing_broken_pipes() -> Iterator[None]:
+    """Keep a broken pipe from click, which would exit with code 1; that code says that a check failed."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
 
 
 class BadInput(click.ClickException):
@@ -106,7 +123,12 @@ def reason(error: OSError) -> str:
 
 
 def readable_streams() -> None:
-    """Let a terminal that knows only ASCII show names in any script, escaped, instead of failing on them."""
+    """Let a terminal that knows only ASCII show names in any script, escaped, instead of failing on them.
+
+    A standard error that is closed takes everything and keeps nothing.
+    """
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

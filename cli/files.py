@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wattsched.cli.failures import BadInput, reason
+from wattsched.cli.failures import BadInput, printable, reason
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,8 +43,28 @@ def output_option(*suffixes: str, help: str, required: bool = False) -> Callable
     return click.option("-o", "--output", metavar="FILE", callback=checked, required=required, help=help)
 
 
+def refuse_overwriting(output: str | None, *inputs: str | None) -> None:
+    """Refuse an output that is one of the input files, under whatever name."""
+    for name in inputs:
+        if None not in (output, name) and STANDARD not in (output, name) and _same(str(output), str(name)):
+            raise BadInput(f"-o '{output}' would replace the input '{name}'; choose another name")
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        # One of them does not exist.
+        return False
+
+
+def written(target: str) -> None:
+    """Say on standard error that a file is complete."""
+    click.echo(f"Written to {printable(target)}", err=True)
+
+
 def write(target: str | None, content: str | bytes) -> None:
-    """Write to a file in one step, or to standard output for ``-`` and None."""
+    """Write to a file in one step and say so, or to standard output for ``-`` and None."""
     data = content.encode() if isinstance(content, str) else content
     if target is None or target == STANDARD:
         click.echo(data, nl=False)
@@ -55,6 +75,7 @@ def write(target: str | None, content: str | bytes) -> None:
         write_atomically(target, data)
     except OSError as error:
         raise BadInput(f"cannot write '{target}': {reason(error)}") from None
+    written(target)
 
 
 def read_document(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import output_option, write
+from wattsched.cli.files import output_option, refuse_overwriting, write
 
 if TYPE_CHECKING:
     from wattsched.perfmodels.fit import FitReport
@@ -55,6 +55,7 @@ def command(
     from wattsched.cli.terminal import progress
     from wattsched.perfmodels.fit import fit_profile
 
+    refuse_overwriting(output, csv_file)
     model = model or Path(csv_file).stem
     with progress(f"fitting {model}"), refusing(csv_file):
         report = fit_profile(

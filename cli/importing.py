@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import JSON_SUFFIXES, output_option, write
+from wattsched.cli.files import JSON_SUFFIXES, output_option, refuse_overwriting, write
 from wattsched.cli.parameters import parameter_option
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def _import(form: Format, own: list[str]) -> Any:
         from wattsched.cli.terminal import progress
         from wattsched.instances.files import document_text
 
+        refuse_overwriting(output, *files, values.get("cluster_file"))
         options = {name: values.pop(name) for name in own}
         with progress(f"reading {', '.join(files)}"):
             read = []

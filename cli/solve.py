@@ -13,6 +13,7 @@ from wattsched.cli.files import (
     output_option,
     read_answer,
     read_instance,
+    refuse_overwriting,
     result_text,
     write,
 )
@@ -66,6 +67,7 @@ def command(
     """
     if file == warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
+    refuse_overwriting(output, file, warm)
     from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.terminal import progress
 
@@ -113,4 +115,4 @@ def _report(result: Result, instance: Instance, output: str | None, as_json: boo
         from wattsched.cli.summary import print_result
         from wattsched.cli.terminal import console
 
-        print_result(console(), result, instance, written=output)
+        print_result(console(), result, instance)

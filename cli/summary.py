@@ -30,16 +30,8 @@ MOST_PRICES = 12
 STYLES = {"optimal": "bold green", "feasible": "bold yellow"}
 
 
-def print_result(
-    out: Console, result: Result, instance: Instance | None = None, *, written: str | None = None
-) -> None:
-    """Print a result; with its instance also budgets, waiting times and what is not scarce.
-
-    Parameters
-    ----------
-    written : str, optional
-        The file that the result has been written to.
-    """
+def print_result(out: Console, result: Result, instance: Instance | None = None) -> None:
+    """Print a result; with its instance also budgets, waiting times and what is not scarce."""
     _print_header(out, result, instance)
     _print_verdict(out, result)
     if result.totals is not None:
@@ -48,8 +40,6 @@ def print_result(
         _print_prices(out, result, instance)
         print_decision(out, result.decision, instance)
     _print_time(out, result)
-    if written is not None:
-        line(out, (f"Written to {written}", "dim"))
 
 
 def _print_header(out: Console, result: Result, instance: Instance | None) -> None:

@@ -27,7 +27,7 @@ NUMBER_AND_WORD = re.compile(r"(?<!\S)([+-]?[\d,.]*\d) (?=\S)")
 Justify = Literal["left", "right"]
 
 
-class _Pipe(Console):
+class _PipeConsole(Console):
     """Console that leaves a reader who has gone to `failures.exit_code_of`."""
 
     def on_broken_pipe(self) -> None:
@@ -37,7 +37,7 @@ class _Pipe(Console):
 
 def console(*, stderr: bool = False) -> Console:
     """Console that shows text as it is: names in a file are no markup."""
-    made = _Pipe(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made = _PipeConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     # Below this a table says nothing any more; let the terminal break the lines.
     made.width = max(made.width, NARROWEST)
     return made
