@@ -379,7 +379,8 @@ def _allowed(options: Options) -> Options:
     """Drop what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
     jobs = options.instance.jobs
     deadline = np.array([np.inf if j.deadline_s is None else j.deadline_s for j in jobs])
-    keep = (options.completion_s <= deadline[options.job]) & np.isfinite(options.completion_s)
+    # A time equal to the deadline may miss it by a last digit.
+    keep = (options.completion_s <= deadline[options.job] * (1 + 1e-12)) & np.isfinite(options.completion_s)
     fixed = np.array([not j.preemptible for j in jobs], dtype=bool)
     must_run = fixed | ~np.array([j.can_wait for j in jobs], dtype=bool)
     keep &= ~(options.waiting & must_run[options.job])

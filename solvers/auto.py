@@ -7,11 +7,11 @@ import threading
 from contextlib import ExitStack
 from dataclasses import replace
 
-from wattsched.formulations.program import FloatArray, Program
+from wattsched.formulations.program import Program
 from wattsched.solvers import registry
 from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude, declined
-from wattsched.solvers.solution import Limits, Solution
+from wattsched.solvers.solution import Limits, Solution, Start
 from wattsched.solvers.worker import Worker, start_worker
 
 # Up to this many columns HiGHS is done before a second process would be running.
@@ -21,7 +21,7 @@ _LARGEST_FOR_CPSAT = 100_000
 _MOST_ROWS = 400
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
     """Solve by the best of `portfolio`; the first that closes the gap ends the race."""
     names = portfolio(program, limits.threads)
     if len(names) == 1:
@@ -39,7 +39,7 @@ def portfolio(program: Program, threads: int) -> list[str]:
     return rivals[:threads] if program.n_columns > _SMALL else rivals[:1]
 
 
-def _race(names: list[str], program: Program, limits: Limits, start: FloatArray | None) -> Solution:
+def _race(names: list[str], program: Program, limits: Limits, start: Start | None) -> Solution:
     """Run solvers in processes of their own until one closes the gap."""
     each = replace(limits, threads=max(1, limits.threads // len(names)))
     answers: queue.SimpleQueue[Solution] = queue.SimpleQueue()

@@ -17,7 +17,7 @@ from wattsched.solvers.conclude import conclude, declined, infeasible, rounded
 from wattsched.solvers.feasibility import feasible, settled, tightened
 from wattsched.solvers.integers import IntegerProgram, UnboundedError, integer_relaxation
 from wattsched.solvers.line_intervals import Occupation, occupy
-from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, Termination
 
 _ATTEMPTS = 4
 
@@ -32,7 +32,7 @@ class _Model:
     occupations: list[Occupation]
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
     """Solve by CP-SAT; prices are not known to it.
 
     The answer is a point of the program as written; the bound accounts for all rounding.
@@ -47,7 +47,7 @@ def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> 
     current = program
     for attempt in range(_ATTEMPTS):
         try:
-            model = _build(current, start)
+            model = _build(current, None if start is None else start.x)
         except UnboundedError as reason:
             return declined(f"CP-SAT needs finite bounds: {reason}")
         solver = _configured(limits, clock)

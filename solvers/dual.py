@@ -25,7 +25,11 @@ _STEP = 0.5
 
 
 def dual_prices(
-    program: Program, time_s: float | None = None, tolerance: float = 1e-6
+    program: Program,
+    time_s: float | None = None,
+    tolerance: float = 1e-6,
+    start: FloatArray | None = None,
+    enough: float = np.inf,
 ) -> tuple[FloatArray, float]:
     """Prices that nearly maximise the Lagrangian bound, and the bound that they prove.
 
@@ -35,6 +39,10 @@ def dual_prices(
         Wall-clock limit; whatever is known by then is returned, and every price vector is valid.
     tolerance : float
         Relative distance to the best bound at which the search stops.
+    start : float array, shape (n_rows,), optional
+        Prices to begin at, for example the last round's.
+    enough : float
+        A bound that is good enough: the search also stops there.
 
     Returns
     -------
@@ -52,7 +60,7 @@ def dual_prices(
         return prices, max(bound, relaxed.bound)
     if program.n_rows == 0:
         return certified(program, None)
-    return certified(program, _cutting_planes(program, Clock(time_s), tolerance))
+    return certified(program, _cutting_planes(program, Clock(time_s), tolerance, start, enough))
 
 
 def _bounded(program: Program) -> bool:
@@ -176,14 +184,18 @@ def _cost_range(program: Program) -> float:
     return float(spread.sum()) or 1.0
 
 
-def _cutting_planes(program: Program, clock: Clock, tolerance: float) -> FloatArray:
+def _cutting_planes(
+    program: Program, clock: Clock, tolerance: float, start: FloatArray | None, enough: float
+) -> FloatArray:
     oracle = _Oracle(program)
     master = _Master(program, oracle.clusters, _cost_range(program))
-    centre = np.zeros(program.n_rows)
+    centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
     cut = oracle(centre)
     best = cut.value
     master.add(cut)
     for _ in range(_ITERATIONS):
+        if best >= enough:
+            break
         proposal = master.solve()
         if proposal is None or clock.over():
             break

@@ -19,7 +19,7 @@ from wattsched.solvers.feasibility import feasible, settled
 from wattsched.solvers.hull import convex_frontiers
 from wattsched.solvers.matrix import group_of_choice
 from wattsched.solvers.room import Room, without_choices
-from wattsched.solvers.solution import Limit, Limits, Solution
+from wattsched.solvers.solution import Limit, Limits, Solution, Start
 
 _DUAL_SHARE = 0.5
 _WEIGHT_ROUNDS = 40
@@ -29,15 +29,15 @@ _REPAIR_SWAPS = 300
 _FLOOR = 1e-3
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
-    """Build a decision greedily; `start` is not needed and not used.
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
+    """Build a decision greedily; of `start` the prices are used.
 
     Declines programs whose bottleneck rows involve several groups. Finds nothing on some
     feasible programs, above all on those with equality rows.
     """
     clock = Clock(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
-    prices, bound = dual_prices(program, time_s=share)
+    prices, bound = dual_prices(program, time_s=share, start=None if start is None else start.prices)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     if _bottleneck_values(program) is None:

@@ -16,7 +16,7 @@ from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude, declined, infeasible, rounded
 from wattsched.solvers.feasibility import feasible, settled, tightened
 from wattsched.solvers.scaling import ScaledModel, scaled
-from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, Termination
 
 # Rows are scaled so that this is relative to their largest coefficient.
 _FEASIBILITY = 1e-9
@@ -41,7 +41,7 @@ class _Run:
 
 
 def solve(
-    program: Program, limits: Limits, start: FloatArray | None = None, target: float | None = None
+    program: Program, limits: Limits, start: Start | None = None, target: float | None = None
 ) -> Solution:
     """Solve by branch and cut; see `wattsched.solvers.solution`.
 
@@ -62,7 +62,7 @@ def solve(
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
     incumbents.announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
-    return _branch(program, model, relaxed, limits, clock, start, target)
+    return _branch(program, model, relaxed, limits, clock, None if start is None else start.x, target)
 
 
 def solve_lp(program: Program, limits: Limits) -> Solution:

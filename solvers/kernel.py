@@ -9,7 +9,7 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
 from wattsched.solvers import highs, incumbents
-from wattsched.solvers.solution import Limits, Solution
+from wattsched.solvers.solution import Limits, Solution, Start
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Kernel:
         point = None if start is None else self.drop(start)
         # What it announces are points of another program.
         with incumbents.muted():
-            answer = highs.solve(self.program, limits, point, target)
+            answer = highs.solve(self.program, limits, Start(point), target)
         return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
 
 

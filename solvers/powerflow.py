@@ -19,13 +19,13 @@ from wattsched.solvers.conclude import conclude, declined
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible, settled
 from wattsched.solvers.room import Room, without_choices
-from wattsched.solvers.solution import Limits, Solution
+from wattsched.solvers.solution import Limits, Solution, Start
 
 ATTRIBUTES = ("gpus", "completion_s", "energy_j")
 _DUAL_SHARE = 0.5
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
     """Apply the rule, whatever the program's objective; `start` is not used.
 
     Declines programs whose columns have no `ATTRIBUTES`. Waiting columns have 0 GPUs.

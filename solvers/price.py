@@ -24,7 +24,7 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible
 from wattsched.solvers.incumbents import announce
 from wattsched.solvers.kernel import cheapest, kernel
-from wattsched.solvers.solution import Limit, Limits, Solution, Termination
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, Termination
 
 # Up to this many columns HiGHS is done before prices would be.
 _SMALL = 1_000
@@ -39,7 +39,7 @@ _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = 1e-9
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
     """Solve by prices, kernels, reduced-cost fixing and branching; see the module's text.
 
     The solution's prices prove `Program.lagrangian_bound`; its bound may be better, by branching.
@@ -48,12 +48,18 @@ def solve(program: Program, limits: Limits, start: FloatArray | None = None) -> 
         return highs.solve(program, limits, start)
     clock = Clock(limits.time_s)
     tolerance = max(_DUAL_TOLERANCE, _DUAL_SHARE * limits.gap)
-    prices, bound = dual_prices(program, time_s=clock.remaining_s(), tolerance=tolerance)
+    start = start or Start()
+    enough = np.inf
+    if start.x is not None and feasible(program, start.x):
+        cost = program.objective(start.x)
+        enough = cost - limits.gap * abs(cost)
+    prices, bound = dual_prices(program, clock.remaining_s(), tolerance, start.prices, enough)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     search = _Search(program, limits, clock, prices, bound)
-    search.offer(start)
-    search.offer(frontier.ascend(program, prices, clock))
+    search.offer(start.x)
+    if not search.done():
+        search.offer(frontier.ascend(program, prices, clock))
     search.run()
     return search.conclude()
 
@@ -87,14 +93,14 @@ class _Search:
     def run(self) -> None:
         """Improve the incumbent by kernels until branching can finish."""
         for size in _KERNELS:
-            if self._done():
+            if self.done():
                 return
             self._improve(self._with_incumbent(cheapest(self._above, self._program.n_groups + size)))
             if self._open_columns() <= _MOST_COLUMNS:
                 break
-        if not self._done() and self._open_columns() > _FEW_COLUMNS:
+        if not self.done() and self._open_columns() > _FEW_COLUMNS:
             self._branch()
-        if not self._done():
+        if not self.done():
             self._improve(self._open())
 
     def conclude(self) -> Solution:
@@ -106,7 +112,8 @@ class _Search:
         limit: Limit | None = "time" if self._clock.over() else None
         return conclude(self._program, self._limits, self._x, self._bound, prices=self._prices, limit=limit)
 
-    def _done(self) -> bool:
+    def done(self) -> bool:
+        """Whether the gap is closed or cannot be."""
         closed = self._x is not None and relative_gap(self._objective, self._bound) <= self._limits.gap
         return closed or bool(self._failure) or self._bound == np.inf or self._clock.over()
 

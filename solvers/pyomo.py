@@ -22,7 +22,7 @@ from wattsched.solvers.conclude import conclude, declined, infeasible
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible, settled, tightened
 from wattsched.solvers.scaling import ScaledModel, scaled
-from wattsched.solvers.solution import Limit, Limits, Solution
+from wattsched.solvers.solution import Limit, Limits, Solution, Start
 
 _ATTEMPTS = 3
 _DUAL_SHARE = 0.3
@@ -53,7 +53,7 @@ class _Answer:
         return "time" if self.ending not in _OPTIMAL else None
 
 
-def solve(program: Program, limits: Limits, start: FloatArray | None = None, *, name: str) -> Solution:
+def solve(program: Program, limits: Limits, start: Start | None = None, *, name: str) -> Solution:
     """Solve by the solver that Pyomo knows by a name; `start` is not used.
 
     The bound is the best of what the row prices prove, what the solver states, and, for solvers that

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from wattsched.solvers.conclude import conclude, declined, infeasible
 
 if TYPE_CHECKING:
-    from wattsched.formulations.program import FloatArray, Program
-    from wattsched.solvers.solution import Limits, Solution
+    from wattsched.formulations.program import Program
+    from wattsched.solvers.solution import Limits, Solution, Start
 
 PYOMO_PREFIX = "pyomo:"
 
@@ -39,7 +39,7 @@ class Solver:
     exact: bool = False
     takes_intervals: bool = False
 
-    def __call__(self, program: Program, limits: Limits, start: FloatArray | None = None) -> Solution:
+    def __call__(self, program: Program, limits: Limits, start: Start | None = None) -> Solution:
         """Solve the program; one that this solver cannot take is answered with an error."""
         if program.intervals is not None and not self.takes_intervals:
             return declined(f"solver '{self.name}' cannot place intervals on lines")

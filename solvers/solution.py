@@ -42,6 +42,22 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Start:
+    """What is known before a solver begins, for example from the round before.
+
+    Attributes
+    ----------
+    x : float array, shape (n_columns,), optional
+        A point; it need not be feasible any more.
+    prices : float array, shape (n_rows,), optional
+        Row prices, as in `Solution.prices`.
+    """
+
+    x: FloatArray | None = None
+    prices: FloatArray | None = None
+
+
+@dataclass(frozen=True)
 class Solution:
     """Answer to a Program, in its cost (always minimised, offset included).
 

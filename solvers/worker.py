@@ -26,7 +26,7 @@ import numpy as np
 from wattsched.formulations.program import Block, FloatArray, IntArray, Program
 from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude
-from wattsched.solvers.solution import Limit, Limits, Solution
+from wattsched.solvers.solution import Limit, Limits, Solution, Start
 
 # How often a silent process is looked at.
 _POLL_S = 0.5
@@ -39,7 +39,7 @@ class Job:
     solver: str
     program: Program
     limits: Limits
-    start: FloatArray | None
+    start: Start | None
     asked_at: float
 
 
@@ -116,7 +116,7 @@ class Worker:
         name: str,
         program: Program,
         limits: Limits,
-        start: FloatArray | None = None,
+        start: Start | None = None,
         deadline: float | None = None,
     ) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.

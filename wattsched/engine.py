@@ -23,7 +23,7 @@ from wattsched.instances.options import COMPLETION_RANGE_S, Options, expand
 from wattsched.result import Certificate, Result, Size, TerminationReport, Totals
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Termination
+from wattsched.solvers.solution import Limits, Solution, Start, Termination
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
@@ -72,7 +72,8 @@ def solve(
     threads, seed : int
         For the solver; equal values give equal answers. There are never more threads than processors.
     warm : Result or Decision, optional
-        A decision to start from, for example last round's. Used when it is still possible.
+        An earlier answer to start from, for example last round's: its decision where it is still possible,
+        and its prices.
 
     Returns
     -------
@@ -209,16 +210,14 @@ def _candidates(
 ) -> list[_Candidate]:
     """Solutions worth comparing: the safety net first, then what the solver finds."""
     known: list[_Candidate] = []
-    start = None
+    start = _warm_start(options, aggregated, warm)
     if find_solver(run.solver).exact:
         with run.phase("safety"):
-            safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3))
+            safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3), start)
         known.append(_Candidate(aggregated, safety))
-        start = safety.x
-    if warm is not None:
-        start = _warm_point(options, aggregated, warm, start)
+        start = Start(_better_point(aggregated.program, start.x, safety.x), safety.prices)
     if model is not aggregated:
-        start = None
+        start = Start()
     limits = replace(run.limits, time_s=run.remaining_s())
     with run.phase("solve"):
         if worker is not None:
@@ -233,17 +232,26 @@ def _share(run: _Run, share: float) -> Limits:
     return replace(run.limits, time_s=None if remaining is None else share * remaining)
 
 
-def _warm_point(
-    options: Options, aggregated: Model, warm: Result | Decision, start: FloatArray | None
-) -> FloatArray | None:
-    """The better of the start known and the warm decision, as a point of the aggregated program."""
+def _warm_start(options: Options, aggregated: Model, warm: Result | Decision | None) -> Start:
+    """What an earlier answer says about the aggregated program: a point if still possible, and prices."""
+    if warm is None:
+        return Start()
+    program = aggregated.program
     decision = warm.decision if isinstance(warm, Result) else warm
-    point = None if decision is None else aggregated.point(options.matching(decision))
-    if point is None or aggregated.program.violation(point) > 1e-9:
-        return start
-    if start is None or aggregated.program.objective(point) < aggregated.program.objective(start):
-        return point
-    return start
+    x = None if decision is None else aggregated.point(options.matching(decision))
+    if x is not None and program.violation(x) > _ROUNDING:
+        x = None
+    prices = None
+    if isinstance(warm, Result) and warm.certificate is not None and warm.sense == program.sense:
+        sign = -1.0 if program.sense == "max" else 1.0
+        known = warm.certificate.prices
+        prices = np.array([sign * known.get(name, 0.0) for name in program.row_names()])
+    return Start(x, prices)
+
+
+def _better_point(program: Program, one: FloatArray | None, other: FloatArray | None) -> FloatArray | None:
+    points = [x for x in (one, other) if x is not None]
+    return min(points, key=program.objective, default=None)
 
 
 def _conclude(

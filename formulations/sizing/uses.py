@@ -127,8 +127,14 @@ def held_positions(pool: Pool, current: Placement) -> list[int]:
 
 
 def _reserved(pool: Pool, current: Placement) -> slice:
-    """The whole block around a job's GPUs, which it reserves when its count is no power of two."""
+    """The aligned block around a job's GPUs, which it reserves when its count is no power of two.
+
+    A job that keeps its GPUs may hold some that lie in no common block; it reserves nothing more then.
+    """
     size = int(block_size(current.gpus))
     positions = held_positions(pool, current)
     first = positions[0] // size * size
-    return slice(first, first + size) if positions[-1] < first + size else slice(0, 0)
+    # On the line, small structural blocks lie next to each other without being one.
+    structural = int(pool.blocks[np.searchsorted(pool.blocks[:, 0], positions[0], side="right") - 1, 1])
+    together = structural >= size and positions[-1] < first + size
+    return slice(first, first + size) if together else slice(0, 0)

@@ -50,3 +50,23 @@ def test_formulations_agree_with_brute_force(instance: Instance, objective: str)
             assert value is None, name
         else:
             assert value == pytest.approx(truth, rel=1e-6, abs=1e-7), name
+
+
+def test_a_fixed_job_across_two_blocks_reserves_nothing_else() -> None:
+    """On the line the two-GPU blocks of the nodes are neighbours, but they are no block of four."""
+    types = {"A": {"idle_power_w": 0.0}}
+    nodes = [{"name": name, "gpu_type": "A", "gpus": 6} for name in ("n0", "n1")]
+    row = {"gpus": [3], "pool": ["A"], "completion_s": [1.0], "power_w": [1.0]}
+    fixed = {
+        "name": "fixed",
+        "options": row,
+        "preemptible": False,
+        "current": {"gpus": 3, "pool": "A", "nodes": {"n0": [4, 5], "n1": [4]}},
+    }
+    small = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [100.0, 1.0], "power_w": [1.0, 1.0]}
+    last = {"gpus": [1], "pool": ["A"], "completion_s": [1.0], "power_w": [1.0]}
+    jobs = [fixed, *({"name": n, "options": small} for n in "ab"), {"name": "c", "options": last}]
+    instance = Instance.model_validate({"cluster": {"gpu_types": types, "nodes": nodes}, "jobs": jobs})
+    assert optimum(instance, "completion") == 4.0
+    for name in names("sizing"):
+        assert solved(instance, name, "completion") == pytest.approx(4.0)

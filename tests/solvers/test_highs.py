@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from wattsched.solvers import highs, incumbents
 from wattsched.solvers.conclude import conclude
 from wattsched.solvers.matrix import with_choice_rows
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution import Limits, Start
 
 
 def linear_optimum(program):
@@ -75,7 +75,7 @@ def test_improving_points_are_announced_and_start_is_kept(knapsack):
     points = [s for s in heard if s.x is not None]
     assert points
     assert all(program.violation(s.x) <= 1e-9 and s.objective == program.objective(s.x) for s in points)
-    again = highs.solve(program, Limits(gap=0.0, time_s=1e-3), start=final.x)
+    again = highs.solve(program, Limits(gap=0.0, time_s=1e-3), start=Start(final.x))
     assert again.objective <= final.objective
 
 
