@@ -58,7 +58,9 @@ def linopy_highs(program: Program, limits: Limits) -> Solution:
     values = None
     if info.primal_solution_status == 2:
         values = np.asarray(model.solver_model.getSolution().col_value)[: program.n_columns]
-    bound = float(info.mip_dual_bound) + program.offset
+    # HiGHS states 0 as long as it knows no bound.
+    known = values is not None or info.mip_dual_bound != 0.0
+    bound = float(info.mip_dual_bound) + program.offset if known else -np.inf
     return _stated(program, limits, values, bound, status != "ok" or not _closed(info.mip_gap, limits), "")
 
 

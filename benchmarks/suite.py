@@ -44,6 +44,7 @@ from wattsched.solvers.registry import get
 HERE = Path(__file__).resolve().parent
 KILL_AFTER = 1.5
 """Times the limit, and a minute: building a model is under no solver's limit."""
+PLOT = "benchmarks.svg"
 LIBRARIES = ("wattsched", "highspy", "ortools", "pyomo", "linopy", "numpy", "scipy")
 
 
@@ -200,8 +201,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two small cases, for the tests")
     parser.add_argument("--case", action="append", help="only cases whose name contains this; repeatable")
     parser.add_argument("--write", action="store_true", help="write the page, the plot and results.json")
-    parser.add_argument("--folder", type=Path, help="write results.json, page.md and the plot here instead")
+    parser.add_argument(
+        "--again", action="store_true", help="write page and plot from results.json, run nothing"
+    )
+    parser.add_argument("--folder", type=Path, help="write results.json and the plot here instead")
     arguments = parser.parse_args()
+    if arguments.again:
+        write(json.loads((HERE / "results.json").read_text(encoding="utf-8")))
+        return
     cases = [
         case
         for case in (QUICK if arguments.quick else CASES)
@@ -224,14 +231,24 @@ def main() -> None:
             "command": suite.command(50 if arguments.quick else WHOLE_JOBS),
         }
     results["seconds"] = time.perf_counter() - begin
-    text = content(results)
-    print(text)
+    print(content(results))
     if arguments.write:
-        replace_part(DOCS / "benchmarks.md", "suite", text)
-    target = HERE if arguments.write else arguments.folder
-    if target is not None:
-        (target / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        plot(results, (DOCS if arguments.write else target) / "benchmarks.svg")
+        write(results)
+    elif arguments.folder is not None:
+        save(results, arguments.folder)
+        plot(results, arguments.folder / PLOT)
+
+
+def write(results: dict[str, Any]) -> None:
+    """Put the results where the documentation shows them."""
+    save(results, HERE)
+    replace_part(DOCS / "benchmarks.md", "suite", content(results))
+    plot(results, DOCS / PLOT)
+
+
+def save(results: dict[str, Any], folder: Path) -> None:
+    """Write all figures."""
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

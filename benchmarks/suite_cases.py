@@ -48,7 +48,7 @@ CASES = (
     Case("sia-like", 4_000),
     Case("hetero", 1_000, LARGE, {"racks": 32}),
     Case("hetero", 5_000, FAST, {"racks": 16}),
-    Case("uniform", 100_000, FAST),
+    Case("uniform", 100_000, FAST, fine_gap=1e-5),
 )
 QUICK = (
     Case("uniform", 20, ("price", "greedy", "highs", "pop:4", "lp", "nonsense"), fine_gap=1e-6),

@@ -59,10 +59,17 @@ def _run(run: Results) -> tuple[str, ...]:
         _gap(run.get("gap")),
         _gap(run.get("true_gap")),
         "-" if run.get("solve_s") is None else f"{run['solve_s']:.2f}",
-        "-" if run.get("ratio") is None else f"{run['ratio']:.3g}",
+        _ratio(run),
         "-" if run.get("peak_mib") is None else f"{run['peak_mib']:,.0f}",
         _ended(run),
     )
+
+
+def _ratio(run: Results) -> str:
+    """Multiple of the time of `price`; only a lower bound on it where time ran out."""
+    if run.get("ratio") is None:
+        return "-"
+    return f"{'> ' if run.get('limit') == 'time' else ''}{run['ratio']:.3g}"
 
 
 def label(run: Results) -> str:
@@ -71,6 +78,8 @@ def label(run: Results) -> str:
 
 
 def _ended(run: Results) -> str:
+    if run["solver"] == "lp" and run.get("bound") is not None:
+        return "bound only" + (f", {run['limit']}" if run.get("limit") else "")
     words = run["status"].replace("_", " ")
     if run.get("limit"):
         words += f", {run['limit']}"
@@ -78,7 +87,7 @@ def _ended(run: Results) -> str:
         words += f": {run['detail']}"
     elif str(run.get("detail", "")).startswith("with "):
         words += f", {run['detail']}"
-    return "bound only" if run["solver"] == "lp" and run.get("bound") is not None else words
+    return words
 
 
 def _number(value: float | None) -> str:
@@ -156,7 +165,7 @@ def _growth(results: Results) -> str:
     listed = ", ".join(f"{seconds:.2f} s at {jobs:,}" for jobs, seconds in points)
     return (
         "### Growth\n\n"
-        f"`price` on uniform rounds, seconds over jobs: {listed}. "
+        f"`price` on uniform rounds, to the common gap, seconds over jobs: {listed}. "
         f"Slope on logarithmic scales: **{slope:.2f}**."
     )
 

@@ -44,7 +44,7 @@ def plot_profile(
     axes.set_ylim(0.0, 1.03)
     axes.set_xlabel(f"{what}, as a multiple of the best")
     axes.set_ylabel("share of the instances")
-    axes.legend(fontsize="small", loc="lower right")
+    _add_legend(axes)
     return axes
 
 
@@ -58,7 +58,7 @@ def plot_gaps(gaps: Mapping[str, Mapping[str, float]], ax: Axes | None = None) -
     axes.set_ylim(bottom=LEAST_GAP / 2)
     axes.set_xlabel("instances, by gap")
     axes.set_ylabel("gap")
-    axes.legend(fontsize="small")
+    _add_legend(axes)
     return axes
 
 
@@ -71,6 +71,11 @@ def save(axes: Axes, path: str | Path) -> None:
     # No date, so that equal plots are equal files.
     metadata = {"Date": None} if str(path).endswith(".svg") else None
     figure.savefig(path, dpi=120, bbox_inches="tight", metadata=metadata)
+
+
+def _add_legend(axes: Axes) -> None:
+    """Add a legend beside the axes, where it covers nothing."""
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
 
 
 def _new_axes() -> Axes:
