@@ -177,3 +177,23 @@ def test_a_job_that_must_keep_what_no_option_has_is_named() -> None:
     result = wattsched.solve(small(jobs=jobs))
     assert result.termination.reason == "infeasible"
     assert "'fixed' has the GPU count, pool and batch size" in result.termination.detail
+
+
+def test_last_rounds_prices_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wattsched.solvers import dual
+
+    instance = generate("uniform", jobs=300, seed=3)
+    first = wattsched.solve(instance, solver="greedy")
+    calls: list[int] = []
+    oracle = dual._Oracle.__call__
+
+    def counted(self: dual._Oracle, y: np.ndarray) -> object:
+        calls.append(1)
+        return oracle(self, y)
+
+    monkeypatch.setattr(dual._Oracle, "__call__", counted)
+    cold = wattsched.solve(instance, solver="greedy")
+    evaluations = len(calls)
+    warm = wattsched.solve(instance, solver="greedy", warm=first)
+    assert len(calls) - evaluations < evaluations
+    assert warm.bound == pytest.approx(cold.bound, rel=1e-5)
