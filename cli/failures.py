@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -93,18 +93,35 @@ class BadInput(click.ClickException):
 
 
 @contextmanager
-def refusing(source: str = "") -> Iterator[None]:
+def refusing(source: str = "", options: Mapping[str, str] | None = None) -> Iterator[None]:
     """Turn what the library raises on bad values and unreadable files into `BadInput`.
 
     Only for calls that raise ValueError for their input alone; anything else is an internal error.
+
+    Parameters
+    ----------
+    source : str
+        The file that is read, for messages.
+    options : mapping, optional
+        Names of fields and parameters on the command line: what is wrong with ``round_s`` is said of
+        ``--round``.
     """
     try:
         yield
     except OSError as error:
         raise BadInput(f"{source or error.filename}: {reason(error)}") from None
     except ValueError as error:
-        message = _message(error)
-        raise BadInput(message if source in message else f"{source}: {message}") from None
+        field, colon, what = _message(error).partition(": ")
+        named = (options or {}).get(field, field) + colon + what
+        raise BadInput(_from(source, named)) from None
+
+
+def _from(source: str, message: str) -> str:
+    """Message with its file, once, by the name that the user gave."""
+    if source in message:
+        return message
+    name = os.path.basename(source)
+    return source + message.removeprefix(name) if message.startswith(name) else f"{source}: {message}"
 
 
 def _message(error: ValueError) -> str:
@@ -114,7 +131,7 @@ def _message(error: ValueError) -> str:
         return str(error)
     from wattsched.instances.faults import lines_of
 
-    return "; ".join(lines_of(error, {}))
+    return "; ".join(lines_of(error, None))
 
 
 def reason(error: OSError) -> str:

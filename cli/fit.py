@@ -9,6 +9,7 @@ import click
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import output_option, refuse_overwriting, write
+from wattsched.cli.parameters import Number, Whole
 
 if TYPE_CHECKING:
     from wattsched.perfmodels.fit import FitReport
@@ -26,13 +27,13 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.argument("csv_file", metavar="PROFILE.csv")
 @click.option("--model", help="Name of the model (default: the file's name).")
 @click.option("--gpu-type", default="GPU", show_default=True, help="Name of the GPU type.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--gpus-per-node", type=Whole(1), default=8, show_default=True)
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
-@click.option("--samples-per-epoch", type=float, help="For files that give the time of an epoch.")
+@click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
 @click.option(
     "--watts",
     nargs=3,
-    type=float,
+    type=Number(0),
     metavar="STATIC DYNAMIC WAITING",
     help="Watts of one GPU, for a file without power_w.",
 )
@@ -49,14 +50,17 @@ def command(
 ) -> None:
     """Fit throughput and watts to measured training steps, and say how well they fit.
 
-    Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s or time_per_epoch_s;
-    and where measured nodes, sync_time_s, frequency_mhz or power_limit_w, power_w (of one GPU).
+    Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s, throughput (samples
+    per second) or time_per_epoch_s; and where measured nodes, sync_time_s, frequency_mhz or power_limit_w,
+    power_w (of one GPU).
     """
     from wattsched.cli.terminal import progress
     from wattsched.perfmodels.fit import fit_profile
 
     refuse_overwriting(output, csv_file)
     model = model or Path(csv_file).stem
+    with refusing(options={"static_w": "--watts", "dynamic_w": "--watts", "sync_w": "--watts"}):
+        power = _power(watts)
     with progress(f"fitting {model}"), refusing(csv_file):
         report = fit_profile(
             csv_file,
@@ -65,7 +69,7 @@ def command(
             gpus_per_node=gpus_per_node,
             where=where,
             samples_per_epoch=samples_per_epoch,
-            power=_power(watts),
+            power=power,
         )
     _print(report)
     if output is not None:

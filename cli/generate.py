@@ -8,7 +8,7 @@ import click
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import JSON_SUFFIXES, output_option, write
-from wattsched.cli.parameters import number, parameter_option
+from wattsched.cli.parameters import Whole, descriptions, option_name, parameter_option
 
 
 class Families(click.Group):
@@ -29,17 +29,15 @@ class Families(click.Group):
 
 
 def _family(family: str) -> click.Command:
-    from wattsched.instances.generators import families, options_of
+    from wattsched.instances.generators import builder, families, parameters_of
 
-    options = [parameter_option(name, default, number) for name, default in options_of(family).items()]
-    positive, whole = click.IntRange(min=1), click.IntRange(min=0)
+    told = descriptions(builder(family))
+    options = [parameter_option(parameter, told.get(parameter.name)) for parameter in parameters_of(family)]
     common = [
-        click.Option(["--jobs"], type=positive, default=100, show_default=True, help="Number of jobs."),
+        click.Option(["--jobs"], type=Whole(), default=100, show_default=True, help="Number of jobs."),
+        click.Option(["--gpus"], type=Whole(), help="GPUs of the cluster (default: half of the demand)."),
         click.Option(
-            ["--gpus"], type=positive, help="GPUs of the cluster (default: half of what the jobs ask for)."
-        ),
-        click.Option(
-            ["--seed"], type=whole, default=0, show_default=True, help="Equal seeds give equal files."
+            ["--seed"], type=Whole(), default=0, show_default=True, help="Equal seeds give equal files."
         ),
     ]
     made = click.Command(
@@ -55,7 +53,7 @@ def _generate(family: str) -> Any:
         from wattsched.instances.generators import generate
 
         with progress(f"generating {family}"):
-            with refusing():
+            with refusing(options={name: option_name(name) for name in parameters}):
                 instance = generate(family, **parameters)
             text = document_text(instance)
         write(output, text)
@@ -83,7 +81,7 @@ def command(ctx: click.Context, as_list: bool) -> None:
     rows = []
     for name, summary in families().items():
         rows.append((name, summary))
-        if options := [f"--{option.replace('_', '-')}" for option in options_of(name)]:
+        if options := [option_name(option) for option in options_of(name)]:
             rows.append(("", ", ".join(options)))
     table(console(), [("family", "left"), ("what it is", "left")], rows)
     ctx.exit()

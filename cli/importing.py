@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import JSON_SUFFIXES, output_option, refuse_overwriting, write
-from wattsched.cli.parameters import parameter_option
+from wattsched.cli.parameters import Number, Whole, descriptions, option_name, parameter_option
 
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
-    from wattsched.instances.traces import Format
+    from wattsched.instances.traces import Format, TraceJob
     from wattsched.topology.cluster import Cluster
+
+
+MOST_NODES = 1_000_000
+MOST_GPUS = 10_000_000
 
 
 class Formats(click.Group):
@@ -59,33 +64,54 @@ def command(ctx: click.Context, as_list: bool) -> None:
     ctx.exit()
 
 
-def _moment(text: str) -> float | str:
-    return text if text == "busiest" else float(text)
+class Moment(Number):
+    """Seconds on the trace's clock, or ``busiest``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the number or the word."""
+        if value == "busiest":
+            return value
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"'{value}' is neither a number of seconds nor 'busiest'", param, ctx)
 
 
 def _round_options() -> list[click.Parameter]:
     """Options of the formats that give jobs."""
-    count, seed = click.IntRange(min=1), click.IntRange(min=0)
+    count = Whole(1, MOST_NODES)
     moment = "Seconds on the trace's clock, or the full hour with the largest demand."
     cluster = "An instance or node-link graph (.json), an openb node list (.csv) or a Slurm topology (.conf)."
     return [
-        click.Option(["--at"], type=_moment, default="busiest", metavar="T|busiest", help=moment),
+        click.Option(["--at"], type=Moment(), default="busiest", metavar="T|busiest", help=moment),
         click.Option(["--cluster", "cluster_file"], metavar="FILE", help=cluster),
         click.Option(["--nodes"], type=count, default=64, help="Without --cluster."),
-        click.Option(["--gpus-per-node"], type=count, default=8),
-        click.Option(["--gpu-type"], default="A100"),
-        click.Option(["--power-fraction"], type=float, help="Cap on the site's power, of its full draw."),
-        click.Option(["--objective"], default="completion"),
-        click.Option(["--round", "round_s"], type=float, default=300.0, help="Seconds."),
-        click.Option(["--restart", "restart_s"], type=float, default=30.0, help="Seconds lost."),
-        click.Option(["--seed"], type=seed, default=0, help="Of the choice of models."),
+        click.Option(["--gpus-per-node"], type=count, default=8, help="Without --cluster, or of a .conf."),
+        click.Option(["--gpu-type"], default="A100", help="Without --cluster, or of a .conf."),
+        click.Option(["--power-fraction"], type=Number(), help="Cap on the site's power, of its full draw."),
+        click.Option(["--objective"], default="completion", help="Goal of the instance."),
+        click.Option(["--round", "round_s"], type=Number(above=0), default=300.0, help="Seconds."),
+        click.Option(["--restart", "restart_s"], type=Number(0), default=30.0, help="Seconds lost."),
+        click.Option(["--seed"], type=Whole(0), default=0, help="Of the choice of models."),
     ]
+
+
+def _require_no_size(ctx: click.Context) -> None:
+    """Refuse options that say what the file of ``--cluster`` says already."""
+    file = ctx.params.get("cluster_file")
+    if file is None:
+        return
+    told = ["nodes"] if file.endswith(".conf") else ["nodes", "gpus_per_node", "gpu_type"]
+    for name in told:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise BadInput(f"{option_name(name)} does not go with --cluster, whose file tells it; give one")
 
 
 def _format(form: Format) -> click.Command:
     own = list(inspect.signature(form.read).parameters.values())[1:]
     params: list[click.Parameter] = [click.Argument(["files"], nargs=-1, required=True)]
-    params += [parameter_option(parameter.name, parameter.default, str) for parameter in own]
+    told = descriptions(form.read)
+    params += [parameter_option(parameter, told.get(parameter.name)) for parameter in own]
     if form.yields == "jobs":
         params += _round_options()
     callback = _import(form, [parameter.name for parameter in own])
@@ -105,11 +131,13 @@ def _import(form: Format, own: list[str]) -> Any:
         from wattsched.instances.files import document_text
 
         refuse_overwriting(output, *files, values.get("cluster_file"))
+        _require_no_size(click.get_current_context())
         options = {name: values.pop(name) for name in own}
         with progress(f"reading {', '.join(files)}"):
             read = []
             for file in files:
-                with refusing(file):
+                # What is wrong with an option is not the fault of the file.
+                with refusing(options={name: option_name(name) for name in own}):
                     read.append(form.read(file, **options))
             instance = _round(read, files, values) if form.yields == "jobs" else _bare(read, files)
             text = document_text(instance)
@@ -135,18 +163,31 @@ def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, An
     size = {name: values.pop(name) for name in ("nodes", "gpus_per_node", "gpu_type")}
     cluster = _cluster(values.pop("cluster_file"), **size)
     name = Path(files[0]).name.partition(".")[0]
-    with refusing():
+    _require_distinct_names(traces, files)
+    with refusing(options={name: option_name(name) for name in values}):
         find_objective(values["objective"])
         return round_at(
             [job for trace in traces for job in trace], values.pop("at"), cluster, name=name, **values
         )
 
 
+def _require_distinct_names(traces: list[list[TraceJob]], files: tuple[str, ...]) -> None:
+    """Refuse a job that is in two files; the readers have refused one that is in a file twice."""
+    found: dict[str, str] = {}
+    for file, trace in zip(files, traces, strict=True):
+        for job in trace:
+            if job.name in found:
+                raise BadInput(f"{file}: the job '{job.name}' is in {found[job.name]} too")
+        found |= {job.name: file for job in trace}
+
+
 def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) -> Cluster:
     from wattsched.instances.clusters import homogeneous_cluster, known_gpu_type
 
     if file is None:
-        with refusing():
+        if nodes * gpus_per_node > MOST_GPUS:
+            raise BadInput(f"--nodes times --gpus-per-node must be at most {MOST_GPUS:,}")
+        with refusing(options={"gpu_type": "--gpu-type"}):
             return homogeneous_cluster(nodes, gpus_per_node, gpu_type)
     with refusing(file):
         if file.endswith(".csv"):

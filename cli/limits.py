@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from wattsched.cli.parameters import Number, Whole
+
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
 UNLIMITED_S = 1e8
@@ -55,7 +57,7 @@ def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
 _OPTIONS = (
     click.option(
         "--gap",
-        type=float,
+        type=Number(infinite=True),
         callback=_share,
         default=1e-4,
         show_default=True,
@@ -63,16 +65,12 @@ _OPTIONS = (
     ),
     click.option(
         "--time-limit",
-        type=float,
+        type=Number(infinite=True),
         callback=_positive,
         default=60.0,
         show_default=True,
         help="Wall-clock seconds; 'inf' is no limit.",
     ),
-    click.option(
-        "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="For the solver."
-    ),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="For the solver."
-    ),
+    click.option("--threads", type=Whole(1), default=1, show_default=True, help="For the solver."),
+    click.option("--seed", type=Whole(0, 2**31 - 1), default=0, show_default=True, help="For the solver."),
 )

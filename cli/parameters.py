@@ -1,32 +1,108 @@
-"""Options of a command made from the parameters of the function behind it."""
+"""Options of a command: numbers with plain messages, and options made from the function behind a command."""
 
 from __future__ import annotations
 
+import inspect
+import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    # Not generic yet in older versions of click.
+    ParamType = click.ParamType
 
-def parameter_option(name: str, default: Any, without_default: Callable[[str], Any]) -> click.Option:
-    """``--name VALUE`` of the kind that the default has.
+
+class Number(ParamType):
+    """A finite number in a range.
 
     Parameters
     ----------
-    without_default : callable
-        What reads the value where the default is None.
+    least, above : float, optional
+        Lower end, that belongs to the range or does not.
+    infinite : bool
+        Take any number, infinite ones too; the command looks at it itself.
     """
+
+    name = "number"
+
+    def __init__(self, least: float | None = None, *, above: float | None = None, infinite: bool = False):
+        self.least = least
+        self.above = above
+        self.infinite = infinite
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the number."""
+        try:
+            read = float(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a number", param, ctx)
+        if not math.isfinite(read) and not self.infinite:
+            self.fail(f"'{value}' is not a finite number", param, ctx)
+        if self.least is not None and not read >= self.least:
+            self.fail(f"must be at least {self.least:g}, got {value}", param, ctx)
+        if self.above is not None and not read > self.above:
+            self.fail(f"must be above {self.above:g}, got {value}", param, ctx)
+        return read
+
+
+class Whole(ParamType):
+    """A whole number from `least` to `most`."""
+
+    name = "integer"
+
+    def __init__(self, least: int | None = None, most: int | None = None):
+        self.least = least
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the number."""
+        try:
+            read = int(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a whole number", param, ctx)
+        if self.least is not None and read < self.least:
+            self.fail(f"must be at least {self.least:,}, got {read:,}", param, ctx)
+        if self.most is not None and read > self.most:
+            self.fail(f"must be at most {self.most:,}, got {read:,}", param, ctx)
+        return read
+
+
+def parameter_option(parameter: inspect.Parameter, about: str | None) -> click.Option:
+    """``--name VALUE`` of the kind that the parameter's annotation and default tell.
+
+    Parameters
+    ----------
+    about : str, optional
+        Its description.
+    """
+    default = parameter.default
+    kind = str(parameter.annotation)
+    read: Any = Whole() if "int" in kind else Number() if "float" in kind else str
     return click.Option(
-        [f"--{name.replace('_', '-')}"],
-        type=without_default if default is None else type(default),
+        [option_name(parameter.name)],
+        type=read,
         default=default,
         show_default=default is not None,
+        help=about,
     )
 
 
-def number(text: str) -> int | float:
-    """Whole number where the text is one, else a decimal number."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def option_name(parameter: str) -> str:
+    """Name of a parameter on the command line."""
+    return f"--{parameter.replace('_', '-')}"
+
+
+def descriptions(function: Callable[..., Any]) -> dict[str, str]:
+    """What the docstring of a function says on each of its parameters."""
+    _, _, section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
+    section = re.split(r"\n\n?\w+\n-+\n", section)[0]
+    told: dict[str, str] = {}
+    for match in re.finditer(r"^(\w[\w, ]*?)(?: :.*)?\n((?:    .*\n?)+)", section, flags=re.MULTILINE):
+        text = " ".join(match[2].split()).replace("`", "")
+        told |= dict.fromkeys(match[1].split(", "), text)
+    return told

@@ -98,13 +98,20 @@ def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
     for group in cluster.groups:
         nodes = [node for node in cluster.nodes if node.parent == group.name]
         if nodes:
-            cap = capped_power_w(cluster, fraction, nodes)
+            cap = capped_power_w(cluster, fraction, nodes, field="rack_power_fraction")
             domains.append(PowerDomain(name=f"{group.name}-feed", members=[group.name], power_cap_w=cap))
     return cluster.model_copy(update={"power_domains": domains})
 
 
-def capped_power_w(cluster: Cluster, fraction: float, nodes: list[Node] | None = None) -> float:
+def capped_power_w(
+    cluster: Cluster, fraction: float, nodes: list[Node] | None = None, *, field: str = "power_fraction"
+) -> float:
     """Watts that are a fraction of the full draw of nodes (default: all).
+
+    Parameters
+    ----------
+    field : str
+        What the fraction is called where it comes from, for the message.
 
     Raises
     ------
@@ -115,7 +122,7 @@ def capped_power_w(cluster: Cluster, fraction: float, nodes: list[Node] | None =
     full, idle = full_power_w(cluster, nodes), idle_power_w(cluster, nodes)
     if not full * fraction >= idle:
         raise ValueError(
-            f"power fraction: must be at least {idle / full:.2f}, the idle draw as a part of the full draw, "
+            f"{field}: must be at least {idle / full:.2f}, the idle draw as a part of the full draw, "
             f"got {fraction}"
         )
     return round(full * fraction, 1)

@@ -21,6 +21,11 @@ _SENTENCES = {
     "model_type": "must be an object, got {got}",
     "dict_type": "must be an object, got {got}",
     "list_type": "must be a list, got {got}",
+    "int_type": "must be a whole number, got {got}",
+    "int_from_float": "must be a whole number, got {got}",
+    "string_too_long": "must have at most {max_length} characters, got {got}",
+    "too_long": "must have at most {max_length} entries, it has {actual_length}",
+    "too_short": "must have at least {min_length} entries, it has {actual_length}",
     "string_unicode": "holds a character that is not valid Unicode",
 }
 
@@ -33,11 +38,14 @@ def lines_of(error: ValidationError, document: Any) -> list[str]:
     error : ValidationError
         What validating `document` raised.
     document : object
-        The parsed file; it tells the keys of a path from the names of union branches.
+        The parsed file; it tells the keys of a path from the names of union branches. None where there is
+        no document.
     """
     lines: list[str] = []
     for fault in error.errors(include_url=False):
-        path = _path(fault["loc"], document, missing=fault["type"] == "missing")
+        missing = fault["type"] == "missing"
+        loc = fault["loc"]
+        path = ".".join(map(str, loc)) if document is None else _path(loc, document, missing)
         lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
     return list(dict.fromkeys(lines))
 
@@ -52,6 +60,8 @@ def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
 def _sentences(fault: Any) -> list[str]:
     kind, context = fault["type"], dict(fault.get("ctx", {}))
     got = _shown.repr(fault["input"])
+    if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
+        return ["must not be empty"]
     if kind in ("value_error", "assertion_error"):
         # Our own validators join what they found.
         return str(context.get("error", fault["msg"])).split("; ")

@@ -20,10 +20,38 @@ _FAMILIES: dict[str, Callable[..., Instance]] = {
 }
 _COMMON = ("jobs", "gpus", "seed")
 
+MOST_JOBS = 1_000_000
+MOST_GPUS = 10_000_000
+"""Larger instances would not fit into the memory of most machines, nor be solved in a round."""
+
 
 def families() -> dict[str, str]:
     """Names of the families with what they are."""
     return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in _FAMILIES.items()}
+
+
+def builder(family: str) -> Callable[..., Instance]:
+    """Function that generates a family.
+
+    Raises
+    ------
+    ValueError
+        For an unknown family.
+    """
+    if family not in _FAMILIES:
+        raise ValueError(f"family: '{family}' is not known, choose one of {', '.join(_FAMILIES)}")
+    return _FAMILIES[family]
+
+
+def parameters_of(family: str) -> list[inspect.Parameter]:
+    """Parameters of a family beyond jobs, gpus and seed.
+
+    Raises
+    ------
+    ValueError
+        For an unknown family.
+    """
+    return [p for p in inspect.signature(builder(family)).parameters.values() if p.name not in _COMMON]
 
 
 def options_of(family: str) -> dict[str, Any]:
@@ -34,10 +62,7 @@ def options_of(family: str) -> dict[str, Any]:
     ValueError
         For an unknown family.
     """
-    if family not in _FAMILIES:
-        raise ValueError(f"family: '{family}' is not known, choose one of {', '.join(_FAMILIES)}")
-    parameters = inspect.signature(_FAMILIES[family]).parameters
-    return {name: p.default for name, p in parameters.items() if name not in _COMMON}
+    return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 
 def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, **options: Any) -> Instance:
@@ -48,9 +73,10 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
     family : str
         One of `families`.
     jobs : int
-        Number of jobs, at least 1.
+        Number of jobs, from 1 to 1,000,000.
     gpus : int, optional
-        GPUs of the cluster, rounded up to whole nodes (default: about half of what the jobs ask for).
+        GPUs of the cluster, up to 10,000,000, rounded up to whole nodes (default: about half of what the
+        jobs ask for).
     seed : int
     **options
         As `options_of` lists.
@@ -65,10 +91,11 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
         if name not in known:
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
-    if jobs < 1:
-        raise ValueError(f"jobs: must be at least 1, got {jobs}")
-    if gpus is not None and gpus < 1:
-        raise ValueError(f"gpus: must be at least 1, got {gpus}")
+    for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
+        if count is not None and count < 1:
+            raise ValueError(f"{name}: must be at least 1, got {count}")
+        if count is not None and count > most:
+            raise ValueError(f"{name}: must be at most {most:,}, got {count:,}")
     if seed < 0:
         raise ValueError(f"seed: must be at least 0, got {seed}")
-    return _FAMILIES[family](jobs=jobs, gpus=gpus, seed=seed, **options)
+    return builder(family)(jobs=jobs, gpus=gpus, seed=seed, **options)

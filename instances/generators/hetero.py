@@ -20,6 +20,7 @@ GPU_COUNTS = (1, 2, 4, 8, 16, 32)
 BATCH_SIZES = (64, 128, 256)
 MOST_KINDS = 100
 NODE_GPUS = 8
+MOST_RACKS = 10_000
 
 TYPES = {
     "A100": (1.0, (825, 1020, 1215, 1410)),
@@ -63,6 +64,8 @@ def hetero_round(
     """
     if racks is not None and racks < 1:
         raise ValueError(f"racks: must be at least 1, got {racks}")
+    if racks is not None and racks > MOST_RACKS:
+        raise ValueError(f"racks: must be at most {MOST_RACKS:,}, got {racks:,}")
     if not 0 <= unavailable < 1:
         raise ValueError(f"unavailable: must be at least 0 and below 1, got {unavailable}")
     rng = np.random.default_rng(seed)

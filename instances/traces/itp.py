@@ -20,12 +20,15 @@ def read_itp(path: str | Path) -> list[TraceJob]:
     OSError
         When the file cannot be read.
     """
-    return [
-        TraceJob(
-            name=row.text("job_id"),
+    jobs: dict[str, TraceJob] = {}
+    for row in rows_of(path, COLUMNS):
+        name = row.text("job_id")
+        if name in jobs:
+            raise row.fault("job_id", f"the job '{name}' occurs twice")
+        jobs[name] = TraceJob(
+            name=name,
             submitted_s=row.number("submission_time"),
             duration_s=row.number("duration"),
             gpus=row.count("num_gpu"),
         )
-        for row in rows_of(path, COLUMNS)
-    ]
+    return list(jobs.values())

@@ -16,6 +16,11 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
 
     The list has no job names: ``row17`` is the job in line 18.
 
+    Parameters
+    ----------
+    virtual_cluster : str, optional
+        Take the jobs of this virtual cluster only (default: of all).
+
     Raises
     ------
     ValueError

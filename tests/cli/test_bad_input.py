@@ -55,6 +55,11 @@ SPOILT: dict[str, tuple[Callable[[Document], str], str]] = {
         ),
         "8 GPUs",
     ),
+    "no nodes": (_edit(lambda d: d["cluster"].update(nodes=[])), "cluster.nodes: must not be empty"),
+    "a fraction of a GPU": (
+        _edit(lambda d: d["cluster"]["nodes"][0].update(gpus=1.5)),
+        "nodes[0].gpus: must be a whole number, got 1.5",
+    ),
     "unknown objective": (_edit(lambda d: d.update(objective="joy")), "'joy'"),
     "terminal codes in a name": (
         _edit(lambda d: (d["jobs"][0].update(name="\x1b[2J"), d["jobs"][1].update(name="\x1b[2J"))),

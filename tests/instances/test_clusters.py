@@ -32,5 +32,5 @@ def test_refusals_name_the_field() -> None:
         homogeneous_cluster(0)
     with pytest.raises(ValueError, match="gpu_type: 'X' is not known"):
         homogeneous_cluster(gpu_type="X")
-    with pytest.raises(ValueError, match=r"power fraction: must be at least 0\.18"):
+    with pytest.raises(ValueError, match=r"power_fraction: must be at least 0\.18"):
         capped_power_w(homogeneous_cluster(), 0.1)
