@@ -28,7 +28,7 @@ GPU_TYPES = {
 }
 """Idle and full watts of the PWR study (`systems.md` 3.2); G2 counts as an A10 and G3 as an A100 there.
 
-An A10 has no profile: the A40's stands in, scaled to 150 of its 300 W, with the A40's labels of power limits.
+An A10 has no profile: the A40's stands in, its watts and power limits scaled to 150 of its 300 W.
 """
 
 CPU_IDLE_W, CPU_FULL_W, CPU_CORES = 15.0, 120.0, 16

@@ -97,10 +97,12 @@ class Roster:
             return None
         batch = min(batches, key=lambda b: (abs(b - profile.default_batch), b))
         kind = self.cluster.gpu_types[gpu_type]
-        frequency = limit = None
+        frequency = limit = stand_in_limit = None
         if profile.frequency is not None:
             frequency = max(kind.frequencies_mhz or profile.frequency.choices_mhz)
         elif profile.power_limits is not None:
-            limit = float(max(kind.power_limits_w or profile.power_limits.limit_w))
-        rate = float(profile.rate(gpus, batch, frequency, limit, gpus_per_node)) * kind.speed_factor
+            stand_in_limit = float(max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w))
+            # As `instances.options` states it, in the watts of this type.
+            limit = round(stand_in_limit * kind.power_factor, 6)
+        rate = float(profile.rate(gpus, batch, frequency, stand_in_limit, gpus_per_node)) * kind.speed_factor
         return Start(model, gpus, batch, frequency, limit, rate)
