@@ -22,9 +22,9 @@ from wattsched.solvers.kernel import Kernel, cheapest, kernel
 from wattsched.solvers.solution import Limits
 
 _FRACTIONAL = 1e-6
-# Columns besides each group's cheapest in a node's kernel, and the seconds that it may take.
+# Columns besides each group's cheapest in a node's kernel, and the nodes that HiGHS may spend on it.
 _KERNEL = 300
-_KERNEL_S = 0.5
+_KERNEL_NODES = 100
 
 
 @dataclass(order=True)
@@ -119,10 +119,7 @@ class Branching:
         keep = cheapest(inner.above_least(prices), inner.n_groups + _KERNEL)
         if x is not None:
             keep |= x[: len(keep)] > 0.5
-        remaining_s = self._clock.remaining_s()
-        limits = Limits(
-            gap=self._gap, time_s=_KERNEL_S if remaining_s is None else min(_KERNEL_S, remaining_s)
-        )
+        limits = Limits(gap=self._gap, time_s=self._clock.remaining_s(), nodes=_KERNEL_NODES)
         answer = kernel(inner, keep).solve(limits, x, bound + self._gap * abs(bound))
         if answer.x is not None:
             self._best = self._offer(small.lift(answer.x))

@@ -37,7 +37,8 @@ class _Run:
 
     @property
     def limit(self) -> Limit | None:
-        return "time" if self.status == _Status.kTimeLimit else None
+        limits: dict[Any, Limit] = {_Status.kTimeLimit: "time", _Status.kSolutionLimit: "nodes"}
+        return limits.get(self.status)
 
 
 def solve(
@@ -170,6 +171,8 @@ def _run(
     solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+    if limits.nodes is not None:
+        solver.setOptionValue("mip_max_nodes", limits.nodes)
     remaining_s = clock.remaining_s()
     if remaining_s is not None:
         solver.setOptionValue("time_limit", remaining_s)

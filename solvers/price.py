@@ -1,12 +1,12 @@
 r"""`price`: row prices first, then small MIPs over the columns that the prices leave in question.
 
 1. Prices :math:`y` that nearly maximise the Lagrangian bound :math:`L(y)` (`dual`).
-2. A first decision along the efficient frontiers under these prices (`frontier`).
-3. A *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves it with
-   all other columns at zero.
+2. A *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves it with
+   all other columns at zero; a small one is often enough.
+3. Otherwise a decision along the efficient frontiers under these prices (`frontier`), and larger kernels.
 4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
-   bound over the choice groups (`branch`) closes the gap; until then larger kernels improve the incumbent.
+   bound over the choice groups (`branch`) closes the gap.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _KERNELS = (300, 3_000, 30_000)
 _FEW_COLUMNS = 2_000
 _MOST_COLUMNS = 30_000
 _NODES = 30
+_GLANCE_NODES = 10
 # The dual may leave this share of the gap that is asked for, down to rounding.
 _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = 1e-9
@@ -58,6 +59,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         return infeasible(prices, "the LP relaxation is infeasible")
     search = _Search(program, limits, clock, prices, bound)
     search.offer(start.x)
+    search.glance()
     if not search.done():
         search.offer(frontier.ascend(program, prices, clock))
     search.run()
@@ -89,6 +91,12 @@ class _Search:
                 news = Termination("feasible")
                 announce(Solution(news, x=x, objective=objective, bound=self._bound, prices=self._prices))
         return self._objective
+
+    def glance(self) -> None:
+        """Look for a point among very few columns: often that is enough, and it costs next to nothing."""
+        if not self.done():
+            keep = cheapest(self._above, self._program.n_groups + _KERNELS[0])
+            self._improve(self._with_incumbent(keep), nodes=_GLANCE_NODES)
 
     def run(self) -> None:
         """Improve the incumbent by kernels until branching can finish."""
@@ -130,13 +138,13 @@ class _Search:
     def _with_incumbent(self, keep: BoolArray) -> BoolArray:
         return keep if self._x is None else keep | (self._x[: len(keep)] > 0.5)
 
-    def _improve(self, keep: BoolArray) -> None:
+    def _improve(self, keep: BoolArray, nodes: int | None = None) -> None:
         """Let HiGHS look for a better point among some columns.
 
         If no other column is open, what it proves holds for the program.
         """
         complete = not np.any(self._open() & ~keep)
-        limits = replace(self._limits, time_s=self._clock.remaining_s())
+        limits = replace(self._limits, time_s=self._clock.remaining_s(), nodes=nodes)
         target = self._bound + self._limits.gap * abs(self._bound)
         answer = kernel(self._program, keep).solve(limits, self._x, target)
         self.offer(answer.x)

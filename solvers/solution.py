@@ -33,12 +33,16 @@ class Limits:
     time_s : float, optional
         Wall-clock limit; None is none.
     threads, seed : int
+    nodes : int, optional
+        Nodes of branch and cut, for solvers that count them (HiGHS). Unlike seconds they are the same in
+        every run.
     """
 
     gap: float = 1e-4
     time_s: float | None = None
     threads: int = 1
     seed: int = 0
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)
