@@ -94,9 +94,15 @@ def run_commands(block: Block, folder: Path) -> None:
         if SETUP.match(command.text) or (program in OPTIONAL and shutil.which(program) is None):
             continue
         done = subprocess.run(
-            ["bash", "-c", command.text], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+            ["bash", "-c", command.text],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
         )
-        printed = done.stdout + done.stderr
+        printed = done.stdout
         told = f"{block.where}: '{command.text}'"
         assert done.returncode == command.exit_code, f"{told} ended with {done.returncode}:\n{printed}"
         missing = first_difference(command.shown, printed)
