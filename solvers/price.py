@@ -95,7 +95,8 @@ class _Search:
     def glance(self) -> None:
         """Look for a point among very few columns: often that is enough, and it costs next to nothing."""
         if not self.done():
-            keep = cheapest(self._above, self._program.n_groups + _KERNELS[0])
+            n = self._program.n_groups
+            keep = cheapest(self._above, n + max(_KERNELS[0], n // 10))
             self._improve(self._with_incumbent(keep), nodes=_GLANCE_NODES)
 
     def run(self) -> None:
