@@ -12,6 +12,7 @@ The buddy rows are exact (`topology.buddy`), so the allocator can always place w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.sizing.uses import free_gpus
 from wattsched.instances.options import Options
 from wattsched.topology.buddy import free_by_level
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 name = "mckp"
 description = "one binary per option; exact aggregated buddy rows"
@@ -163,7 +167,7 @@ def bottleneck_range(columns: Choices) -> tuple[float, float]:
     return float(best.max()), float(columns.cost.max())
 
 
-def _matrix(columns: Choices, rows: Rows, worst: bool):  # type: ignore[no-untyped-def]  # scipy is imported late
+def _matrix(columns: Choices, rows: Rows, worst: bool) -> csc_array:
     from scipy.sparse import coo_array
 
     n, m = len(columns), len(rows.names)
