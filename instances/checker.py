@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from wattsched.instances.certificate import Proof, prove
-from wattsched.instances.checker_claims import claims_of, number
+from wattsched.instances.checker_claims import claims_of, number, totals_claims
 from wattsched.instances.checker_gpus import gpu_faults
 from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import (
@@ -143,7 +143,8 @@ def check_result(instance: Instance, result: dict[str, Any]) -> Report:
     report = _check_decision(instance, result.get("decision"), menus)
     proof = _check_certificate(instance, result.get("certificate"), menus)
     claims = claims_of(instance, result, report.objective, proof)
-    faults = [*report.faults, *([] if proof is None else proof.faults), *claims]
+    totals = totals_claims(result.get("totals"), report.model_dump()) if report.objective is not None else ()
+    faults = [*report.faults, *([] if proof is None else proof.faults), *claims, *totals]
     proven = None if proof is None else proof.bound
     return report.model_copy(update={"faults": faults, "proven_bound": proven})
 

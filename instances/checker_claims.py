@@ -9,6 +9,8 @@ from wattsched.instances.certificate import Proof, is_finite
 from wattsched.instances.checker_outcomes import OBJECTIVES, TOLERANCE
 from wattsched.instances.instance import Instance
 
+TOTALS = ("power_w", "energy_j", "carbon_g", "gpus_used", "restarts", "migrations")
+
 WITHOUT_DECISION = {
     "infeasible": ("objective", "bound", "gap", "certificate", "totals"),
     "no_solution": ("objective", "gap", "totals"),
@@ -103,6 +105,21 @@ def _objective_and_gap(result: dict[str, Any], recomputed: float | None, sense: 
     true_gap = abs(objective - bound) / max(1e-9, abs(objective))
     if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
         yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
+
+
+def totals_claims(content: Any, recomputed: dict[str, Any]) -> Iterator[str]:
+    """Faults of a result's totals against what was recomputed under the same names."""
+    if content is None:
+        return
+    if not isinstance(content, dict):
+        yield "totals: must be an object"
+        return
+    for name in TOTALS:
+        claimed, truth = number(content, name), recomputed[name]
+        if name in content and (claimed is None) != (truth is None):
+            yield f"totals.{name}: the result says {content[name]}, it is {truth}"
+        elif claimed is not None and not _equal(claimed, float(truth)):
+            yield f"totals.{name}: the result says {claimed:g}, it is {truth:g}"
 
 
 def number(content: dict[str, Any], name: str) -> float | None:

@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines are shared: slowness is no failure. In CI the same examples are tried every time.
+settings.register_profile(
+    "shared", deadline=None, suppress_health_check=list(HealthCheck), derandomize=bool(os.environ.get("CI"))
+)
+settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -145,3 +145,17 @@ def test_fit_needs_its_file(run, tmp_path):
     result = run("fit", tmp_path / "none.csv")
     assert result.exit_code == 2
     assert "no such file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("power_w", 1.0), ("gpus_used", 0), ("restarts", 5), ("migrations", 5), ("energy_j", 0.5)],
+)
+def test_false_totals_are_caught(run, tiny, write, tmp_path, name, value):
+    instance, output = write(tiny), tmp_path / "result.json"
+    assert run("solve", instance, "-o", output).exit_code == 0
+    result = json.loads(output.read_text())
+    result["totals"][name] = value
+    checked = run("check", instance, write(result, "false.json"))
+    assert checked.exit_code == 1
+    assert f"totals.{name}" in checked.stdout

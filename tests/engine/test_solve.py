@@ -35,7 +35,7 @@ def small(**values: object) -> Instance:
     return Instance.model_validate({"cluster": cluster, "jobs": jobs, **values})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)), data=st.data())
 def test_every_solver_answers_with_a_checked_decision_and_a_bound(
     instance: Instance, objective: str, data: st.DataObject

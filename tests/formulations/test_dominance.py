@@ -14,7 +14,7 @@ from wattsched.instances.instance import Instance
 from wattsched.instances.options import expand
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_an_option_goes_only_if_another_is_at_least_as_good_in_everything(
     instance: Instance, objective: str

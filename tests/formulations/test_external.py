@@ -44,7 +44,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:splitting"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_example_has_the_true_optimum(example: str, instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)

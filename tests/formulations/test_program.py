@@ -15,7 +15,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     instance=small_instances(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -39,7 +39,7 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     return value
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instance=small_instances(), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_formulations_agree_with_brute_force(instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)

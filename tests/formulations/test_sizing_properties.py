@@ -22,7 +22,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 EXACT = Limits(gap=0.0)
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 
 

