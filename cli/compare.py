@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import CHECK_FAILED, BadInput, printable, refusing
+from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, printable, refusing
 from wattsched.cli.limits import Names, limit_options
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def command(
         except OSError as error:
             raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
     print_comparison(console(), comparison, output, written)
+    if all(run.status == "skipped" for run in comparison.runs):
+        return BAD_INPUT
     return CHECK_FAILED if comparison.disagreements or comparison.failures else 0
 
 

@@ -175,5 +175,8 @@ def _print_verdict(out: Console, comparison: Comparison) -> None:
         line(out, ("disagreement: ", "bold red"), sentence)
     for sentence in comparison.failures:
         line(out, ("failed: ", "bold red"), sentence)
-    if not wrong:
+    solved = [run for run in comparison.runs if run.objective is not None]
+    if not solved:
+        line(out, ("Nothing was compared: no run has a decision.", "bold red"))
+    elif not wrong:
         line(out, "All answers agree.")

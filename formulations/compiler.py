@@ -55,6 +55,7 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
     rhs = np.asarray(form.rhs, dtype=float)
     cost = np.asarray(form.c.todense(), dtype=float).reshape(-1)
     offset = float(np.asarray(form.c_offset).reshape(-1)[0])
+    _require_numbers(form, matrix, rhs, cost, offset)
     groups = choice_rows(matrix, rhs, kinds == 0, integer & (lower == 0) & (upper == 1))
     order, group_start = _groups_first(matrix, groups, len(variables))
     keep = np.setdiff1d(np.arange(len(rhs)), groups)
@@ -73,6 +74,19 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
         sense="max" if (sense or ("max" if maximise else "min")) == "max" else "min",
     )
     return program, {id(variables[i]): place for place, i in enumerate(order)}
+
+
+def _require_numbers(form: Any, matrix: Any, rhs: FloatArray, cost: FloatArray, offset: float) -> None:
+    """Solvers take what is not a number for anything, so it must not reach them."""
+    wrong = ~np.isfinite(rhs)
+    wrong[np.repeat(np.arange(len(rhs)), np.diff(matrix.indptr))[~np.isfinite(matrix.data)]] = True
+    if wrong.any():
+        name = form.rows[int(np.argmax(wrong))].constraint.name
+        raise ValueError(
+            f"constraint '{name}' of the Pyomo model has a coefficient that is not a finite number"
+        )
+    if not np.isfinite(cost).all() or not np.isfinite(offset):
+        raise ValueError("the objective of the Pyomo model has a coefficient that is not a finite number")
 
 
 def _names(kind: str, names: list[str]) -> Block:

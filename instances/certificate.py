@@ -36,6 +36,9 @@ EXACT_OPTIONS = 10_000
 NEGLIGIBLE = 1e-40
 """Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
 
+LARGEST_PRICE = 1e100
+"""Larger prices leave the range of doubles when they are multiplied with uses, and prove nothing."""
+
 CLAIM_TOLERANCE = 1e-9
 """By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
@@ -116,6 +119,8 @@ def _charged(
         told = f"certificate: the price {price!r:.40} of row '{name}'"
         if not is_finite(price):
             faults.append(f"{told} is not a finite number")
+        elif abs(price) > LARGEST_PRICE:
+            faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
         elif name not in rows:
             faults.append(f"{told} is of no row that this round has")
         elif (price > 0) if sense == "min" else (price < 0):

@@ -37,6 +37,7 @@ SAFETY = "greedy"
 """The rule that has a decision in hand before anything else is tried."""
 
 _ROUNDING = 1e-6
+_ROUNDING_GAP = 1e-12
 
 
 def solve(
@@ -370,7 +371,8 @@ def _termination(run: _Run, gap: float | None, asked: Solution, fallback: bool) 
     if fallback and asked.x is None:
         reason = detail or "no decision in time"
         detail = f"{run.solver}: {reason}; this is the decision of '{SAFETY}'"
-    if gap is not None and gap <= run.limits.gap:
+    # Asked for no gap at all, the last digits still differ.
+    if gap is not None and gap <= max(run.limits.gap, _ROUNDING_GAP):
         return Termination("optimal", None, detail)
     return Termination("feasible", asked.termination.limit, detail)
 

@@ -159,3 +159,13 @@ def test_false_totals_are_caught(run, tiny, write, tmp_path, name, value):
     checked = run("check", instance, write(result, "false.json"))
     assert checked.exit_code == 1
     assert f"totals.{name}" in checked.stdout
+
+
+def test_absurd_prices_are_a_fault_and_no_crash(run, tiny, write, tmp_path):
+    instance, output = write(tiny), tmp_path / "result.json"
+    assert run("solve", instance, "-o", output).exit_code == 0
+    result = json.loads(output.read_text())
+    result["certificate"]["prices"] = dict.fromkeys(result["certificate"]["prices"] or ["gpus:A"], -1e308)
+    checked = run("check", instance, write(result, "absurd.json"))
+    assert checked.exit_code == 1
+    assert "certificate" in checked.stdout

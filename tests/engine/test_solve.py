@@ -197,3 +197,10 @@ def test_last_rounds_prices_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     warm = wattsched.solve(instance, solver="greedy", warm=first)
     assert len(calls) - evaluations < evaluations
     assert warm.bound == pytest.approx(cold.bound, rel=1e-5)
+
+
+def test_no_gap_at_all_is_optimal_up_to_the_last_digits() -> None:
+    for seed in range(3):
+        instance = generate("hetero", jobs=10, seed=seed)
+        result = wattsched.solve(instance, objective="proportional", gap=0.0)
+        assert result.termination.reason == "optimal"

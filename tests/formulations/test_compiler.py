@@ -93,3 +93,13 @@ def test_what_is_not_linear_is_refused() -> None:
     m.p = pyo.Objective(expr=m.x)
     with pytest.raises(ValueError, match="2 active objectives"):
         compile_model(m)
+
+
+def test_what_is_not_a_number_is_refused() -> None:
+    for bad in (float("nan"), float("inf")):
+        m = pyo.ConcreteModel()
+        m.x = pyo.Var(range(2), domain=pyo.Binary)
+        m.o = pyo.Objective(expr=m.x[0] + m.x[1])
+        m.row = pyo.Constraint(expr=bad * m.x[0] + m.x[1] <= 3)
+        with pytest.raises(ValueError, match="'row'"):
+            compile_model(m)
