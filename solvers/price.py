@@ -35,9 +35,9 @@ _FEW_COLUMNS = 2_000
 _MOST_COLUMNS = 30_000
 _NODES = 30
 _GLANCE_NODES = 10
-# The dual may leave this share of the gap that is asked for, down to rounding.
+# The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
 _DUAL_SHARE = 0.1
-_DUAL_TOLERANCE = 1e-9
+_DUAL_TOLERANCE = (1e-9, 1e-5)
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
@@ -48,7 +48,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     if program.n_columns <= _SMALL:
         return highs.solve(program, limits, start)
     clock = Clock(limits.time_s)
-    tolerance = max(_DUAL_TOLERANCE, _DUAL_SHARE * limits.gap)
+    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
     start = start or Start()
     enough = np.inf
     if start.x is not None and feasible(program, start.x):

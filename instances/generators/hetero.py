@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.clusters import BASE_POWER_W, capped_power_w, known_gpu_type, with_rack_caps
+from wattsched.instances.clusters import (
+    BASE_POWER_W,
+    capped_power_w,
+    idle_power_w,
+    known_gpu_type,
+    with_rack_caps,
+)
 from wattsched.instances.generators.kinds import (
     Choices,
     draw_kinds,
@@ -38,6 +44,7 @@ def hetero_round(
     racks: int | None = None,
     power_fraction: float = 0.8,
     rack_power_fraction: float = 0.75,
+    energy_fraction: float | None = None,
     unavailable: float = 0.02,
     round_s: float = 3600.0,
 ) -> Instance:
@@ -52,6 +59,8 @@ def hetero_round(
         Number of racks, the types in turn (default: one for about 64 GPUs, from 3 to 32).
     power_fraction, rack_power_fraction : float
         Caps of the site and of each rack as fractions of their full draws.
+    energy_fraction : float, optional
+        Energy budget of the round, between that of the idle site (0) and that of the power cap (1).
     unavailable : float
         Share of GPUs that are broken.
     round_s : float
@@ -68,6 +77,8 @@ def hetero_round(
         raise ValueError(f"racks: must be at most {MOST_RACKS:,}, got {racks:,}")
     if not 0 <= unavailable < 1:
         raise ValueError(f"unavailable: must be at least 0 and below 1, got {unavailable}")
+    if energy_fraction is not None and not 0 <= energy_fraction <= 1:
+        raise ValueError(f"energy_fraction: must be from 0 to 1, got {energy_fraction}")
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
@@ -80,10 +91,12 @@ def hetero_round(
     ]
     tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, MOST_KINDS), len(choices))]
     drawn = jobs_of_kinds(rng, tables, wanted)
+    cap_w, idle_w = capped_power_w(cluster, power_fraction), idle_power_w(cluster, cluster.nodes)
+    energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
     return Instance(
         name=f"hetero-{jobs}-{seed}",
         round_s=round_s,
-        budgets=Budgets(power_w=capped_power_w(cluster, power_fraction)),
+        budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,
         tables=named(tables),
         jobs=_with_deadlines(rng, drawn, named(tables), round_s),

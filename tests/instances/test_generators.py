@@ -137,3 +137,15 @@ def test_running_jobs_of_philly_fill_the_cluster() -> None:
 def test_bad_arguments(family: str, options: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         generate(family, **{"jobs": 3, **options})  # type: ignore[arg-type]
+
+
+def test_hetero_can_have_an_energy_budget_between_idle_and_cap() -> None:
+    plain = generate("hetero", jobs=20)
+    tight, loose = (generate("hetero", jobs=20, energy_fraction=f) for f in (0.0, 1.0))
+    assert plain.budgets.energy_j is None
+    assert tight.budgets.energy_j is not None
+    assert plain.budgets.power_w is not None
+    assert loose.budgets.energy_j == pytest.approx(plain.budgets.power_w * plain.round_s)
+    assert tight.budgets.energy_j < plain.budgets.power_w * plain.round_s
+    with pytest.raises(ValueError, match="energy_fraction: must be from 0 to 1"):
+        generate("hetero", jobs=20, energy_fraction=1.5)
