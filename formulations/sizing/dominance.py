@@ -11,6 +11,9 @@ from wattsched.instances.options import Options
 _CELLS = 4_000_000
 """Comparisons held in memory at once."""
 
+_STEP = 16
+"""Lengths of runs are rounded up to multiples of this."""
+
 
 def undominated(options: Options, cost: FloatArray) -> BoolArray:
     """Options worth keeping.
@@ -23,7 +26,11 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
     bool array, shape (n_options,)
     """
     criteria = np.array([cost, options.block.astype(float), *_budget_criteria(options)])
-    return ~(_beaten_by_waiting(options, criteria) | _beaten_in_run(_runs(options), criteria))
+    keep = ~_beaten_by_waiting(options, criteria)
+    # What is left is compared in pairs, so it pays to drop the others first.
+    left = np.flatnonzero(keep)
+    keep[left] = ~_beaten_in_run(_runs(options.job[left], options.pool[left]), criteria[:, left])
+    return keep
 
 
 def _budget_criteria(options: Options) -> list[FloatArray]:
@@ -50,23 +57,29 @@ def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:
     return beaten
 
 
-def _runs(options: Options) -> IntArray:
+def _runs(job: IntArray, pool: IntArray) -> IntArray:
     """Starts of the runs of options of one job in one pool (waiting is a run of its own), with the end."""
-    n = len(options)
-    change = np.flatnonzero((np.diff(options.job) != 0) | (np.diff(options.pool) != 0)) + 1
+    n = len(job)
+    change = np.flatnonzero((np.diff(job) != 0) | (np.diff(pool) != 0)) + 1
     return np.concatenate([[0], change, [n]]) if n else np.zeros(1, dtype=np.int64)
 
 
 def _beaten_in_run(runs: IntArray, criteria: FloatArray) -> BoolArray:
-    beaten = np.zeros(criteria.shape[1], dtype=bool)
+    n = criteria.shape[1]
+    # Runs of about the same length are compared together, filled up with a column that beats nothing.
+    padded = np.hstack([criteria, np.full((len(criteria), 1), np.inf)])
+    beaten = np.zeros(n + 1, dtype=bool)
     length = np.diff(runs)
-    for size in np.unique(length[length > 1]):
-        first = runs[:-1][length == size]
+    width = -(-length // _STEP) * _STEP
+    for size in np.unique(width[length > 1]):
+        members = np.flatnonzero((width == size) & (length > 1))
         step = max(1, int(_CELLS // (size * len(criteria))))
-        for i in range(0, len(first), step):
-            cells = first[i : i + step, None] + np.arange(size)
-            beaten[cells] = _pareto(criteria[:, cells])
-    return beaten
+        for i in range(0, len(members), step):
+            some = members[i : i + step, None]
+            place = np.arange(size)
+            cells = np.where(place < length[some], runs[some] + place, n)
+            beaten[cells] = _pareto(padded[:, cells])
+    return beaten[:n]
 
 
 def _pareto(values: FloatArray) -> BoolArray:
