@@ -91,5 +91,5 @@ class TaskTable:
     def profiles(self) -> tuple[TaskTable, Integers]:
         """Distinct requests and, for each task, which of them it makes, shape (T,)."""
         rows = np.stack([self.cpu_milli, self.memory_mib, self.gpus, self.gpu_milli, self.spec], axis=1)
-        distinct, first, profile = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        _distinct, first, profile = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         return self.take(np.asarray(first, dtype=np.int64)), np.asarray(profile, dtype=np.int64).reshape(-1)

@@ -1,0 +1,1 @@
+"""Placement: node and GPUs of each arriving task, least power and fragmentation."""

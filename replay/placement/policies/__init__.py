@@ -1,0 +1,1 @@
+"""Placement policies: one scoring rule per file."""
