@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node, PowerDomain
 
 GPU_TYPES = {
@@ -94,10 +96,12 @@ def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
     ValueError
         When the idle rack draws more than that.
     """
+    below: dict[str | None, list[Node]] = defaultdict(list)
+    for node in cluster.nodes:
+        below[node.parent].append(node)
     domains = []
     for group in cluster.groups:
-        nodes = [node for node in cluster.nodes if node.parent == group.name]
-        if nodes:
+        if nodes := below.get(group.name):
             cap = capped_power_w(cluster, fraction, nodes, field="rack_power_fraction")
             domains.append(PowerDomain(name=f"{group.name}-feed", members=[group.name], power_cap_w=cap))
     return cluster.model_copy(update={"power_domains": domains})
