@@ -173,10 +173,11 @@ def _print_verdict(out: Console, comparison: Comparison) -> None:
     wrong = comparison.disagreements
     for sentence in wrong:
         line(out, ("disagreement: ", "bold red"), sentence)
-    for sentence in comparison.failures:
+    failures = comparison.failures
+    for sentence in failures:
         line(out, ("failed: ", "bold red"), sentence)
     solved = [run for run in comparison.runs if run.objective is not None]
     if not solved:
         line(out, ("Nothing was compared: no run has a decision.", "bold red"))
     elif not wrong:
-        line(out, "All answers agree.")
+        line(out, "All other answers agree." if failures else "All answers agree.")

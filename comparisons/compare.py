@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """Runs in which a solver broke down."""
+        """Runs in which a solver or a user's formulation broke down."""
         return [
             f"{run.instance}: {run.pair}: {run.detail}"
             for run in self.runs
@@ -93,7 +93,7 @@ def compare(
     settings : Settings, optional
         Objective, gap, time limit, threads and seed, equal for all.
     folder : path, optional
-        Where finished runs are kept, but for those in which a solver broke down. Those that are there
+        Where finished runs are kept, but for those in which something broke down. Those that are there
         already are not run again; an interrupted comparison loses the run that it was in.
     progress : callable
         Called before every run and once at the end.
@@ -103,7 +103,7 @@ def compare(
     ValueError
         For unknown names.
     wattsched.instances.files.InputError
-        For files that are no instances, and for errors in a user's formulation.
+        For files that are no instances, and for a user's formulation that cannot be loaded.
     """
     settings = settings or Settings()
     formulations, solvers = list(dict.fromkeys(formulations)), list(dict.fromkeys(solvers))

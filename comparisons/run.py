@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import wattsched
 from wattsched.formulations.external import source_of
+from wattsched.formulations.sizing.objectives import objective as find_objective
 
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
@@ -147,23 +148,19 @@ def _versions() -> dict[str, str]:
 
 
 def execute(case: Case, instance: Instance, formulation: str, solver: str, settings: Settings) -> Run:
-    """Solve once.
-
-    Raises
-    ------
-    wattsched.instances.files.InputError
-        When a user's formulation fails.
-    """
+    """Solve once; a solver or a user's formulation that fails is an outcome too."""
     from wattsched.engine import solve
     from wattsched.instances.files import InputError
 
+    objective_name = settings.objective or case.objective
     asked: dict[str, Any] = {
         "key": key_of(case, formulation, solver, settings),
         "instance": case.label,
         "content": case.content,
         "formulation": formulation,
         "solver": solver,
-        "objective_name": settings.objective or case.objective,
+        "objective_name": objective_name,
+        "sense": find_objective(objective_name).sense,
         "gap_asked": settings.gap,
         "time_limit_s": settings.time_limit_s,
         "threads": settings.threads,
@@ -181,9 +178,10 @@ def execute(case: Case, instance: Instance, formulation: str, solver: str, setti
             threads=settings.threads,
             seed=settings.seed,
         )
-    except InputError:
-        raise
-    except Exception as error:  # one solver's failure must not end the comparison of the others
+    # One failure must not end the comparison of the others.
+    except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
+        return Run(**asked, status="error", detail="; ".join(error.faults))
+    except Exception as error:
         return Run(**asked, status="error", detail=f"{type(error).__name__}: {error}")
     return Run(**asked, **_outcome(result))
 
@@ -191,14 +189,13 @@ def execute(case: Case, instance: Instance, formulation: str, solver: str, setti
 def _outcome(result: Result) -> dict[str, Any]:
     """Fields of a run that its result gives."""
     if result.declined:
-        return {"status": "skipped", "detail": result.declined, "sense": result.sense}
+        return {"status": "skipped", "detail": result.declined}
     size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
     ended, seconds = result.termination, result.time_s
     return {
         "status": ended.reason,
         "limit": ended.limit,
         "detail": ended.detail,
-        "sense": result.sense,
         "objective": result.objective,
         "bound": result.bound,
         "gap": result.gap,

@@ -176,6 +176,23 @@ def test_solver_that_breaks_down_is_told_and_run_again(
     assert "taken from there" not in result.stdout
 
 
+def test_formulation_that_breaks_down_on_one_instance_does_not_end_the_others(
+    files: list[str], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    # The second file has six jobs.
+    own.write_text(LOOSE.format(share=1.0).replace("    m = ", "    1 / (len(round.jobs) - 6)\n    m = "))
+    folder = tmp_path / "out"
+    result = run(*reversed(files), "--formulations", f"{own}:made,mckp", "--time-limit", "inf", "-o", folder)
+    assert result.exit_code == 1
+    printed = " ".join(result.stdout.split())
+    assert f"failed: second: {own}:made auto: line 5: ZeroDivisionError" in printed
+    assert "All other answers agree." in printed
+    runs = [Run.from_dict(entry) for entry in json.loads((folder / "runs.json").read_text())["runs"]]
+    assert [run.status for run in runs] == ["error", "optimal", "optimal", "optimal"]
+    assert [run.sense for run in runs] == ["max", "max", "min", "min"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
