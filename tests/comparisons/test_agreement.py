@@ -79,3 +79,25 @@ def test_other_contradictions(other: dict[str, Any], words: str) -> None:
 def test_no_contradictions(other: dict[str, Any]) -> None:
     good = run("good", objective=100.0, bound=100.0).as_dict()
     assert disagreements([Run.from_dict(good), Run.from_dict({**run("other").as_dict(), **other})]) == []
+
+
+CHEAP = {"status": "feasible", "objective": 100.0, "bound": 90.0, "gap": 0.1, "formulation": "own.py:made"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, True),
+        ({"gap": 1e-4}, False),
+        ({"limit": "time"}, False),
+        ({"detail": "out of memory"}, False),
+        ({"formulation": "mckp"}, False),
+        ({"solver": "greedy"}, False),
+    ],
+)
+def test_an_optimum_below_its_own_decision_is_told(changes: dict[str, Any], told: bool) -> None:
+    values = {**run("highs").as_dict(), **CHEAP, **changes}
+    found = disagreements([Run.from_dict(values)])
+    assert [("what the formulation minimises is not the objective" in line) for line in found] == [
+        True
+    ] * told

@@ -160,6 +160,23 @@ def test_wrong_formulation_is_found_out(
     assert "All answers agree" not in printed
 
 
+@pytest.mark.parametrize("solver", ["highs", "auto"])
+def test_formulation_that_minimises_something_cheaper_is_found_out(
+    files: list[str], tmp_path: Path, solver: str
+) -> None:
+    own = tmp_path / "own.py"
+    cost = "pyo.Objective(expr=sum(share * c.cost * m.x[i] for i, c in enumerate(round.choices)))"
+    asked = ("--solvers", solver, "--gap", 0, "--time-limit", "inf")
+    for share, code in ((1.0, 0), (0.9, 1)):
+        own.write_text(
+            LOOSE.format(share=1.0).replace("    return", f"    share = {share}; m.o = {cost}\n    return")
+        )
+        result = run(files[0], "--formulations", f"mckp,{own}:made", *asked)
+        assert result.exit_code == code, result.stdout
+        printed = " ".join(result.stdout.split())
+        assert ("has an optimum that is better than its own decision" in printed) == bool(code)
+
+
 def test_solver_that_breaks_down_is_told_and_run_again(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
