@@ -55,6 +55,8 @@ def print_comparison(
     """
     runs = [run for run in comparison.runs if run.status != "skipped"]
     _print_runs(out, runs)
+    for file, name in comparison.repeated.items():
+        line(out, (f"counted once: {file} holds the same instance as {name}", "dim"))
     _print_skipped(out, comparison.runs)
     _print_summaries(out, comparison)
     _print_verdict(out, comparison)

@@ -48,11 +48,14 @@ class Comparison:
         By instance, then formulation, then solver.
     resumed : int
         Runs that were taken from the folder.
+    repeated : dict of str to str
+        Files that hold the same instance as an earlier one, which is counted once: file to that one's name.
     """
 
     settings: Settings
     runs: list[Run]
     resumed: int
+    repeated: dict[str, str]
 
     @property
     def disagreements(self) -> list[str]:
@@ -88,6 +91,7 @@ def compare(
     Parameters
     ----------
     files : sequence of path
+        An instance that is named twice, or has a copy among them, counts once.
     formulations, solvers : sequences of str
         Names as for `wattsched.solve`; a formulation may be ``FILE.py:NAME``.
     settings : Settings, optional
@@ -107,7 +111,7 @@ def compare(
     """
     settings = settings or Settings()
     formulations, solvers = list(dict.fromkeys(formulations)), list(dict.fromkeys(solvers))
-    cases = _cases([str(file) for file in files])
+    cases, repeated = _cases([str(file) for file in files])
     _require(cases, formulations, solvers, settings)
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
@@ -133,23 +137,40 @@ def compare(
             # The same instance may have had another file name.
             runs.append(replace(run, instance=case.label))
     progress(Progress(len(runs), total, "", ""))
-    return Comparison(settings, runs, resumed)
+    return Comparison(settings, runs, resumed, repeated)
 
 
 def _pairs(formulations: list[str], solvers: list[str]) -> Iterator[tuple[str, str]]:
     return ((formulation, solver) for formulation in formulations for solver in solvers)
 
 
-def _cases(files: list[str]) -> list[Case]:
-    """Read all files once, so that a bad one is known before hours are spent on the others."""
-    stems = [Path(file).name.removesuffix(".gz").removesuffix(".json") for file in files]
-    often = Counter(stems)
-    cases = []
-    for file, stem in zip(files, stems, strict=True):
+def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
+    """Read all files once, so that a bad one is known before hours are spent on the others.
+
+    Returns
+    -------
+    cases : list of Case
+    repeated : dict of str to str
+        As `Comparison.repeated`.
+    """
+    first: dict[str, Case] = {}
+    copies: list[tuple[str, str]] = []
+    for file in files:
         instance = read_instance(file)
-        label = stem if often[stem] == 1 else file
-        cases.append(Case(file, label, content_of(instance), instance.problem, instance.objective))
-    return cases
+        content = content_of(instance)
+        if content in first:
+            copies.append((file, content))
+        else:
+            first[content] = Case(file, _stem(file), content, instance.problem, instance.objective)
+    often = Counter(case.label for case in first.values())
+    for content, case in first.items():
+        if often[case.label] > 1:
+            first[content] = replace(case, label=case.file)
+    return list(first.values()), {file: first[content].label for file, content in copies}
+
+
+def _stem(file: str) -> str:
+    return Path(file).name.removesuffix(".gz").removesuffix(".json")
 
 
 def _require(cases: list[Case], formulations: list[str], solvers: list[str], settings: Settings) -> None:
@@ -223,12 +244,13 @@ def _plots(comparison: Comparison, folder: Path) -> list[str]:
         import matplotlib  # noqa: F401  # whether it is there
     except ImportError:
         return []
-    from wattsched.comparisons.plots import plot_gaps, plot_profile, save
+    from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile, save
 
     tried = [run for run in comparison.runs if run.status != "skipped"]
     if not tried:
         return []
     save(plot_profile(times(tried)), folder / PLOTS[0])
-    save(plot_profile(gaps(tried), what="gap"), folder / PLOTS[1])
-    save(plot_gaps(gaps(tried)), folder / PLOTS[2])
+    found = gaps(tried)
+    save(plot_profile(found, what=gap_label(found)), folder / PLOTS[1])
+    save(plot_gaps(found), folder / PLOTS[2])
     return list(PLOTS)

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from wattsched.comparisons.statistics import LEAST_GAP, performance_profile
+from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, performance_profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LineStyle = Literal["-", "--", ":", "-."]
+
 WIDTH_IN, HEIGHT_IN = 6.4, 3.8
+COLOURS = 10
+"""Of matplotlib's default cycle; the next lines take another pattern."""
+PATTERNS: tuple[tuple[LineStyle, str], ...] = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
 
 
 def plot_profile(
@@ -35,10 +40,12 @@ def plot_profile(
     profile = performance_profile(measures)
     finite = [ratios[np.isfinite(ratios)] for ratios in profile.values()]
     most = 2.0 * max((float(ratios.max(initial=1.0)) for ratios in finite), default=1.0)
-    for (name, ratios), within in zip(profile.items(), finite, strict=True):
+    for i, ((name, ratios), within) in enumerate(zip(profile.items(), finite, strict=True)):
         share = np.arange(1, len(within) + 1) / max(1, len(ratios))
         last = share[-1] if len(share) else 0.0
-        axes.step([1.0, *within, most], [0.0, *share, last], where="post", label=name)
+        colour, pattern, _ = _look(i)
+        steps = [1.0, *within, most], [0.0, *share, last]
+        axes.step(*steps, where="post", label=name, color=colour, linestyle=pattern)
     axes.set_xscale("log")
     axes.set_xlim(1.0, most)
     axes.set_ylim(0.0, 1.03)
@@ -51,15 +58,23 @@ def plot_profile(
 def plot_gaps(gaps: Mapping[str, Mapping[str, float]], ax: Axes | None = None) -> Axes:
     """Gap over the instances, in each line from the smallest to the largest gap."""
     axes = _new_axes() if ax is None else ax
-    for name, by_instance in gaps.items():
+    for i, (name, by_instance) in enumerate(gaps.items()):
+        colour, pattern, marker = _look(i)
         known = np.sort(np.array([gap for gap in by_instance.values() if np.isfinite(gap)]))
-        axes.plot(np.arange(1, len(known) + 1), known, marker="o", markersize=3, label=name)
+        numbers = np.arange(1, len(known) + 1)
+        axes.plot(numbers, known, label=name, color=colour, linestyle=pattern, marker=marker, markersize=3)
     axes.set_yscale("log")
     axes.set_ylim(bottom=LEAST_GAP / 2)
     axes.set_xlabel("instances, by gap")
-    axes.set_ylabel("gap")
+    axes.set_ylabel(gap_label(gaps))
     _add_legend(axes)
     return axes
+
+
+def gap_label(gaps: Mapping[str, Mapping[str, float]]) -> str:
+    """Label for gaps, which says so where `statistics.gaps` has cut one."""
+    values = [gap for by_instance in gaps.values() for gap in by_instance.values()]
+    return f"gap ({MOST_GAP:g} stands for more)" if MOST_GAP in values else "gap"
 
 
 def save(axes: Axes, path: str | Path) -> None:
@@ -71,6 +86,12 @@ def save(axes: Axes, path: str | Path) -> None:
     # No date, so that equal plots are equal files.
     metadata = {"Date": None} if str(path).endswith(".svg") else None
     figure.savefig(path, dpi=120, bbox_inches="tight", metadata=metadata)
+
+
+def _look(number: int) -> tuple[str, LineStyle, str]:
+    """Colour, line style and marker of a line: no two alike among the first 40."""
+    pattern, marker = PATTERNS[number // COLOURS % len(PATTERNS)]
+    return f"C{number % COLOURS}", pattern, marker
 
 
 def _add_legend(axes: Axes) -> None:

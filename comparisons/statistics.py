@@ -16,6 +16,8 @@ LEAST_TIME_S = 1e-3
 """Faster than this is equally fast in a profile."""
 LEAST_GAP = 1e-9
 """Smaller than this is equally small in a profile."""
+MOST_GAP = 10.0
+"""Larger than this is equally large: next to an objective of 0 every gap is."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,15 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
 
 
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Gaps by formulation and solver, then instance; infinite without a decision or a bound."""
+    """Gaps by formulation and solver, then instance, from `LEAST_GAP` to `MOST_GAP`.
+
+    They are infinite without a decision or a bound.
+    """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
         known = run.gap is not None and run.checked and not run.faults
-        found[run.pair][run.instance] = max(LEAST_GAP, run.gap or 0.0) if known else np.inf
+        gap = min(max(LEAST_GAP, run.gap or 0.0), MOST_GAP)
+        found[run.pair][run.instance] = gap if known else np.inf
     return dict(found)
 
 

@@ -240,3 +240,16 @@ def test_equal_names_are_told_apart_by_their_paths(tmp_path: Path) -> None:
     comparison = compare(paths, solvers=["greedy"], settings=Settings(time_limit_s=None))
     assert [run.instance for run in comparison.runs] == [str(path) for path in paths]
     assert all(math.isfinite(summary.solve_s) for summary in comparison.summaries)
+
+
+def test_instance_that_is_given_twice_counts_once_and_is_told(files: list[str], tmp_path: Path) -> None:
+    copy = tmp_path / "copy.json.gz"
+    write_json(copy, generate("uniform", jobs=8, seed=1))
+    result = run(*files, files[0], copy, "--solvers", "greedy", "--time-limit", "inf", "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    document = json.loads((tmp_path / "out" / "runs.json").read_text())
+    assert [entry["instance"] for entry in document["runs"]] == ["first", "second"]
+    assert [summary["runs"] for summary in document["summaries"]] == [2]
+    printed = " ".join(result.stdout.split())
+    assert f"counted once: {files[0]} holds the same instance as first" in printed
+    assert f"counted once: {copy} holds the same instance as first" in printed

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.comparisons.statistics import performance_profile, shifted_geometric_mean
+from wattsched.comparisons.run import Run
+from wattsched.comparisons.statistics import (
+    LEAST_GAP,
+    MOST_GAP,
+    gaps,
+    performance_profile,
+    shifted_geometric_mean,
+)
 
 TIMES = st.one_of(st.floats(0.001, 1e4), st.just(math.inf))
 
@@ -58,3 +65,35 @@ def test_plots_are_drawn_into_given_axes_and_written(tmp_path: Path) -> None:
     for name, made in (("p.png", plot_profile(measures)), ("g.svg", plot_gaps(measures))):
         save(made, tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("plot", ["plot_profile", "plot_gaps"])
+def test_forty_lines_are_told_apart(plot: str) -> None:
+    pytest.importorskip("matplotlib")
+    from wattsched.comparisons import plots
+
+    axes = getattr(plots, plot)({f"s{i}": {"p": 1.0 + i} for i in range(40)})
+    lines = axes.get_lines()
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 40
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [f"s{i}" for i in range(40)]
+
+
+def test_a_gap_next_to_an_objective_of_nothing_does_not_stretch_the_axes() -> None:
+    pytest.importorskip("matplotlib")
+    from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile
+
+    def run(solver: str, instance: str, gap: float | None) -> Run:
+        known = {"objective": 0.0, "bound": 5.0, "gap": gap, "checked": gap is not None}
+        settings = {"gap_asked": 1e-4, "time_limit_s": 60.0, "threads": 1, "seed": 0, "version": "1"}
+        names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput"}
+        return Run(**names, **settings, **known, instance=instance, solver=solver, status="feasible")
+
+    runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", 0.0), run("b", "q", None)]
+    found = gaps(runs)
+    assert found == {"f a": {"p": MOST_GAP, "q": LEAST_GAP}, "f b": {"p": 0.5, "q": math.inf}}
+    assert plot_profile(found).get_xlim()[1] == pytest.approx(2 * MOST_GAP / 0.5)
+    assert plot_gaps(found).get_ylim()[1] < 10 * MOST_GAP
+    assert plot_gaps(found).get_ylabel() == gap_label(found) == "gap (10 stands for more)"
+    assert gap_label(gaps(runs[1:])) == "gap"
