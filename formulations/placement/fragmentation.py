@@ -1,0 +1,118 @@
+"""Fragmentation of nodes: free GPU that the tasks of a target workload could not use.
+
+The measure of FGD (Weng et al., USENIX ATC 2023). A class m of the target workload asks for n_m GPUs, d_m
+thousandths of each, and c_m of CPU. On a node with free GPU r_1, ..., r_G, R in total, its fragments are ::
+
+    F(m) = sum of the r_g < d_m     if the class may and can run there (GPU model, c_m, n_m of the r_g >= d_m)
+         = R                        otherwise, and for a class that needs no GPU
+    F    = sum over m of p_m F(m)
+
+So F is R less what is useful to each class. A class of one GPU finds each r_g >= d_m useful by itself, and a
+class of more GPUs takes whole ones: the first is a table over r, the second over the number of free GPUs,
+both by GPU model and by how much CPU is left. That makes a node's fragmentation a sum of G + 1 table entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.instances.target import TargetWorkload
+from wattsched.instances.tasks import WHOLE_GPU, Integers, TaskTable
+
+
+class Fragmentation:
+    """Fragmentation of node states under a target workload.
+
+    Parameters
+    ----------
+    target : TargetWorkload
+        Its memory requests do not matter.
+    models : sequence of str
+        Names of the GPU models that nodes refer to.
+    most_gpus : int
+        GPUs of the largest node.
+
+    Attributes
+    ----------
+    scale : int
+        Tasks of all classes: amounts counted by `scaled` are multiples of 1 / scale thousandths of a GPU,
+        which keeps them whole numbers and differences exact.
+    """
+
+    def __init__(self, target: TargetWorkload, models: Sequence[str], most_gpus: int):
+        classes = target.classes
+        self.scale = int(target.count.sum())
+        self.most_gpus = most_gpus
+        self.cpu_steps = np.unique(classes.cpu_milli)
+        allowed = _allowed(classes, models)
+        # Models that every class treats alike share their tables.
+        kinds, kind = np.unique(allowed, axis=1, return_inverse=True)
+        self.kind_of_model: Integers = kind.reshape(-1).astype(np.int64)
+        self.shape = (kinds.shape[1], 1 + len(self.cpu_steps))
+        runs = kinds[:, :, None] & (classes.cpu_milli[:, None, None] <= np.append(-1, self.cpu_steps))
+        count = np.where(runs, target.count[:, None, None], 0)
+        self.useful_gpu = self._useful_gpu(classes, count)
+        self.useful_free = self._useful_free(classes, count)
+
+    def _useful_gpu(self, classes: TaskTable, count: Integers) -> Integers:
+        """Useful part of one GPU with so much free, to classes of one GPU, flat over (kind, step, r)."""
+        table = np.zeros((*self.shape, WHOLE_GPU + 1), dtype=np.int64)
+        for m in np.flatnonzero(classes.gpus == 1):
+            table[:, :, classes.gpu_milli[m]] += count[m]
+        return (np.cumsum(table, axis=2) * np.arange(WHOLE_GPU + 1)).reshape(-1)
+
+    def _useful_free(self, classes: TaskTable, count: Integers) -> Integers:
+        """Useful part of so many free GPUs, to classes of several GPUs, flat over (kind, step, free GPUs)."""
+        most_gpus = self.most_gpus
+        table = np.zeros((*self.shape, most_gpus + 1), dtype=np.int64)
+        for m in np.flatnonzero((classes.gpus > 1) & (classes.gpus <= most_gpus)):
+            table[:, :, classes.gpus[m]] += count[m]
+        return (np.cumsum(table, axis=2) * np.arange(most_gpus + 1) * WHOLE_GPU).reshape(-1)
+
+    def rows(self, model: Integers, cpu_free_milli: Integers) -> Integers:
+        """Row of the tables for each node state, shape (S,)."""
+        step = np.searchsorted(self.cpu_steps, cpu_free_milli, side="right")
+        return self.kind_of_model[model] * self.shape[1] + step
+
+    def gpu_at(self, rows: Integers, gpu_free_milli: Integers) -> Integers:
+        """Scaled useful part of single GPUs, of the shape that the arguments broadcast to."""
+        return self.useful_gpu.take(rows * (WHOLE_GPU + 1) + gpu_free_milli)
+
+    def free_at(self, rows: Integers, free_gpus: Integers) -> Integers:
+        """Scaled useful part of so many free GPUs together, of the shape that the arguments broadcast to."""
+        return self.useful_free.take(rows * (self.most_gpus + 1) + free_gpus)
+
+    def scaled(self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers) -> Integers:
+        """Fragmentation in thousandths of a GPU times `scale`, exact, shape (S,).
+
+        Parameters
+        ----------
+        model : (S,) int
+            GPU model of each node state.
+        cpu_free_milli : (S,) int
+            Free thousandths of a vCPU.
+        gpu_free_milli : (S, G) int
+            Free thousandths of each GPU, 0 for GPUs that the node does not have.
+        """
+        rows = self.rows(model, cpu_free_milli)
+        useful = self.gpu_at(rows[:, None], gpu_free_milli).sum(axis=1)
+        useful += self.free_at(rows, (gpu_free_milli == WHOLE_GPU).sum(axis=1))
+        fragments: Integers = self.scale * gpu_free_milli.sum(axis=1) - useful
+        return fragments
+
+    def milli(
+        self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers
+    ) -> NDArray[np.float64]:
+        """Fragmentation in thousandths of a GPU, shape (S,); parameters as of `scaled`."""
+        return self.scaled(model, cpu_free_milli, gpu_free_milli) / self.scale
+
+
+def _allowed(classes: TaskTable, models: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether each class may run on each model, shape (M, models)."""
+    by_spec = np.array(
+        [[not spec or model in spec for model in models] for spec in classes.specs], dtype=bool
+    )
+    return np.asarray(by_spec[classes.spec], dtype=bool)
