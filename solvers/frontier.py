@@ -167,7 +167,8 @@ def _repair(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> b
         worst = int(np.argmax(excess))
         use = room.uses[:, [worst]].toarray().ravel()
         relief = use[room.chosen][room.group] - use
-        candidates = np.flatnonzero((relief > 0) & allowed & room.swappable(but=worst))
+        candidates = np.flatnonzero((relief > 0) & allowed)
+        candidates = candidates[room.swappable(candidates, but=worst)]
         if len(candidates) == 0:
             return False
         enough = np.minimum(relief[candidates], excess[worst] * room.size[worst])
@@ -211,11 +212,15 @@ def _fill(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> Non
         if clock.over():
             return
         saving = cost[room.chosen][room.group] - cost
-        gain = np.where(allowed & (saving > 0) & room.swappable(), saving, 0.0)
-        best = np.maximum.reduceat(gain, room.group_start[:-1])
-        hits = np.flatnonzero((gain > 0) & (gain == best[room.group]))
+        columns = np.flatnonzero(allowed & (saving > 0))
+        columns = columns[room.swappable(columns)]
+        if len(columns) == 0:
+            return
+        best = np.zeros(len(room.chosen))
+        np.maximum.at(best, room.group[columns], saving[columns])
+        hits = columns[saving[columns] == best[room.group[columns]]]
         groups, first = np.unique(room.group[hits], return_index=True)
         targets = hits[first]
-        order = np.argsort(-gain[targets], kind="stable")
+        order = np.argsort(-saving[targets], kind="stable")
         if room.swap_in_order(groups[order], targets[order]) == 0:
             return

@@ -29,7 +29,10 @@ from wattsched.solvers.solution import Limit, Limits, Solution, Start, Terminati
 # Up to this many columns HiGHS is done before prices would be.
 _SMALL = 1_000
 # Columns besides each group's cheapest in the kernels, one after the other.
-_KERNELS = (300, 3_000, 30_000)
+_KERNELS = (300, 3_000, 10_000, 30_000)
+# HiGHS's gap on a kernel, as a share of the gap asked for: a kernel's own bound is above the program's,
+# so an answer that is good enough for the kernel need not be for the program.
+_KERNEL_GAP = 0.1
 # When fixing leaves few columns, HiGHS solves the rest; up to the second number, branching is tried before.
 _FEW_COLUMNS = 2_000
 _MOST_COLUMNS = 30_000
@@ -145,7 +148,8 @@ class _Search:
         If no other column is open, what it proves holds for the program.
         """
         complete = not np.any(self._open() & ~keep)
-        limits = replace(self._limits, time_s=self._clock.remaining_s(), nodes=nodes)
+        gap = self._limits.gap * (1.0 if complete else _KERNEL_GAP)
+        limits = replace(self._limits, gap=gap, time_s=self._clock.remaining_s(), nodes=nodes)
         target = self._bound + self._limits.gap * abs(self._bound)
         answer = kernel(self._program, keep).solve(limits, self._x, target)
         self.offer(answer.x)

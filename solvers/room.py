@@ -121,20 +121,24 @@ class Room:
             self.activity[uses.indices[entries]] += sign * uses.data[entries]
         self.chosen[group] = target
 
-    def swappable(self, but: int = -1) -> BoolArray:
-        """Which columns may replace their group's column without breaking a limit.
+    def swappable(self, columns: IntArray, but: int = -1) -> BoolArray:
+        """Which of these columns may replace their group's column without breaking a limit.
 
         A row that is over its limit already must not get worse; row `but` is not looked at.
         Uses that a group gives back in rows that the new column does not touch are not considered.
         """
         slack = np.maximum(self._reach - self.activity, 0.0)
-        column = np.repeat(np.arange(self.uses.shape[0]), np.diff(self.uses.indptr))
-        row = self.uses.indices
-        change = self.uses.data.copy()
+        uses = self.uses[columns]
+        column = np.repeat(np.arange(len(columns)), np.diff(uses.indptr))
+        row, change = uses.indices, uses.data
+        over = change > slack[row]
         if len(self.chosen) * len(self.limits) <= _CELLS:
-            change -= self.uses[self.chosen].toarray()[self.group[column], row]
-        broken = (change > slack[row]) & (row != but)
-        return np.asarray(np.bincount(column[broken], minlength=self.uses.shape[0]) == 0)
+            # What the group gives back counts; it matters only where there is too little room without.
+            at = np.flatnonzero(over)
+            given = self.uses[self.chosen].toarray()[self.group[columns[column[at]]], row[at]]
+            over[at] = change[at] - given > slack[row[at]]
+        broken = over & (row != but)
+        return np.asarray(np.bincount(column[broken], minlength=len(columns)) == 0)
 
 
 def without_choices(program: Program) -> FloatArray:
