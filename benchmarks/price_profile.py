@@ -30,6 +30,7 @@ CASES = (
     ("uniform", 20_000, {}),
     ("sia-like", 4_000, {}),
     ("hetero", 1_000, {"racks": 32}),
+    ("hetero", 1_000, {"racks": 32, "energy_fraction": 0.4}),
 )
 PARTS = {
     "prices": ("dual.py", "dual_prices"),

@@ -83,8 +83,8 @@ class Suite:
         )
         say(f"{case.name}: {built}")
         asked = [(solver, GAP) for solver in case.solvers]
-        if case.fine_gap is not None:
-            asked.insert(1, ("price", case.fine_gap))
+        if case.own_gap is not None:
+            asked.insert(1, ("price", case.own_gap))
         runs = []
         for solver, gap in asked:
             if why := missing(solver):

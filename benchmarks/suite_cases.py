@@ -11,6 +11,8 @@ GAP = 1e-4
 LARGEST_S = 60.0
 """Least limit of the rounds that only our own solvers take on."""
 
+_LABELS = {"racks": "{} racks", "energy_fraction": "energy at {:.0%}"}
+
 FAST = ("price", "greedy")
 MANY = (*FAST, "powerflow", "highs", "cpsat", "pyomo:highs", "linopy", "mathopt", "pop:4", "pop:16", "lp")
 LARGE = (*FAST, "powerflow", "highs", "pop:16", "lp")
@@ -24,7 +26,7 @@ class Case:
     jobs: int
     solvers: tuple[str, ...] = MANY
     options: dict[str, Any] = field(default_factory=dict)
-    fine_gap: float | None = None
+    own_gap: float | None = None
 
     def limit_s(self, common_s: float) -> float:
         """Seconds for each run: where nobody else is kept waiting, `LARGEST_S` at least."""
@@ -33,25 +35,27 @@ class Case:
     @property
     def name(self) -> str:
         """Name for tables."""
-        extra = "".join(f", {value} {option}" for option, value in self.options.items())
+        extra = "".join(f", {_LABELS[option].format(value)}" for option, value in self.options.items())
         return f"{self.family}, {self.jobs:,} jobs{extra}"
 
 
 CASES = (
-    Case("uniform", 200, fine_gap=1e-6),
+    Case("uniform", 200, own_gap=1e-6),
     Case("philly-like", 300),
     Case("sia-like", 500),
     Case("hetero", 60),
-    Case("uniform", 1_000, fine_gap=1e-6),
-    Case("uniform", 5_000, fine_gap=1e-6),
-    Case("uniform", 20_000, LARGE, fine_gap=1e-6),
+    Case("uniform", 1_000, own_gap=1e-6),
+    Case("uniform", 5_000, own_gap=1e-6),
+    Case("uniform", 20_000, LARGE, own_gap=1e-6),
     Case("sia-like", 4_000),
-    Case("hetero", 1_000, LARGE, {"racks": 32}),
-    Case("hetero", 5_000, FAST, {"racks": 16}),
-    Case("uniform", 100_000, FAST, fine_gap=1e-5),
+    Case("hetero", 1_000, LARGE, {"racks": 32}, own_gap=1e-3),
+    Case("hetero", 1_000, FAST, {"racks": 32, "energy_fraction": 0.4}, own_gap=1e-3),
+    Case("hetero", 1_000, FAST, {"racks": 32, "energy_fraction": 0.8}, own_gap=1e-3),
+    Case("hetero", 5_000, FAST, {"racks": 16, "energy_fraction": 0.4}, own_gap=1e-3),
+    Case("uniform", 100_000, FAST, own_gap=1e-5),
 )
 QUICK = (
-    Case("uniform", 20, ("price", "greedy", "highs", "pop:4", "lp", "nonsense"), fine_gap=1e-6),
+    Case("uniform", 20, ("price", "greedy", "highs", "pop:4", "lp", "nonsense"), own_gap=1e-6),
     Case("sia-like", 12, ("price", "highs", "pop:4", "lp")),
 )
 
