@@ -95,9 +95,11 @@ def _proof(report: Report, instance: Instance, claimed: Result | None) -> Iterat
         return
     goal = goal_of(instance.objective, claimed.sense)
     proven, bound = report.proven_bound, claimed.bound
+    trusted = ", and so is 'optimal'" if claimed.termination.reason == "optimal" else ""
     if proven is None:
         if bound is not None:
-            yield f"bound {goal.amount(bound)} claimed, no certificate proves it"
+            told = f"bound {goal.amount(bound)} claimed, no certificate proves it"
+            yield f"{told}: it is taken on trust{trusted}"
         return
     word = "less" if claimed.sense == "min" else "more"
     told = f"prices prove that no decision can have {word} than {goal.amount(proven)}"
@@ -106,6 +108,7 @@ def _proof(report: Report, instance: Instance, claimed: Result | None) -> Iterat
     yield told
     if bound is None:
         return
-    trusted = bound - proven if claimed.sense == "min" else proven - bound
-    if trusted > 1e-6 * max(1.0, abs(bound)):
+    beyond = bound - proven if claimed.sense == "min" else proven - bound
+    if beyond > 1e-6 * max(1.0, abs(bound)):
         yield f"bound {goal.amount(bound)} claimed, of which {goal.amount(proven)} is proven by prices"
+        yield f"the rest of the bound is the solver's word: it is taken on trust{trusted}"

@@ -143,8 +143,10 @@ def check_result(instance: Instance, result: dict[str, Any]) -> Report:
     report = _check_decision(instance, result.get("decision"), menus)
     proof = _check_certificate(instance, result.get("certificate"), menus)
     claims = claims_of(instance, result, report.objective, proof)
-    totals = totals_claims(result.get("totals"), report.model_dump()) if report.objective is not None else ()
-    faults = [*report.faults, *([] if proof is None else proof.faults), *claims, *totals]
+    faults = [*report.faults, *([] if proof is None else proof.faults), *claims]
+    if report.objective is not None:
+        available = sum(place.available for place in menus.places.values())
+        faults += totals_claims(result.get("totals"), {**report.model_dump(), "gpus_available": available})
     proven = None if proof is None else proof.bound
     return report.model_copy(update={"faults": faults, "proven_bound": proven})
 

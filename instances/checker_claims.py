@@ -9,7 +9,7 @@ from wattsched.instances.certificate import Proof, is_finite
 from wattsched.instances.checker_outcomes import OBJECTIVES, TOLERANCE
 from wattsched.instances.instance import Instance
 
-TOTALS = ("power_w", "energy_j", "carbon_g", "gpus_used", "restarts", "migrations")
+TOTALS = ("power_w", "energy_j", "carbon_g", "gpus_used", "gpus_available", "restarts", "migrations")
 
 WITHOUT_DECISION = {
     "infeasible": ("objective", "bound", "gap", "certificate", "totals"),
@@ -17,6 +17,9 @@ WITHOUT_DECISION = {
     "error": ("objective", "gap", "totals"),
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
+
+PROVEN = ("optimal", "infeasible")
+"""Reasons to stop before any limit was reached."""
 
 
 def claims_of(
@@ -33,19 +36,25 @@ def claims_of(
     """
     if result.get("instance", instance.name) != instance.name:
         yield f"instance: the result is of '{result['instance']}', not of '{instance.name}'"
+    if result.get("problem", instance.problem) != instance.problem:
+        yield f"problem: the result is of '{result['problem']}', the instance of '{instance.problem}'"
     sense = OBJECTIVES.get(instance.objective, "min")
     if result.get("sense", sense) != sense:
         yield f"sense: '{instance.objective}' is a {sense} objective, the result says '{result['sense']}'"
     yield from _termination(result)
     if proof is not None and proof.bound is not None:
         yield from _certificate(result, proof, objective, sense)
+    yield from _prices(result, sense)
     if result.get("decision") is not None:
         yield from _objective_and_gap(result, objective, sense)
 
 
 def _termination(result: dict[str, Any]) -> Iterator[str]:
     termination = result.get("termination")
-    reason = termination.get("reason") if isinstance(termination, dict) else None
+    told = termination if isinstance(termination, dict) else {}
+    reason, limit = told.get("reason"), told.get("limit")
+    if reason in PROVEN and limit is not None:
+        yield f"termination: '{reason}' is proven, yet the limit '{limit}' is said to have cut it short"
     if result.get("decision") is None:
         if reason not in WITHOUT_DECISION:
             yield "the result holds no decision to check"
@@ -55,7 +64,10 @@ def _termination(result: dict[str, Any]) -> Iterator[str]:
                 yield f"{name}: cannot be claimed without a decision, the result says '{reason}'"
         if result.get("checked"):
             yield "checked: there is no decision that can have been checked"
-    elif reason in WITHOUT_DECISION:
+        return
+    if result.get("checked") is False:
+        yield "checked: the result says that nobody checked its decision"
+    if reason in WITHOUT_DECISION:
         yield f"termination: the result says '{reason}' but has a decision"
     elif reason == "optimal":
         gap = number(result, "gap")
@@ -64,7 +76,7 @@ def _termination(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _certificate(result: dict[str, Any], proof: Proof, objective: float | None, sense: str) -> Iterator[str]:
-    """The certificate against its own proof, the decision, and the prices that the result states."""
+    """The certificate against its own proof and the decision."""
     assert proof.bound is not None
     assert proof.reach is not None
     claimed = number(result["certificate"], "bound")
@@ -78,13 +90,29 @@ def _certificate(result: dict[str, Any], proof: Proof, objective: float | None, 
                 f"objective: {objective:.9g} is better than {proof.bound:.9g}, "
                 "which the certificate proves that no decision can beat"
             )
+
+
+def _prices(result: dict[str, Any], sense: str) -> Iterator[str]:
+    """The prices that a result states against those of its certificate."""
+    stated, certificate = result.get("prices"), result.get("certificate")
+    if not isinstance(stated, dict):
+        return
+    if certificate is None and stated:
+        yield "prices: there is no certificate that they could come from"
+    priced = certificate.get("prices") if isinstance(certificate, dict) else None
+    if not isinstance(priced, dict):
+        return
     sign = -1.0 if sense == "min" else 1.0
-    priced = result["certificate"]["prices"]
-    stated = result.get("prices")
-    for name, price in stated.items() if isinstance(stated, dict) else ():
-        proven = sign * priced.get(name, 0.0)
-        if not is_finite(price) or abs(price - proven) > TOLERANCE * abs(proven):
-            yield f"prices: '{name}' is {price}, the certificate has {proven:.9g}"
+    # Without a decision prices need not be stated, and the rows of single jobs have none that would help.
+    owed = [name for name in priced if not name.startswith("worst:")] if result.get("decision") else []
+    for name in [*stated, *(name for name in owed if name not in stated)]:
+        price, derivative = stated.get(name, 0.0), priced.get(name, 0.0)
+        if not is_finite(derivative):
+            continue  # told where it is proven
+        better = sign * derivative + 0.0
+        if not is_finite(price) or abs(price - better) > TOLERANCE * abs(better):
+            told = price if name in stated else "missing"
+            yield f"prices: '{name}' is {told}, the certificate has {better:.9g}"
 
 
 def _objective_and_gap(result: dict[str, Any], recomputed: float | None, sense: str) -> Iterator[str]:
@@ -102,9 +130,22 @@ def _objective_and_gap(result: dict[str, Any], recomputed: float | None, sense: 
     excess = bound - objective if sense == "min" else objective - bound
     if excess > TOLERANCE * max(1.0, abs(objective)):
         yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
+    yield from _weaker_bound(result, bound, objective, sense)
     true_gap = abs(objective - bound) / max(1e-9, abs(objective))
     if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
         yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
+
+
+def _weaker_bound(result: dict[str, Any], bound: float, objective: float, sense: str) -> Iterator[str]:
+    """A bound that is not as good as that of the certificate beside it: one of them was changed."""
+    certificate = result.get("certificate")
+    proven = number(certificate, "bound") if isinstance(certificate, dict) else None
+    if proven is None:
+        return
+    # Rounding can lift a proven bound above the objective.
+    short = min(proven, objective) - bound if sense == "min" else bound - max(proven, objective)
+    if short > TOLERANCE * max(1.0, abs(proven)):
+        yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
 
 
 def totals_claims(content: Any, recomputed: dict[str, Any]) -> Iterator[str]:

@@ -44,16 +44,45 @@ def test_the_proof_is_a_line_and_claims_beyond_it_are_told(run, solved, write):
         in run("check", instance, result).stdout
     )
     # At 200 s per GPU both jobs wait, which takes 400 + 500 s; four GPUs are worth 800 s.
+    document["prices"] = {"gpus:G": 200.0}
     weaker = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 100.0}}
     checked = run("check", instance, write(weaker, "weaker.json"))
     assert checked.exit_code == 0
     assert "bound 300 s claimed, of which 100 s is proven by prices" in checked.stdout
+    assert "the solver's word: it is taken on trust, and so is 'optimal'" in checked.stdout
     forged = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 300.0}}
     checked = run("check", instance, write(forged, "forged.json"))
     assert checked.exit_code == 1
     assert "certificate: claims the bound 300, its prices prove 100" in checked.stdout
-    checked = run("check", instance, write({**document, "certificate": None}, "bare.json"))
-    assert "bound 300 s claimed, no certificate proves it" in checked.stdout
+    bare = {**document, "prices": {}, "certificate": None}
+    checked = run("check", instance, write(bare, "bare.json"))
+    assert checked.exit_code == 0
+    assert "bound 300 s claimed, no certificate proves it: it is taken on trust" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"checked": False}, "checked: the result says that nobody checked its decision"),
+        (
+            {"termination": {"reason": "optimal", "limit": "time"}},
+            "termination: 'optimal' is proven, yet the limit 'time' is said to have cut it short",
+        ),
+        ({"prices": {}}, "prices: 'gpus:G' is missing, the certificate has 200"),
+        ({"prices": {"power_w": 0.0}}, "prices: 'gpus:G' is missing, the certificate has 200"),
+        ({"certificate": None}, "prices: there is no certificate that they could come from"),
+        ({"bound": 60.0, "gap": 0.8}, "bound: 60 is weaker than the 100 of the certificate"),
+        ({"problem": "placement"}, "problem: the result is of 'placement', the instance of 'sizing'"),
+    ],
+)
+def test_what_contradicts_itself_is_one_line(run, solved, write, changes, said):
+    instance, result = solved
+    priced = {"prices": {"gpus:G": 200.0}, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 100.0}}
+    document = {**json.loads(result.read_text()), **priced}
+    assert run("check", instance, write(document, "sound.json")).exit_code == 0
+    checked = run("check", instance, write({**document, **changes}, "tampered.json"))
+    assert checked.exit_code == 1
+    assert checked.stdout.splitlines() == ["not valid: 1 fault", f"  {said}"]
 
 
 def test_infeasible_results_pass_when_they_claim_nothing_else(run, tiny, write, tmp_path):
@@ -149,7 +178,14 @@ def test_fit_needs_its_file(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("power_w", 1.0), ("gpus_used", 0), ("restarts", 5), ("migrations", 5), ("energy_j", 0.5)],
+    [
+        ("power_w", 1.0),
+        ("gpus_used", 0),
+        ("gpus_available", 5),
+        ("restarts", 5),
+        ("migrations", 5),
+        ("energy_j", 0.5),
+    ],
 )
 def test_false_totals_are_caught(run, tiny, write, tmp_path, name, value):
     instance, output = write(tiny), tmp_path / "result.json"

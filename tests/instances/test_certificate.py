@@ -323,6 +323,8 @@ def test_families_pass_and_each_tampering_is_caught(family: str, fields: dict, o
         assert said(decision=stopped) != ""
     for name, price in result["prices"].items():
         assert f"prices: '{name}'" in said(prices={**result["prices"], name: price * 1.01})
+        others = {other: value for other, value in result["prices"].items() if other != name}
+        assert f"prices: '{name}' is missing" in said(prices=others)
 
 
 def test_a_decision_that_beats_the_proof_is_a_contradiction() -> None:
