@@ -21,6 +21,8 @@ from wattsched.solvers.solution import Limit, Limits, Solution, Start, Terminati
 # Rows are scaled so that this is relative to their largest coefficient.
 _FEASIBILITY = 1e-9
 _ATTEMPTS = 4
+# The LP relaxation of a program with few columns is solved before presolve would be done.
+_SMALL = 5_000
 
 _Status = highspy.HighsModelStatus
 
@@ -63,7 +65,7 @@ def solve(
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
     incumbents.announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
-    return _branch(program, model, relaxed, limits, clock, None if start is None else start.x, target)
+    return _branch(program, model, relaxed, limits, clock, _point(program, relaxed, start), target)
 
 
 def solve_lp(program: Program, limits: Limits) -> Solution:
@@ -112,16 +114,27 @@ def _whole(program: Program, x: FloatArray) -> FloatArray | None:
     return point if point is not None and feasible(program, point) else None
 
 
+def _point(program: Program, relaxed: Solution, start: Start | None) -> FloatArray | None:
+    """Feasible point to branch from, if there is one."""
+    if start is None:
+        return None
+    known = start.x if start.x is not None and feasible(program, start.x) else None
+    if start.rule is None or relaxed.prices is None:
+        return known
+    found = start.rule(program, relaxed.prices)
+    points = [x for x in (known, found) if x is not None]
+    return min(points, key=program.objective, default=None)
+
+
 def _branch(
     program: Program,
     model: ScaledModel,
     relaxed: Solution,
     limits: Limits,
     clock: Clock,
-    start: FloatArray | None,
+    best: FloatArray | None,
     target: float | None,
 ) -> Solution:
-    best = start if start is not None and feasible(program, start) else None
     bound = relaxed.bound
     limit: Limit | None = None
     detail = ""
@@ -171,6 +184,8 @@ def _run(
     solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+    if len(integer) <= _SMALL and not integer.any():
+        solver.setOptionValue("presolve", "off")
     if limits.nodes is not None:
         solver.setOptionValue("mip_max_nodes", limits.nodes)
     remaining_s = clock.remaining_s()

@@ -31,6 +31,9 @@ class Solver:
         Finds the optimum, and proves infeasibility, when it has the time.
     takes_intervals : bool
         Can place the aligned intervals of `Program.intervals`.
+    relaxes : bool
+        Solves a small program's LP relaxation first, which is often the answer, and builds a point by
+        `Start.rule` only when it is not.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Solver:
     description: str
     exact: bool = False
     takes_intervals: bool = False
+    relaxes: bool = False
 
     def __call__(self, program: Program, limits: Limits, start: Start | None = None) -> Solution:
         """Solve the program; one that this solver cannot take is answered with an error."""
@@ -69,9 +73,16 @@ _SOLVERS = {
             "what suits the size, or a race where threads allow",
             exact=True,
             takes_intervals=True,
+            relaxes=True,
         ),
-        Solver("price", "price:solve", "row prices, small kernels, branching on lumpy jobs", exact=True),
-        Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True),
+        Solver(
+            "price",
+            "price:solve",
+            "row prices, small kernels, branching on lumpy jobs",
+            exact=True,
+            relaxes=True,
+        ),
+        Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
         Solver("cpsat", "cpsat:solve", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
         Solver("greedy", "frontier:solve", "steepest ascent along the jobs' efficient frontiers"),
         Solver("powerflow", "powerflow:solve", "PowerFlow's rule: time saved per energy spent"),

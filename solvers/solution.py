@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from wattsched.formulations.program import FloatArray
+from wattsched.formulations.program import FloatArray, Program
 
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
 Limit = Literal["time", "gap", "nodes"]
@@ -55,10 +56,14 @@ class Start:
         A point; it need not be feasible any more.
     prices : float array, shape (n_rows,), optional
         Row prices, as in `Solution.prices`.
+    rule : callable, optional
+        Builds a point from row prices, None where it finds none; for a solver that knows prices before it
+        needs a point, and may never need one.
     """
 
     x: FloatArray | None = None
     prices: FloatArray | None = None
+    rule: Callable[[Program, FloatArray], FloatArray | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from wattsched.instances.files import InputError, read_instance
 from wattsched.instances.instance import Instance
 from wattsched.instances.options import COMPLETION_RANGE_S, Options, expand
 from wattsched.result import Certificate, Result, Size, TerminationReport, Totals
+from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination
@@ -35,6 +36,9 @@ AGGREGATED = "mckp"
 
 SAFETY = "greedy"
 """The rule that has a decision in hand before anything else is tried."""
+
+SMALL = 1_000
+"""Up to this many columns the LP relaxation is solved sooner than the rule, and is often the answer."""
 
 _ROUNDING = 1e-6
 _ROUNDING_GAP = 1e-12
@@ -209,23 +213,45 @@ def _candidates(
     worker: Worker | None,
     warm: Result | Decision | None,
 ) -> list[_Candidate]:
-    """Solutions worth comparing: the safety net first, then what the solver finds."""
+    """Solutions worth comparing, the solver's last; before it the safety net's, where that is needed."""
     known: list[_Candidate] = []
-    start = _warm_start(options, aggregated, warm)
-    if find_solver(run.solver).exact:
-        with run.phase("safety"):
-            safety = find_solver(SAFETY)(aggregated.program, _share(run, 0.3), start)
-        known.append(_Candidate(aggregated, safety))
+    warm_start = start = _warm_start(options, aggregated, warm)
+    exact = find_solver(run.solver).exact
+    late = _net_comes_late(run, model)
+    if late:
+        start = replace(start, rule=_ascend)
+    elif exact:
+        known.append(_safety_net(run, aggregated, start))
+        safety = known[0].solution
         start = Start(_better_point(aggregated.program, start.x, safety.x), safety.prices)
     if model is not aggregated:
-        start = Start()
+        start = Start(rule=start.rule)
     limits = replace(run.limits, time_s=run.remaining_s())
     with run.phase("solve"):
         if worker is not None:
             solution = worker.solve(run.solver, model.program, limits, start)
         else:
             solution = find_solver(run.solver)(model.program, limits, start)
+    if late and solution.termination.reason != "optimal":
+        known.append(_safety_net(run, aggregated, warm_start))
     return [*known, _Candidate(model, solution)]
+
+
+def _net_comes_late(run: _Run, model: Model) -> bool:
+    """Whether the safety net is for the case only that the solver fails: nothing can stop it before."""
+    unhurried = run.limits.time_s is None and model.program.n_columns <= SMALL
+    return unhurried and find_solver(run.solver).relaxes
+
+
+def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:
+    from wattsched.solvers.frontier import ascend
+
+    return ascend(program, prices, Clock(None))
+
+
+def _safety_net(run: _Run, aggregated: Model, start: Start) -> _Candidate:
+    with run.phase("safety"):
+        return _Candidate(aggregated, find_solver(SAFETY)(aggregated.program, _share(run, 0.3), start))
 
 
 def _share(run: _Run, share: float) -> Limits:
@@ -293,6 +319,10 @@ def _conclude(
             told = [f"the decision of '{run.solver}' failed its check: {faults[0]}"] if faults else wrong
             return _telling(answer, told)
         faults += report.faults
+    if len(candidates) == 1 and _net_comes_late(run, model):
+        # Now the net is needed after all.
+        candidates = [_safety_net(run, aggregated, Start()), *candidates]
+        return _conclude(run, options, aggregated, model, candidates)
     failed = Termination("error", detail=f"the decision failed its check: {faults[0]}")
     return run.result(failed, size=size, faults=faults)
 

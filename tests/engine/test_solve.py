@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 import wattsched
+from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.checker import check
 from wattsched.instances.generators import generate
@@ -145,6 +146,33 @@ def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.
     assert result.objective == greedy.objective
     assert result.bound == pytest.approx(greedy.bound, rel=1e-6)
     assert "signal 9" in result.termination.detail
+
+
+@pytest.mark.parametrize("end", ["error", "no_solution", "infeasible", "wrong point"])
+def test_whatever_becomes_of_the_solver_the_greedy_decision_is_in_hand(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a small round without a time limit the rule comes after the solver, but it comes."""
+    from wattsched.solvers import highs
+    from wattsched.solvers.solution import Solution, Termination
+
+    def failing(program: Program, *_: object) -> Solution:
+        if end == "infeasible":
+            return Solution(Termination("infeasible"), bound=np.inf)
+        if end != "wrong point":
+            return Solution(Termination(end, detail="lost"))
+        x = np.zeros(program.n_columns)
+        x[program.group_start[:-1]] = 1.0  # as many GPUs as there are, for everybody
+        return Solution(Termination("optimal"), x=x, objective=-np.inf)
+
+    instance = small(jobs=[{"name": f"j{i}", "options": ROW} for i in range(6)])
+    greedy = wattsched.solve(instance, solver="greedy")
+    monkeypatch.setattr(highs, "solve", failing)
+    for solver in ("highs", "auto", "price"):
+        result = wattsched.solve(instance, solver=solver)
+        assert result.checked
+        assert result.objective == greedy.objective
+        assert result.bound == pytest.approx(greedy.bound)
 
 
 def test_a_warm_decision_is_never_made_worse() -> None:
