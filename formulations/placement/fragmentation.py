@@ -109,6 +109,45 @@ class Fragmentation:
         """Fragmentation in thousandths of a GPU, shape (S,); parameters as of `scaled`."""
         return self.scaled(model, cpu_free_milli, gpu_free_milli) / self.scale
 
+    def drop_by_share(
+        self,
+        model: Integers,
+        cpu_free_milli: Integers,
+        gpu_free_milli: Integers,
+        cpu_milli: int,
+        gpu_milli: int,
+    ) -> Integers:
+        """How much `scaled` falls if a task takes a share of each of the GPUs in turn, shape (S, G).
+
+        Meaningless where the GPU has less free than that.
+        """
+        now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)[:, None]
+        free = gpu_free_milli == WHOLE_GPU
+        free_gpus = free.sum(axis=1)
+        useful_now = self.gpu_at(now[:, None], gpu_free_milli).sum(axis=1) + self.free_at(now, free_gpus)
+        others = self.gpu_at(then, gpu_free_milli)
+        useful_then = others.sum(axis=1, keepdims=True) - others
+        useful_then += self.gpu_at(then, np.maximum(gpu_free_milli - gpu_milli, 0))
+        useful_then += self.free_at(then, free_gpus[:, None] - free)
+        drop: Integers = self.scale * gpu_milli + useful_then - useful_now[:, None]
+        return drop
+
+    def drop_by_whole(
+        self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers, cpu_milli: int, gpus: int
+    ) -> Integers:
+        """How much `scaled` falls if a task takes so many free GPUs, or only CPU, shape (S,).
+
+        Meaningless where fewer GPUs are free.
+        """
+        now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)
+        free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
+        useful_now = self.gpu_at(now[:, None], gpu_free_milli).sum(axis=1) + self.free_at(now, free_gpus)
+        useful_then = self.gpu_at(then[:, None], gpu_free_milli).sum(axis=1)
+        useful_then -= gpus * self.gpu_at(then, np.full(len(then), WHOLE_GPU))
+        useful_then += self.free_at(then, np.maximum(free_gpus - gpus, 0))
+        drop: Integers = self.scale * WHOLE_GPU * gpus + useful_then - useful_now
+        return drop
+
 
 def _allowed(classes: TaskTable, models: Sequence[str]) -> NDArray[np.bool_]:
     """Whether each class may run on each model, shape (M, models)."""

@@ -32,6 +32,28 @@ def test_it_is_what_the_definition_says(tasks: TaskTable, nodes: list[tuple[int,
     assert measure.milli(model, cpu_free, gpu_free) == pytest.approx([float(value) for value in expected])
 
 
+@given(task_tables(), states, st.integers(0, 9000), st.integers(1, 1000))
+def test_drops_are_differences(
+    tasks: TaskTable, nodes: list[tuple[int, int, list[int]]], cpu_milli: int, gpu_milli: int
+) -> None:
+    measure = Fragmentation(target_workload(tasks), MODELS, MOST_GPUS)
+    for model, cpu_free, row in nodes:
+        free = np.array([row + [0] * (MOST_GPUS - len(row))], dtype=np.int64)
+        before = (np.array([model]), np.array([cpu_free]), free)
+        then = (np.array([model]), np.array([cpu_free - cpu_milli]))
+        now = measure.scaled(*before)[0]
+        by_share = measure.drop_by_share(*before, cpu_milli, gpu_milli)
+        for gpu in np.flatnonzero(free[0] >= gpu_milli):
+            after = free.copy()
+            after[0, gpu] -= gpu_milli
+            assert by_share[0, gpu] == now - measure.scaled(*then, after)[0]
+        for gpus in range(row.count(1000) + 1):
+            after = free.copy()
+            after[0, np.flatnonzero(free[0] == 1000)[:gpus]] = 0
+            drop = measure.drop_by_whole(*before, cpu_milli, gpus)
+            assert drop[0] == now - measure.scaled(*then, after)[0]
+
+
 def test_an_example_by_hand() -> None:
     classes = TaskTable(
         cpu_milli=np.array([2000, 4000, 0, 1000]),

@@ -1,0 +1,147 @@
+"""State of a cluster during a run: what is free on every node and GPU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.instances.tasks import WHOLE_GPU, Integers, NodeTable
+
+Mask = NDArray[np.bool_]
+Nodes = Integers | slice
+
+MOST_TASKS = 1001
+"""Tasks on one node at most, as in FGD's artifact."""
+
+
+class Request(NamedTuple):
+    """What a task asks for; equal requests are one value."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    gpu_milli: int
+    """Thousandths of each of the GPUs, below 1000 only for a share of one."""
+    models: frozenset[str]
+    """GPU models allowed; any if empty."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it asks for a part of one GPU."""
+        return 0 < self.gpu_milli < WHOLE_GPU
+
+    @property
+    def demand_milli(self) -> int:
+        """Thousandths of a GPU asked for."""
+        return self.gpus * self.gpu_milli
+
+
+class Placement(NamedTuple):
+    """Where a task goes: a position in the node table, and the GPUs of that node."""
+
+    node: int
+    gpus: tuple[int, ...]
+
+
+class ClusterState:
+    """Free resources of N nodes with G GPUs at most. Tasks come and stay.
+
+    Only `place` changes it.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+        The empty cluster. Where nodes are equally good, the first of them wins.
+
+    Attributes
+    ----------
+    cpu_free_milli, memory_free_mib : (N,) int
+        Free thousandths of a vCPU and MiB.
+    gpu_free_milli : (N, G) int
+        Free thousandths of each GPU; 0 for GPUs that the node does not have.
+    tasks : (N,) int
+        Tasks on the node.
+    placements : int
+        Tasks placed so far.
+    changed : (N,) int
+        `placements` right after the node changed last, 0 if it never did. Whoever remembers `placements`
+        finds the nodes that are different since then: ``changed > remembered``.
+    """
+
+    def __init__(self, nodes: NodeTable):
+        self.nodes = nodes
+        self.cpu_free_milli = nodes.cpu_milli.copy()
+        self.memory_free_mib = nodes.memory_mib.copy()
+        exists = np.arange(nodes.gpus.max()) < nodes.gpus[:, None]
+        self.gpu_free_milli: Integers = np.where(exists, WHOLE_GPU, 0)
+        self.tasks = np.zeros(len(nodes), dtype=np.int64)
+        self.placements = 0
+        self.changed = np.zeros(len(nodes), dtype=np.int64)
+        self._allowed: dict[frozenset[str], Mask] = {}
+
+    def allowed(self, models: frozenset[str]) -> Mask:
+        """Nodes with a GPU of these models, all if there are none, shape (N,)."""
+        if models not in self._allowed:
+            fine = [not models or model in models for model in self.nodes.models]
+            self._allowed[models] = np.array(fine, dtype=bool)[self.nodes.model]
+        return self._allowed[models]
+
+    def fits(self, request: Request, nodes: Nodes = slice(None)) -> Mask:
+        """Whether a task could go to each of these nodes, shape (S,).
+
+        Parameters
+        ----------
+        nodes : (S,) int, optional
+            Positions of nodes; all N without it.
+        """
+        fits = self.cpu_free_milli[nodes] >= request.cpu_milli
+        fits &= self.memory_free_mib[nodes] >= request.memory_mib
+        fits &= self.tasks[nodes] < MOST_TASKS
+        if request.gpus:
+            if request.models:
+                fits &= self.allowed(request.models)[nodes]
+            large_enough = self.gpu_free_milli[nodes] >= request.gpu_milli
+            fits &= large_enough.sum(axis=1) >= request.gpus
+        return fits
+
+    def free_gpus(self, nodes: Nodes = slice(None)) -> Integers:
+        """GPUs of each of these nodes that nothing uses, shape (S,)."""
+        count: Integers = (self.gpu_free_milli[nodes] == WHOLE_GPU).sum(axis=1)
+        return count
+
+    def first_free_gpus(self, node: int, count: int) -> tuple[int, ...]:
+        """First so many unused GPUs of a node."""
+        return tuple(np.flatnonzero(self.gpu_free_milli[node] == WHOLE_GPU)[:count].tolist())
+
+    def place(self, request: Request, placement: Placement) -> None:
+        """Put a task on a node.
+
+        Raises
+        ------
+        ValueError
+            If it does not fit there.
+        """
+        node, gpus = placement
+        if not self._fits_exactly(request, node, gpus):
+            raise ValueError(f"a task does not fit on GPUs {gpus} of node {node}: {request}")
+        self.cpu_free_milli[node] -= request.cpu_milli
+        self.memory_free_mib[node] -= request.memory_mib
+        for gpu in gpus:
+            self.gpu_free_milli[node, gpu] -= request.gpu_milli
+        self.tasks[node] += 1
+        self.placements += 1
+        self.changed[node] = self.placements
+
+    def _fits_exactly(self, request: Request, node: int, gpus: tuple[int, ...]) -> bool:
+        return bool(
+            0 <= node < len(self.nodes)
+            and self.cpu_free_milli[node] >= request.cpu_milli
+            and self.memory_free_mib[node] >= request.memory_mib
+            and self.tasks[node] < MOST_TASKS
+            and len(set(gpus)) == len(gpus) == request.gpus
+            and (not gpus or self.allowed(request.models)[node])
+            and all(0 <= gpu < self.gpu_free_milli.shape[1] for gpu in gpus)
+            and all(self.gpu_free_milli[node, gpu] >= request.gpu_milli for gpu in gpus)
+        )

@@ -1,0 +1,242 @@
+"""Every score worked by hand, and the choice that follows from scores."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies.placement import node_tables, task_tables
+from strategies.placement_cases import nodes_of, setting_of, share, state_with, tasks_of, whole
+
+from wattsched.instances.target import target_workload
+from wattsched.instances.tasks import NodeTable, TaskTable
+from wattsched.replay.placement.policies import names, policy_factory
+from wattsched.replay.placement.policies.best_fit import BestFit
+from wattsched.replay.placement.policies.dot_product import DotProduct
+from wattsched.replay.placement.policies.fgd import Fgd
+from wattsched.replay.placement.policies.gpu_clustering import GpuClustering
+from wattsched.replay.placement.policies.gpu_packing import GpuPacking
+from wattsched.replay.placement.policies.pwr import Pwr
+from wattsched.replay.placement.policy import Policy
+from wattsched.replay.placement.scoring import Rule, stretched
+from wattsched.replay.placement.state import ClusterState, Placement, Request
+from wattsched.replay.placement.stream import requests_of
+
+COMBINATIONS = ("pwr+fgd:500/500", "pwr+fgd:50/950", "best-fit+gpu-clustering:900/100")
+
+
+def scores(rule: Rule, request: Request, state: ClusterState) -> list[int]:
+    nodes = np.flatnonzero(state.fits(request))
+    assert len(nodes) == len(state.nodes)
+    return [int(score) for score in rule.score(request, state, nodes)]
+
+
+def test_fgd() -> None:
+    # Half of the target workload asks for 500 thousandths, half for a GPU, all of them for a vCPU.
+    nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"), (2, 1, "T4"))
+    state = state_with(nodes, {1: [500, 1000]}, cpu_free={2: 1.5})
+    rule = Fgd(setting_of(nodes))
+    # Fragments: 0 -> 250; 250 -> 0 on the first GPU, -> 500 on the second; 0 -> 500 for lack of CPU.
+    by_gpus = [-0.25, 0.25, -0.5]
+    assert scores(rule, share(500), state) == [int(100 / (1 + math.exp(-gpus))) for gpus in by_gpus]
+    assert scores(rule, share(500), state) == [43, 56, 37]
+    assert [rule.gpu(share(500), state, node) for node in (0, 1)] == [0, 0]
+    # A GPU: no fragments in what is left of the first; 250 -> 250; 0 -> 0. Without CPU that is left: 0 -> 1.
+    assert scores(rule, whole(1), state) == [50, 50, 50]
+    assert scores(rule, whole(0), state) == [50, 50, 26]
+
+
+def test_fgd_takes_the_best_gpu_and_the_first_of_equal_ones() -> None:
+    nodes = nodes_of((8, 4, "T4"))
+    state = state_with(nodes, {0: [400, 300, 300, 1000]})
+    rule = Fgd(setting_of(nodes, target_workload(tasks_of(share(400)))))
+    # 300 is a fragment, so it costs nothing; 400 is none.
+    assert rule.gpu(share(300), state, 0) == 1
+    assert scores(rule, share(300), state) == [int(100 / (1 + math.exp(-0.3)))]
+
+
+def test_fgd_knows_the_models_that_classes_need() -> None:
+    nodes = nodes_of((8, 1, "T4"), (8, 1, "G2"))
+    target = target_workload(tasks_of(whole(1, models=frozenset({"G2"}))))
+    # The T4 is a fragment as a whole, so using it is a gain of one GPU.
+    assert scores(Fgd(setting_of(nodes, target)), whole(1), ClusterState(nodes)) == [73, 50]
+
+
+def test_pwr() -> None:
+    nodes = nodes_of((32, 2, "T4"), (32, 2, "T4"), (32, 2, "G2"), (32, 2, "G2"))
+    state = state_with(nodes, {1: [900, 1000], 3: [50, 1000]}, cpu_free={1: 31, 3: 30})
+    rule = Pwr(setting_of(nodes))
+    # A package and a GPU wake, nothing does, both do, a GPU does.
+    watts = scores(rule, share(100), state)
+    assert watts == [-(105 + 60), 0, -(105 + 120), -120]
+    assert list(rule.normalise(np.array(watts))) == [26, 100, 0, 46]
+    assert list(rule.normalise(np.array([-5, -5]))) == [100, 100]
+    assert scores(rule, whole(1), state) == [-165, -60, -225, -120]
+    assert scores(rule, whole(0), state) == [-105, 0, -105, 0]
+
+
+def test_pwr_takes_the_first_busy_gpu_with_room() -> None:
+    nodes = nodes_of((32, 4, "T4"))
+    state = state_with(nodes, {0: [1000, 300, 1000, 500]})
+    rule = Pwr(setting_of(nodes))
+    assert [rule.gpu(share(milli), state, 0) for milli in (300, 500, 501)] == [1, 3, 0]
+
+
+def test_best_fit() -> None:
+    nodes = nodes_of((64, 4, "T4"), (128, 8, "T4"), (96, 6, "T4"))
+    state = ClusterState(nodes)
+    # Left over: a quarter and 3 of 8 GPUs, three quarters and 7, a half and 5.
+    points = scores(BestFit(), whole(1, vcpus=32), state)
+    assert points == [68, 18, 43]
+    assert list(BestFit().normalise(np.array(points))) == [100, 0, 50]
+    assert list(BestFit().normalise(np.array([7, 7]))) == [0, 0]
+
+
+def test_baselines_take_the_fullest_gpu_with_room() -> None:
+    state = state_with(nodes_of((8, 4, "T4")), {0: [300, 1000, 500, 500]})
+    assert [BestFit().gpu(share(milli), state, 0) for milli in (300, 301, 501)] == [0, 2, 1]
+
+
+def test_dot_product() -> None:
+    state = ClusterState(nodes_of((64, 4, "T4"), (128, 8, "T4")))
+    # (1/2 * 1/4 + 1/2 * 1/4) / 2 and (1 * 1/4 + 1 * 1/4) / 2.
+    assert scores(DotProduct(), whole(2, vcpus=32), state) == [87, 75]
+
+
+def test_gpu_packing() -> None:
+    nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"), (8, 2, "T4"), (8, 20, "T4"), (8, 2, "T4"))
+    state = state_with(nodes, {0: [350, 1000], 1: [200, 1000], 4: [999, 350]})
+    assert scores(GpuPacking(), share(300), state) == [97, 49, 31, 20, 97]
+    assert scores(GpuPacking(), whole(0), state) == [0] * 5
+    state = state_with(nodes_of((8, 8, "T4"), (8, 32, "T4")), {0: [0], 1: [1]})
+    assert scores(GpuPacking(), whole(7), state) == [43, 43]
+    state = state_with(nodes_of((8, 32, "T4")), {0: [0]})
+    assert scores(GpuPacking(), whole(20), state) == [33]
+
+
+def test_gpu_clustering() -> None:
+    nodes = nodes_of(*[(32, 8, "T4")] * 4)
+    rule, state = GpuClustering(setting_of(nodes)), ClusterState(nodes)
+
+    def place(request: Request, node: int, *gpus: int) -> None:
+        placement = Placement(node, gpus)
+        state.place(request, placement)
+        rule.told(request, placement, state)
+
+    place(whole(4), 0, 0, 1, 2, 3)
+    place(whole(2), 1, 0, 1)
+    place(share(500), 1, 2)
+    place(whole(0), 2)
+    # 25 * 4 / 8 and 25 * 2.5 / 8, rounded down, on top of how alike the tasks are.
+    assert scores(rule, whole(4), state) == [75 + 12, 7, 25, 25]
+    assert scores(rule, whole(2), state) == [12, 50 + 7, 25, 25]
+    assert scores(rule, share(1), state) == [12, 50 + 7, 25, 25]
+    assert scores(rule, whole(1), state) == [12, 7, 25, 25]
+    assert scores(rule, whole(0), state) == [0] * 4
+
+
+def test_random_draws_evenly() -> None:
+    nodes = nodes_of((8, 2, "T4"), (8, 1, "T4"), (8, 2, "T4"))
+    state = state_with(nodes, {1: [100]})
+    policy = policy_factory("random")(setting_of(nodes))
+    drawn = Counter(policy.decide(share(500), state) for _ in range(4000))
+    assert set(drawn) == {Placement(node, (gpu,)) for node in (0, 2) for gpu in (0, 1)}
+    assert list(drawn.values()) == pytest.approx([1000] * 4, abs=150)
+    assert policy.decide(whole(3), state) is None
+    assert policy.decide(whole(2), state) in {Placement(0, (0, 1)), Placement(2, (0, 1))}
+
+
+@pytest.mark.parametrize("name", ["fgd", "pwr", "best-fit", "dot-product", "gpu-packing", "pwr+fgd:200/800"])
+def test_the_first_of_the_best_wins(name: str) -> None:
+    nodes = nodes_of((8, 1, "G3"), (32, 2, "T4"), (32, 2, "T4"))
+    state = state_with(nodes, {0: [0]})
+    policy = policy_factory(name)(setting_of(nodes))
+    assert policy.decide(share(400), state) == Placement(1, (0,))
+    assert policy.decide(whole(2), state) == Placement(1, (0, 1))
+    assert policy.decide(whole(3), state) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [("pwr+fgd:501/499", 0), ("pwr+fgd:500/500", 1), ("pwr+fgd:0/1000", 1), ("fgd+pwr:500/500", 0)],
+)
+def test_the_heavier_rule_chooses_the_gpu(name: str, gpu: int) -> None:
+    nodes = nodes_of((8, 2, "T4"))
+    state = state_with(nodes, {0: [400, 300]})
+    setting = setting_of(nodes, target_workload(tasks_of(share(400))))
+    assert policy_factory(name)(setting).decide(share(300), state) == Placement(0, (gpu,))
+
+
+def test_weights_add_scores_up() -> None:
+    nodes = nodes_of((32, 1, "T4"), (32, 1, "T4"))
+    state = state_with(nodes, {1: [900]}, cpu_free={1: 31})
+    setting = setting_of(nodes, target_workload(tasks_of(share(900))))
+    # Fragments: none -> none, none -> 8/10 of a GPU. PWR: 0 and 100, for the second node is awake.
+    assert scores(Fgd(setting), share(100), state) == [50, 31]
+    # 100 w > (50 - 31) (1000 - w) from w = 160 on.
+    for weight, node in ((159, 0), (160, 1)):
+        name = f"pwr+fgd:{weight}/{1000 - weight}"
+        assert policy_factory(name)(setting).decide(share(100), state) == Placement(node, (0,))
+
+
+@given(st.lists(st.integers(-1000, 100), min_size=1))
+def test_stretching_is_exact_division_rounded_down(values: list[int]) -> None:
+    low, high = min(values), max(values)
+    expected = [100 * (v - low) // (high - low) if high > low else 7 for v in values]
+    assert list(stretched(np.array(values), 7)) == expected
+
+
+@given(node_tables(), task_tables(least=5), st.sampled_from([*names(), *COMBINATIONS]), st.data())
+def test_kept_scores_are_fresh_and_capacity_holds(
+    nodes: NodeTable, tasks: TaskTable, name: str, data: st.DataObject
+) -> None:
+    setting = setting_of(nodes, target_workload(tasks))
+    requests = data.draw(st.lists(st.sampled_from(requests_of(tasks)), max_size=40))
+    factory = policy_factory(name)
+    policy, history, state = factory(setting), [], ClusterState(nodes)
+    for request in requests:
+        placement = policy.decide(request, state)
+        if name != "random":
+            assert placement == _afresh(factory(setting), history, state).decide(request, state)
+        assert (placement is None) == (not state.fits(request).any())
+        if placement is not None:
+            state.place(request, placement)
+        policy.told(request, placement, state)
+        history.append((request, placement))
+    assert min(state.cpu_free_milli.min(), state.memory_free_mib.min(), state.gpu_free_milli.min()) >= 0
+
+
+def _afresh(policy: Policy, history: list[tuple[Request, Placement | None]], state: ClusterState) -> Policy:
+    for request, placement in history:
+        policy.told(request, placement, state)
+    return policy
+
+
+def test_forgotten_scores_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = nodes_of((8, 2, "T4"), (8, 2, "G2"))
+    monkeypatch.setattr("wattsched.replay.placement.scoring.MOST_KEPT", 2)
+    policy, state = policy_factory("fgd")(setting_of(nodes)), ClusterState(nodes)
+    for request in [share(100), whole(1), share(100), whole(2), share(100)]:
+        placement = policy.decide(request, state)
+        assert placement == policy_factory("fgd")(setting_of(nodes)).decide(request, state)
+        assert placement is not None
+        state.place(request, placement)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fdg", r"there is no policy 'fdg'; there are fgd, pwr, .*random"),
+        ("pwr+fgd", "there is no policy"),
+        ("pwr+fgd:100/901", r"the weights of 'pwr\+fgd:100/901' must sum to 1000, got 1001"),
+        ("pwr+random:500/500", r"'random' in 'pwr\+random:500/500' does not score; those that do are fgd"),
+        ("", "there is no policy ''"),
+    ],
+)
+def test_an_unknown_policy_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy_factory(name)
