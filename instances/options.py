@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.instances.decision import Assignment, Decision
-from wattsched.instances.instance import Instance, Job, OptionTable
-from wattsched.perfmodels.catalogue import find
-from wattsched.perfmodels.profile import Profile
-from wattsched.topology.buddy import block_size
+from wattsched.instances.instance import Instance
+from wattsched.instances.templates import (
+    SETTINGS,
+    BoolArray,
+    Columns,
+    FloatArray,
+    IntArray,
+    Templates,
+    templates_of,
+)
 from wattsched.topology.pools import Pool, pools_of
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
 WAIT = -1
+WAITING_ROW = {
+    "pool": WAIT,
+    "gpus": 0,
+    "block": 0,
+    "rate": 0.0,
+    "power_w": 0.0,
+    **dict.fromkeys(SETTINGS, np.nan),
+}
 COMPLETION_RANGE_S = (1e-6, 1e13)
-
-
-@dataclass(frozen=True)
-class Template:
-    """The running configurations that jobs of one kind share, before their remaining work is known.
-
-    All arrays have shape (n,). `rate` is work per second; settings that a row lacks are nan.
-    """
-
-    pool: IntArray
-    gpus: IntArray
-    rate: FloatArray
-    power_w: FloatArray
-    frequency_mhz: FloatArray
-    power_limit_w: FloatArray
-    batch_size: FloatArray
-
-    @cached_property
-    def best_rate(self) -> float:
-        """Highest rate of any row, 0 without rows."""
-        return float(self.rate.max(initial=0.0))
-
-    @cached_property
-    def reference_rate(self) -> float:
-        """Best rate among the rows with the smallest GPU count."""
-        if not len(self.gpus):
-            return 1.0
-        return float(self.rate[self.gpus == self.gpus.min()].max())
-
-    def take(self, keep: BoolArray) -> Template:
-        """Rows where `keep` holds."""
-        return Template(**{name: getattr(self, name)[keep] for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -140,7 +116,7 @@ class Options:
 
     def _same_settings(self, span: slice, running: Assignment, numbers: dict[str, int]) -> BoolArray:
         same = (self.pool[span] == numbers.get(running.pool, WAIT - 1)) & (self.gpus[span] == running.gpus)
-        for name in ("frequency_mhz", "power_limit_w", "batch_size"):
+        for name in SETTINGS:
             asked = getattr(running, name)
             values = getattr(self, name)[span]
             same &= np.isnan(values) if asked is None else values == asked
@@ -174,193 +150,61 @@ def expand(instance: Instance) -> Options:
     Options
     """
     pools = pools_of(instance.cluster)
-    templates, template_of = _templates(instance, pools)
-    return _allowed(_lay_out(instance, pools, templates, template_of))
+    return _allowed(_with_times(instance, pools, templates_of(instance, pools)))
 
 
-def _templates(instance: Instance, pools: tuple[Pool, ...]) -> tuple[list[Template], IntArray]:
-    """Distinct templates and the template index of each job."""
-    index: dict[Hashable, int] = {}
-    templates: list[Template] = []
-    chosen = np.empty(len(instance.jobs), dtype=np.int64)
-    for j, job in enumerate(instance.jobs):
-        key = _template_key(job)
-        if key not in index:
-            index[key] = len(templates)
-            templates.append(_template(instance, pools, job))
-        chosen[j] = index[key]
-    return templates, chosen
+def _laid_out(templates: Templates) -> tuple[IntArray, IntArray, Columns]:
+    """Write every job's rows behind one another, each job's waiting option last.
 
-
-def _template_key(job: Job) -> Hashable:
-    source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
-    choices = (job.pools, job.batch_sizes, job.gpu_counts, job.frequencies_mhz, job.power_limits_w)
-    return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
-
-
-def _template(instance: Instance, pools: tuple[Pool, ...], job: Job) -> Template:
-    allowed = [
-        p for p, pool in enumerate(pools) if job.pools is None or {pool.name, pool.gpu_type} & set(job.pools)
-    ]
-    if job.model is not None:
-        rows = _from_model(instance, pools, job, allowed)
-    else:
-        table = instance.tables[job.options] if isinstance(job.options, str) else job.options
-        assert table is not None
-        rows = _from_table(table, pools, allowed)
-    largest = np.array([pool.largest_block for pool in pools], dtype=np.int64)
-    keep = block_size(rows.gpus) <= largest[rows.pool]
-    if job.min_gpus is not None:
-        keep &= rows.gpus >= job.min_gpus
-    if job.max_gpus is not None:
-        keep &= rows.gpus <= job.max_gpus
-    return rows.take(keep)
-
-
-def _from_table(table: OptionTable, pools: tuple[Pool, ...], allowed: list[int]) -> Template:
-    """Rows of a table, once for each pool that the row's pool or GPU type stands for."""
-    named = np.array(table.pool, dtype=object)
-    pieces = []
-    for p in allowed:
-        pieces.append(np.flatnonzero((named == pools[p].name) | (named == pools[p].gpu_type)))
-    rows = np.concatenate([np.empty(0, dtype=np.int64), *pieces]).astype(np.int64)
-
-    def column(values: Iterable[float] | None) -> FloatArray:
-        full = np.full(len(table.gpus), np.nan) if values is None else np.asarray(values, dtype=float)
-        return full[rows]
-
-    rate = column(table.rate) if table.rate is not None else 1.0 / column(table.completion_s)
-    return Template(
-        pool=np.repeat(np.array(allowed, dtype=np.int64), [len(piece) for piece in pieces]),
-        gpus=np.asarray(table.gpus, dtype=np.int64)[rows],
-        rate=rate,
-        power_w=column(table.power_w),
-        frequency_mhz=column(table.frequency_mhz),
-        power_limit_w=column(table.power_limit_w),
-        batch_size=column(table.batch_size),
-    )
-
-
-def profile_for(instance: Instance, model: str, gpu_type: str) -> Profile | None:
-    """Performance profile of a model on a GPU type: from the instance, else from the catalogue.
-
-    The GPU type's own name is tried before the type that stands in for it.
+    Returns
+    -------
+    start : int array, shape (n_jobs + 1,)
+    job : int array, shape (n_options,)
+    columns : dict of str to array, shape (n_options,)
     """
-    stand_in = instance.cluster.gpu_types[gpu_type].profile
-    names = [gpu_type] if stand_in is None else [gpu_type, stand_in]
-    for name in names:
-        for profile in instance.profiles:
-            if (profile.model, profile.gpu_type) == (model, name):
-                return profile
-    return find(model, names[-1])
-
-
-def _from_model(instance: Instance, pools: tuple[Pool, ...], job: Job, allowed: list[int]) -> Template:
-    assert job.model is not None
-    pieces = []
-    for p in allowed:
-        gpu_type = instance.cluster.gpu_types[pools[p].gpu_type]
-        profile = profile_for(instance, job.model, pools[p].gpu_type)
-        if profile is None:
-            continue
-        rows = profile.configurations(
-            pools[p].gpus_per_node,
-            gpu_counts=job.gpu_counts,
-            batch_sizes=job.batch_sizes,
-            frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-            power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
-        )
-        pieces.append(
-            Template(
-                pool=np.full(len(rows.gpus), p, dtype=np.int64),
-                gpus=rows.gpus,
-                rate=rows.rate * gpu_type.speed_factor,
-                power_w=rows.power_w * gpu_type.power_factor,
-                frequency_mhz=rows.frequency_mhz,
-                power_limit_w=np.round(rows.power_limit_w * gpu_type.power_factor, 6),
-                batch_size=rows.batch_size.astype(float),
-            )
-        )
-    return _stacked(pieces)
-
-
-def _stacked(pieces: list[Template]) -> Template:
-    columns = {}
-    for name in Template.__dataclass_fields__:
-        dtype = np.int64 if name in ("pool", "gpus") else np.float64
-        columns[name] = np.concatenate([np.empty(0, dtype), *(getattr(piece, name) for piece in pieces)])
-    return Template(**columns)
-
-
-def _lay_out(
-    instance: Instance, pools: tuple[Pool, ...], templates: list[Template], template_of: IntArray
-) -> Options:
-    """Write every template's rows behind one another for each job that has it."""
-    jobs = instance.jobs
-    sizes = np.array([len(t.gpus) for t in templates], dtype=np.int64)
-    start = np.concatenate([[0], np.cumsum(sizes[template_of] + 1)]).astype(np.int64)
-    n = int(start[-1])
-    columns: dict[str, NDArray[np.generic]] = {
-        "pool": np.full(n, WAIT, dtype=np.int64),
-        "gpus": np.zeros(n, dtype=np.int64),
-        **{name: np.full(n, np.nan) for name in ("frequency_mhz", "power_limit_w", "batch_size")},
-        **{name: np.zeros(n) for name in ("rate", "power_w")},
+    sizes = np.diff(templates.start)[templates.of_job] + 1
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    row = np.arange(start[-1])
+    row += np.repeat(templates.start[templates.of_job] - start[:-1], sizes)
+    row[start[1:] - 1] = templates.start[-1]
+    columns = {
+        name: np.append(values, WAITING_ROW[name]).astype(values.dtype, copy=False)[row]
+        for name, values in templates.columns.items()
     }
-    order = np.argsort(template_of, kind="stable")
-    members = np.split(order, np.searchsorted(template_of[order], np.arange(1, len(templates))))
-    for template, sharing in zip(templates, members, strict=False):
-        cells = start[sharing][:, None] + np.arange(len(template.gpus))
-        for name, values in columns.items():
-            values[cells] = getattr(template, name)
-    job = np.repeat(np.arange(len(jobs), dtype=np.int64), np.diff(start))
-    return _with_times(instance, pools, templates, template_of, start, job, columns)
+    return start, np.repeat(np.arange(len(sizes)), sizes), columns
 
 
-def _with_times(
-    instance: Instance,
-    pools: tuple[Pool, ...],
-    templates: list[Template],
-    template_of: IntArray,
-    start: IntArray,
-    job: IntArray,
-    columns: dict[str, NDArray[np.generic]],
-) -> Options:
+def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Templates) -> Options:
     jobs = instance.jobs
+    start, job, columns = _laid_out(templates)
     work = np.array([j.remaining_work for j in jobs], dtype=float)
     restart = np.array([j.restart_s if j.current is not None else 0.0 for j in jobs], dtype=float)
-    best_rate = np.array([t.best_rate for t in templates], dtype=float)[template_of]
     with np.errstate(divide="ignore"):
-        best_s = work / best_rate + restart
+        best_s = work / templates.best_rate[templates.of_job] + restart
     pays = _pays_restart(instance, pools, job, columns)
     waiting = columns["pool"] == WAIT
     rate = np.asarray(columns["rate"], dtype=float)
+    standing_s = work[job] / np.where(waiting, 1.0, rate)
     completion = np.where(
-        waiting,
-        instance.round_s + best_s[job],
-        work[job] / np.where(waiting, 1.0, rate) + np.where(pays, restart[job], 0.0),
+        waiting, instance.round_s + best_s[job], standing_s + np.where(pays, restart[job], 0.0)
     )
-    energy = np.where(
-        waiting, np.inf, columns["power_w"] * (work[job] / np.where(waiting, 1.0, rate) + restart[job])
-    )
+    energy = np.where(waiting, np.inf, columns["power_w"] * (standing_s + restart[job]))
     least = np.minimum.reduceat(energy, start[:-1]) if len(jobs) else np.empty(0)
     return Options(
         instance=instance,
         pools=pools,
         start=start,
         job=job,
-        block=np.where(waiting, 0, block_size(np.maximum(columns["gpus"], 1))),
         completion_s=completion,
         pays_restart=pays,
         best_s=best_s,
-        reference_rate=np.array([t.reference_rate for t in templates], dtype=float)[template_of],
+        reference_rate=templates.reference_rate[templates.of_job],
         least_energy_j=least,
         **columns,  # type: ignore[arg-type]  # the names are those of the fields
     )
 
 
-def _pays_restart(
-    instance: Instance, pools: tuple[Pool, ...], job: IntArray, columns: dict[str, NDArray[np.generic]]
-) -> BoolArray:
+def _pays_restart(instance: Instance, pools: tuple[Pool, ...], job: IntArray, columns: Columns) -> BoolArray:
     """Whether the job runs now and the option differs in GPU count, pool or batch size."""
     number = {pool.name: p for p, pool in enumerate(pools)}
     held = [j.current for j in instance.jobs]
