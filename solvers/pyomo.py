@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import math
+import subprocess
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,24 @@ from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude, declined, infeasible
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible, settled, tightened
+from wattsched.solvers.incumbents import announce
 from wattsched.solvers.scaling import ScaledModel, scaled
-from wattsched.solvers.solution import Limit, Limits, Solution, Start
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, Termination
 
 _ATTEMPTS = 3
 _DUAL_SHARE = 0.3
+# A solver that is killed takes its point with it. Writing the model, reading it there and reading the answer
+# take about as long as building it, each; the solver gets what that leaves of the time, or a small share.
+_SPARE_BUILDS = 3.0
+_SPARE_S = 0.2
+_LEAST_SHARE = 0.3
+_LEAST_S = 0.01
+# glpsol's limit holds for the relaxation and again for the search.
+_GLPK_PHASES = 2
+_GLPK_GAP_REACHED = "MIP GAP TOLERANCE REACHED"
 _INFEASIBLE = {"infeasible", "provenInfeasible", "infeasibleOrUnbounded"}
 _OPTIMAL = {"optimal", "convergenceCriteriaSatisfied", "globallyOptimal"}
+_OUT_OF_TIME = "maxTimeLimit"
 # Option names for the relative gap, the number of threads and the seed, by the solver's family.
 _OPTIONS = {
     "cbc": ("ratioGap", "threads", "randomCbcSeed"),
@@ -42,15 +54,21 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a solver reports: how it ended, a point (scaled) and, if it is to be trusted, a bound."""
+    """What a solver reports: how it ended, a point (scaled) and, if it is to be trusted, a bound.
+
+    `late` says that it had used up its time, whatever it calls its end.
+    """
 
     ending: str
     x: FloatArray | None
     bound: float = -np.inf
+    late: bool = False
 
     @property
     def limit(self) -> Limit | None:
-        return "time" if self.ending not in _OPTIMAL else None
+        if self.ending in _OPTIMAL:
+            return None
+        return "time" if self.late or self.ending == _OUT_OF_TIME else None
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None, *, name: str) -> Solution:
@@ -64,21 +82,23 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
 
 
 def _solve(program: Program, limits: Limits, name: str) -> Solution:
+    clock = Clock(limits.time_s)  # importing Pyomo takes a second or so
     interface = _find(name)
     if interface is None:
         return declined(f"solver '{name}' is not installed, or unknown to Pyomo")
-    clock = Clock(limits.time_s)
-    share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
+    remaining_s = clock.remaining_s()
+    share = None if remaining_s is None else _DUAL_SHARE * remaining_s
     prices, bound = dual_prices(program, time_s=share)
     if bound == np.inf or _empty_row_fails(program):
         return infeasible(prices, "the LP relaxation is infeasible")
+    announce(Solution(Termination("no_solution"), bound=bound, prices=prices))
     relaxed = bound
     best: FloatArray | None = None
     answer = _Answer("not started", None)
     current = program
     for attempt in range(_ATTEMPTS):
         if clock.over():
-            answer = _Answer("out of time", None)
+            answer = _Answer(_OUT_OF_TIME, None)
             break
         model = scaled(current)
         answer = interface(model, program, limits, clock)
@@ -93,11 +113,14 @@ def _solve(program: Program, limits: Limits, name: str) -> Solution:
         if point is not None and feasible(program, point):
             best = point
             break
+        if answer.limit == "time":
+            break
         smaller = tightened(current, np.where(program.integer, np.round(raw), raw))
         if smaller is None:
             break
         current = smaller
-    detail = "" if best is not None else f"{name} stopped: {answer.ending}"
+    ending = "out of time" if answer.limit == "time" else answer.ending
+    detail = "" if best is not None else f"{name} stopped: {ending}"
     return conclude(program, limits, best, bound, prices=prices, limit=answer.limit, detail=detail)
 
 
@@ -133,25 +156,28 @@ class _Interface:
 
             # Its scheduler is global and keeps the thread count of its first use.
             highspy.Highs.resetGlobalScheduler(True)
+        begin = time.monotonic()
         instance = pyomo_model(model, program.integer)
-        time_s = clock.remaining_s()
-        time_s = None if time_s is None else max(time_s, 0.01)
-        answer = self._guarded(instance, limits, time_s)
-        if self._family == "cbc" and answer.x is None and not clock.over():
+        spare_s = _SPARE_S + _SPARE_BUILDS * (time.monotonic() - begin)
+        answer = self._guarded(instance, limits, _solver_s(clock, spare_s))
+        if self._family == "cbc" and answer.x is None and answer.limit is None:
             # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
             self._solver.options["preprocess"] = "off"
-            second = self._guarded(instance, limits, clock.remaining_s())
+            second = self._guarded(instance, limits, _solver_s(clock, spare_s))
             del self._solver.options["preprocess"]
             return answer if second.x is None and answer.ending in _INFEASIBLE else second
         return answer
 
     def _guarded(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
         run = self._run_modern if self._modern else self._run_classic
+        clock = Clock(time_s)
         try:
-            return run(instance, limits, time_s)
+            return replace(run(instance, limits, time_s), late=clock.over())
+        except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
+            return _Answer(_OUT_OF_TIME, None)
         except Exception as error:  # interfaces raise whatever they like when a solver stops early
             reason = str(error).partition("\n")[0]
-            return _Answer(f"{type(error).__name__}: {reason}", None)
+            return _Answer(f"{type(error).__name__}: {reason}", None, late=clock.over())
 
     def _settings(self, limits: Limits) -> dict[str, float]:
         gap, threads, seed = self._options
@@ -185,16 +211,27 @@ class _Interface:
     def _run_classic(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
         self._solver.options.update(self._settings(limits))
         if time_s is not None:
-            # glpsol takes whole seconds only.
-            time_s = math.ceil(time_s) if self._family == "glpk" else time_s
+            # glpsol takes whole seconds only, and at 0 it does not begin.
+            time_s = max(1, int(time_s / _GLPK_PHASES)) if self._family == "glpk" else time_s
         results = self._solver.solve(instance, load_solutions=False, timelimit=time_s, tee=False)
         ending = str(results.solver.termination_condition)
+        if self._family == "glpk" and ending == "feasible":
+            reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
+            ending = "convergenceCriteriaSatisfied" if reached else _OUT_OF_TIME
         if not len(results.solution) or ending in _INFEASIBLE:
             return _Answer(ending, None)
         instance.solutions.load_from(results)
         values = [instance.x[j].value for j in range(len(instance.x))]
         x = None if None in values else np.array(values, dtype=float)
         return _Answer(ending, x)
+
+
+def _solver_s(clock: Clock, spare_s: float) -> float | None:
+    """Time limit for the solver that leaves `spare_s` of what remains for everything around it."""
+    remaining_s = clock.remaining_s()
+    if remaining_s is None:
+        return None
+    return max(remaining_s - spare_s, _LEAST_SHARE * remaining_s, _LEAST_S)
 
 
 def _find(name: str) -> _Interface | None:

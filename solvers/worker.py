@@ -11,6 +11,7 @@ import contextlib
 import os
 import pickle
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from wattsched.solvers.solution import Limit, Limits, Solution, Start
 
 # How often a silent process is looked at.
 _POLL_S = 0.5
+_REMOVAL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class Worker:
     def __init__(self, grace_s: float = 0.5) -> None:
         self._grace_s = grace_s
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
+        # Ours: a killed solver, or a program that it started, cannot clear up.
+        self._folder = tempfile.mkdtemp(prefix="wattsched-")
         out, into = os.pipe()
         # -P: the current folder may hold folders named like this package's parts. A session of its
         # own, so that solvers that it starts can be killed with it.
@@ -99,7 +103,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": _search_path()},
+            env={**os.environ, "PYTHONPATH": _search_path(), "TMPDIR": self._folder},
             pass_fds=(into,),
             start_new_session=True,
         )
@@ -153,13 +157,14 @@ class Worker:
         return known.conclude(None, f"the solver process died: {self._obituary()}")
 
     def close(self) -> None:
-        """Kill the process with everything it started, and wait for its end."""
+        """Kill the process with everything it started, wait for its end, and remove its temporary files."""
         self._kill()
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         self._reader.join(timeout=1.0)
         self._errors.close()
+        _remove(self._folder)
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +217,16 @@ class Worker:
 def _search_path() -> str:
     """Where this process finds modules: the other one must load the same package."""
     return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder; programs that have just been killed may add a last file meanwhile."""
+    clock = Clock(_REMOVAL_S)
+    while not clock.over():
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.01)
 
 
 class _Known:

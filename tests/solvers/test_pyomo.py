@@ -1,0 +1,77 @@
+"""Programs that Pyomo starts: what they are told about time and gap, what they leave behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+
+import pytest
+
+from wattsched.solvers import pyomo
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.solution import Limits
+from wattsched.solvers.worker import start_worker
+
+COMMANDS = {"cbc": "cbc", "glpk": "glpsol"}
+
+
+@pytest.fixture(params=sorted(COMMANDS))
+def name(request):
+    if shutil.which(COMMANDS[request.param]) is None:
+        pytest.skip(f"{COMMANDS[request.param]} is not installed")
+    return request.param
+
+
+def test_time_around_the_solver_is_spared():
+    assert pyomo._solver_s(Clock(None), 3.0) is None
+    assert 6.0 < pyomo._solver_s(Clock(10.0), 3.0) <= 7.0
+    assert 0.0 < pyomo._solver_s(Clock(1.0), 3.0) <= 0.3
+    assert pyomo._solver_s(Clock(0.0), 3.0) > 0.0
+
+
+def test_solver_is_told_to_stop_well_before_the_limit(name, knapsack, monkeypatch):
+    told = []
+    run = pyomo._Interface._run_classic
+
+    def noting(self, instance, limits, time_s):
+        told.append(time_s)
+        return run(self, instance, limits, time_s)
+
+    monkeypatch.setattr(pyomo._Interface, "_run_classic", noting)
+    pyomo.solve(knapsack(6, 4, seed=1), Limits(time_s=30.0), name=name)
+    assert all(time_s <= 30.0 - pyomo._SPARE_S for time_s in told)
+    assert told
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6, 9])
+def test_a_gap_that_is_reached_is_no_lack_of_time(name, knapsack, truth, seed):
+    """In many of these programs prices alone do not prove the gap."""
+    program = knapsack(5, 4, seed=seed)
+    best = truth(program)
+    for gap in (0.1, 0.02):
+        solution = pyomo.solve(program, Limits(gap=gap, time_s=60.0), name=name)
+        assert solution.termination.reason == "optimal"
+        assert solution.termination.limit is None
+        assert solution.bound <= best * (1 + 1e-9)
+        assert best <= solution.objective * (1 + 1e-9)
+
+
+def test_temporary_files_go_with_the_killed_solver(name, knapsack, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    worker = start_worker()
+    program = knapsack(400, 30, pools=3, seed=1)
+    answers = []
+    solving = threading.Thread(
+        target=lambda: answers.append(worker.solve(f"pyomo:{name}", program, Limits(gap=0.0)))
+    )
+    solving.start()
+    end = time.monotonic() + 60.0
+    while not (written := list(tmp_path.rglob("*.lp"))) and time.monotonic() < end and solving.is_alive():
+        time.sleep(0.005)
+    worker.close()
+    solving.join()
+    assert written
+    assert list(tmp_path.iterdir()) == []
+    assert answers[0].termination.reason == "no_solution"
