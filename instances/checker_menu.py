@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,29 +28,43 @@ class Configuration(NamedTuple):
     unit_s: float | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Menu:
-    """Configurations that equal jobs share, whatever their work, deadline and current placement.
+    """Configurations that equal jobs share, whatever their work, deadline and current placement."""
 
-    Attributes
-    ----------
-    listed : list of Configuration
-        All of them.
-    rows : dict of Setting to (rate, power_w)
-    ambiguous : set of Setting
-        Settings that rows of the table repeat with other numbers; a decision cannot tell them apart.
-    best_rate, reference_rate : float
-        Best rate of all, and best with the smallest GPU count; 0 without rows.
-    thrifty : list of (energy per work, power_w)
-        Rows that may need the least energy, whatever the work and the time to restart.
-    """
+    listed: list[Configuration]
 
-    listed: list[Configuration] = field(default_factory=list)
-    rows: dict[Setting, tuple[float, float]] = field(default_factory=dict)
-    ambiguous: set[Setting] = field(default_factory=set)
-    best_rate: float = 0.0
-    reference_rate: float = 0.0
-    thrifty: list[tuple[float, float]] = field(default_factory=list)
+    @cached_property
+    def rows(self) -> dict[Setting, tuple[float, float]]:
+        """Rate and watts of each setting."""
+        return {row.setting: (row.rate, row.power_w) for row in reversed(self.listed)}
+
+    @cached_property
+    def ambiguous(self) -> set[Setting]:
+        """Settings that rows of the table repeat with other numbers; a decision cannot tell them apart."""
+        if len(self.rows) == len(self.listed):
+            return set()
+        return {row.setting for row in self.listed if self.rows[row.setting] != (row.rate, row.power_w)}
+
+    @cached_property
+    def best_rate(self) -> float:
+        """Best rate of all rows, of which there must be one."""
+        return max(row.rate for row in self.listed)
+
+    @cached_property
+    def reference_rate(self) -> float:
+        """Best rate with the smallest GPU count."""
+        fewest = min(row.setting[1] for row in self.listed)
+        return max(row.rate for row in self.listed if row.setting[1] == fewest)
+
+    @cached_property
+    def thrifty(self) -> list[tuple[float, float]]:
+        """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
+        found: list[tuple[float, float]] = []
+        for per_work, power_w in sorted((row.power_w / row.rate, row.power_w) for row in self.listed):
+            if not found or power_w < found[-1][1]:
+                found.append((per_work, power_w))
+        return found
 
     def best_s(self, job: Job) -> float:
         """Best completion from a standing start; a running job restarts first."""
@@ -88,43 +104,35 @@ class Menus:
         return self._of[job.name]
 
     def _make(self, job: Job) -> Menu:
-        menu = Menu()
+        listed: list[Configuration] = []
         for place in self.places.values():
             if job.pools is not None and place.name not in job.pools and place.gpu_type not in job.pools:
                 continue
             rows = self._table_rows(job, place) if job.model is None else self._model_rows(job, place)
-            for row in rows:
-                setting, rate, power_w, _ = row
-                gpus = setting[1]
-                if gpus < (job.min_gpus or 1) or (job.max_gpus is not None and gpus > job.max_gpus):
-                    continue
-                if block_of(gpus) > place.largest_block:
-                    continue
-                if menu.rows.setdefault(setting, (rate, power_w)) != (rate, power_w):
-                    menu.ambiguous.add(setting)
-                menu.listed.append(row)
-        if menu.listed:
-            _summarise(menu)
-        return menu
+            fewest, most = job.min_gpus or 1, place.largest_block
+            if job.max_gpus is not None:
+                most = min(most, job.max_gpus)
+            # Blocks are powers of two: a count fits into the largest if it is no larger.
+            listed += [row for row in rows if fewest <= row.setting[1] <= most]
+        return Menu(listed)
 
     def _table_rows(self, job: Job, place: Place) -> list[Configuration]:
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
-        rows = []
-        for i, (gpus, pool) in enumerate(zip(table.gpus, table.pool, strict=True)):
-            if pool not in (place.name, place.gpu_type):
-                continue
-            unit_s = None if table.completion_s is None else table.completion_s[i]
-            rate = 1.0 / unit_s if unit_s is not None else (table.rate or [])[i]
-            setting = (
-                place.name,
-                gpus,
-                None if table.frequency_mhz is None else table.frequency_mhz[i],
-                None if table.power_limit_w is None else table.power_limit_w[i],
-                None if table.batch_size is None else table.batch_size[i],
+        unit_s = table.completion_s
+        rates = table.rate if unit_s is None else [1.0 / seconds for seconds in unit_s]
+        assert rates is not None
+        settings = (table.frequency_mhz, table.power_limit_w, table.batch_size, unit_s)
+        absent = itertools.repeat(None)
+        columns = (absent if column is None else column for column in settings)
+        name, names = place.name, (place.name, place.gpu_type)
+        return [
+            Configuration((name, gpus, mhz, limit_w, batch), rate, power_w, seconds)
+            for pool, gpus, rate, power_w, mhz, limit_w, batch, seconds in zip(
+                table.pool, table.gpus, rates, table.power_w, *columns, strict=False
             )
-            rows.append(Configuration(setting, rate, table.power_w[i], unit_s))
-        return rows
+            if pool in names
+        ]
 
     def _model_rows(self, job: Job, place: Place) -> list[Configuration]:
         choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
@@ -196,14 +204,3 @@ def _key(job: Job) -> Hashable:
     source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
     choices = (job.pools, job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
     return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
-
-
-def _summarise(menu: Menu) -> None:
-    fewest = min(row.setting[1] for row in menu.listed)
-    menu.best_rate = max(row.rate for row in menu.listed)
-    menu.reference_rate = max(row.rate for row in menu.listed if row.setting[1] == fewest)
-    least_power_w = float("inf")
-    for per_work, power_w in sorted((row.power_w / row.rate, row.power_w) for row in menu.listed):
-        if power_w < least_power_w:
-            menu.thrifty.append((per_work, power_w))
-            least_power_w = power_w

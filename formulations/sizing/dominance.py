@@ -99,7 +99,9 @@ def _pareto(values: FloatArray) -> BoolArray:
     ranked = np.take_along_axis(values, order[None], axis=2)
     beaten = np.zeros(order.shape, dtype=bool)
     # In lexicographic order only an earlier member can dominate a later one, equals included.
-    for i in range(size - 1):
+    if len(values) == 2:
+        beaten[:, 1:] = np.minimum.accumulate(ranked[1], axis=1)[:, :-1] <= ranked[1][:, 1:]
+    for i in range(size - 1 if len(values) > 2 else 0):
         worse = ~beaten[:, i : i + 1] & ~beaten[:, i + 1 :]
         for criterion in ranked[1:]:
             worse &= criterion[:, i : i + 1] <= criterion[:, i + 1 :]

@@ -168,17 +168,17 @@ def bottleneck_range(columns: Choices) -> tuple[float, float]:
 
 
 def _matrix(columns: Choices, rows: Rows, worst: bool) -> csc_array:
-    from scipy.sparse import coo_array
+    from scipy.sparse import csr_array
 
-    n, m = len(columns), len(rows.names)
-    jobs = len(columns.start) - 1
-    col = [np.empty(0, dtype=np.int64), *rows.columns]
-    value = [np.empty(0), *rows.values]
-    row = [np.repeat(np.arange(m), [len(c) for c in rows.columns])]
+    n, jobs = len(columns), len(columns.start) - 1
+    col, value = [np.empty(0, dtype=np.int64), *rows.columns], [np.empty(0), *rows.values]
+    sizes = [len(entries) for entries in rows.columns]
     if worst:
-        col += [np.arange(n), np.full(jobs, n)]
-        value += [columns.cost, np.full(jobs, -1.0)]
-        row += [m + columns.job, m + np.arange(jobs)]
-    shape = (m + jobs * worst, n + worst)
-    entries = (np.concatenate(value), (np.concatenate(row).astype(np.int64), np.concatenate(col)))
-    return coo_array(entries, shape=shape).tocsc()
+        # Row by row the entries of the job's columns, and of the bottleneck column behind them.
+        ends = columns.start[1:]
+        col.append(np.insert(np.arange(n), ends, n))
+        value.append(np.insert(columns.cost, ends, -1.0))
+        sizes += (np.diff(columns.start) + 1).tolist()
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    shape = (len(sizes), n + worst)
+    return csr_array((np.concatenate(value), np.concatenate(col), first), shape=shape).tocsc()
