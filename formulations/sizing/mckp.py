@@ -170,7 +170,7 @@ def bottleneck_range(columns: Choices) -> tuple[float, float]:
 def _matrix(columns: Choices, rows: Rows, worst: bool) -> csc_array:
     from scipy.sparse import csr_array
 
-    n, jobs = len(columns), len(columns.start) - 1
+    n = len(columns)
     col, value = [np.empty(0, dtype=np.int64), *rows.columns], [np.empty(0), *rows.values]
     sizes = [len(entries) for entries in rows.columns]
     if worst:
