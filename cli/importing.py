@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,7 @@ def _import(form: Format, own: list[str]) -> Any:
 
         refuse_overwriting(output, *files, values.get("cluster_file"))
         _require_no_size(click.get_current_context())
+        _require_distinct_files(files)
         options = {name: values.pop(name) for name in own}
         with progress(f"reading {', '.join(files)}"):
             read = []
@@ -139,6 +141,8 @@ def _import(form: Format, own: list[str]) -> Any:
                 # What is wrong with an option is not the fault of the file.
                 with refusing(options={name: option_name(name) for name in own}):
                     read.append(form.read(file, **options))
+            if form.numbered and len(files) > 1:
+                read = _told_apart(read, files)
             instance = _round(read, files, values) if form.yields == "jobs" else _bare(read, files)
             text = document_text(instance)
         write(output, text)
@@ -169,6 +173,23 @@ def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, An
         return round_at(
             [job for trace in traces for job in trace], values.pop("at"), cluster, name=name, **values
         )
+
+
+def _require_distinct_files(files: tuple[str, ...]) -> None:
+    for number, file in enumerate(files):
+        if any(Path(file).resolve() == Path(other).resolve() for other in files[:number]):
+            raise BadInput(f"{file}: the file is named twice")
+
+
+def _told_apart(traces: list[list[TraceJob]], files: tuple[str, ...]) -> list[list[TraceJob]]:
+    """Jobs with the names of their files before their numbers; each file keeps its own clock."""
+    labels = [Path(file).name.partition(".")[0] for file in files]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label}-{number}" for number, label in enumerate(labels, start=1)]
+    return [
+        [replace(job, name=f"{label}:{job.name}") for job in trace]
+        for label, trace in zip(labels, traces, strict=True)
+    ]
 
 
 def _require_distinct_names(traces: list[list[TraceJob]], files: tuple[str, ...]) -> None:

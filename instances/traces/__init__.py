@@ -24,18 +24,21 @@ class Format:
         What `read` returns: a list of `TraceJob` for `round_at`, or a Cluster for its `cluster`.
     read : callable
         Takes a path and the options of the format.
+    numbered : bool
+        The files do not name their jobs: `read` numbers them, in every file from the start.
     """
 
     name: str
     description: str
     yields: Literal["jobs", "cluster"]
     read: Callable[..., Any]
+    numbered: bool = False
 
 
 _FORMATS = (
     Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb),
     Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", read_itp),
-    Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly),
+    Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly, numbered=True),
 )
 
 

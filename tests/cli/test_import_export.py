@@ -51,6 +51,34 @@ def test_openb_nodes_are_a_cluster(run, write, tmp_path):
     assert json.loads(made.stdout)["cluster"]["name"] == "openb"
 
 
+def test_files_without_names_of_jobs_go_together(run, write):
+    rows = [f"2017-10-0{day} 07:00:00,90000,1,{1 << day % 3},v\n" for day in range(1, 5)]
+    head = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+    first, second = (
+        write(head + "".join(half), f"{n}.csv") for n, half in (("a", rows[:2]), ("b", rows[2:]))
+    )
+    alone = json.loads(run("import", "philly", first, "--at", 86400).stdout)
+    assert [job["name"] for job in alone["jobs"]] == ["row1", "row2"]
+    made = run("import", "philly", first, second, "--at", 86400)
+    assert made.exit_code == 0, made.stderr
+    names = [job["name"] for job in json.loads(made.stdout)["jobs"]]
+    assert names == ["a:row1", "b:row1", "a:row2", "b:row2"]
+    (first.parent / "other").mkdir()
+    namesake = first.parent / "other" / "a.csv"
+    namesake.write_text(second.read_text())
+    made = json.loads(run("import", "philly", first, namesake, "--at", 86400).stdout)
+    assert [job["name"] for job in made["jobs"]] == ["a-1:row1", "a-2:row1", "a-1:row2", "a-2:row2"]
+    again = run("import", "philly", first, first.parent / "other" / ".." / "a.csv")
+    assert again.exit_code == 2
+    assert "the file is named twice" in again.stderr
+
+
+def test_a_job_that_is_in_two_files_is_refused(run, write):
+    result = run("import", "itp", write(ITP, "one.csv"), write(ITP, "two.csv"))
+    assert result.exit_code == 2
+    assert "two.csv: the job 'job0' is in" in result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
