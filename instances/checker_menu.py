@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,10 @@ from wattsched.perfmodels.profile import Profile
 
 Setting = tuple[str, int, int | None, float | None, int | None]
 """Pool, GPU count, frequency, power limit, batch size."""
+
+
+Row = tuple[str, int, int | None, float | None, int | None, float, float, float | None]
+"""Row of a table: the pool or GPU type that it names, the other settings, rate, power, `completion_s`."""
 
 
 class Configuration(NamedTuple):
@@ -87,6 +90,7 @@ class Menus:
         self._made: dict[Hashable, Menu] = {}
         self._of: dict[str, Menu] = {}
         self._modelled: dict[Hashable, list[Configuration]] = {}
+        self._tables: dict[int, dict[str, list[Row]]] = {}
 
     def of(self, job: Job) -> Menu:
         """Menu of a job of the instance.
@@ -108,30 +112,26 @@ class Menus:
         for place in self.places.values():
             if job.pools is not None and place.name not in job.pools and place.gpu_type not in job.pools:
                 continue
-            rows = self._table_rows(job, place) if job.model is None else self._model_rows(job, place)
-            fewest, most = job.min_gpus or 1, place.largest_block
-            if job.max_gpus is not None:
-                most = min(most, job.max_gpus)
             # Blocks are powers of two: a count fits into the largest if it is no larger.
-            listed += [row for row in rows if fewest <= row.setting[1] <= most]
+            fewest, most = job.min_gpus or 1, min(place.largest_block, job.max_gpus or place.largest_block)
+            if job.model is None:
+                listed += self._table_rows(job, place, fewest, most)
+            else:
+                rows = self._model_rows(job, place)
+                listed += [row for row in rows if fewest <= row.setting[1] <= most]
         return Menu(listed)
 
-    def _table_rows(self, job: Job, place: Place) -> list[Configuration]:
+    def _table_rows(self, job: Job, place: Place, fewest: int, most: int) -> list[Configuration]:
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
-        unit_s = table.completion_s
-        rates = table.rate if unit_s is None else [1.0 / seconds for seconds in unit_s]
-        assert rates is not None
-        settings = (table.frequency_mhz, table.power_limit_w, table.batch_size, unit_s)
-        absent = itertools.repeat(None)
-        columns = (absent if column is None else column for column in settings)
-        name, names = place.name, (place.name, place.gpu_type)
+        if id(table) not in self._tables:
+            self._tables[id(table)] = _by_place(table)
+        by_place, name = self._tables[id(table)], place.name
         return [
-            Configuration((name, gpus, mhz, limit_w, batch), rate, power_w, seconds)
-            for pool, gpus, rate, power_w, mhz, limit_w, batch, seconds in zip(
-                table.pool, table.gpus, rates, table.power_w, *columns, strict=False
-            )
-            if pool in names
+            Configuration((name, gpus, mhz, limit_w, batch), rate, power_w, unit_s)
+            for named in dict.fromkeys((name, place.gpu_type))
+            for _, gpus, mhz, limit_w, batch, rate, power_w, unit_s in by_place.get(named, ())
+            if fewest <= gpus <= most
         ]
 
     def _model_rows(self, job: Job, place: Place) -> list[Configuration]:
@@ -204,3 +204,25 @@ def _key(job: Job) -> Hashable:
     source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
     choices = (job.pools, job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
     return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
+
+
+def _by_place(table: OptionTable) -> dict[str, list[Row]]:
+    """Rows of a table by the pool or GPU type that they name."""
+    unit_s = table.completion_s
+    rates = table.rate if unit_s is None else [1.0 / seconds for seconds in unit_s]
+    assert rates is not None
+    absent = [None] * len(rates)
+    found: dict[str, list[Row]] = {}
+    for row in zip(
+        table.pool,
+        table.gpus,
+        table.frequency_mhz or absent,
+        table.power_limit_w or absent,
+        table.batch_size or absent,
+        rates,
+        table.power_w,
+        unit_s or absent,
+        strict=True,
+    ):
+        found.setdefault(row[0], []).append(row)
+    return found

@@ -126,12 +126,15 @@ def _from_tables(
     kind = np.repeat(np.array([k for k, _ in tables], dtype=np.int64), sizes)
 
     def column(name: str) -> FloatArray:
-        values = (getattr(table, name) or [np.nan] * n for (_, table), n in zip(tables, sizes, strict=True))
+        known = [getattr(table, name) for _, table in tables]
+        if not any(known):
+            return np.full(len(kind), np.nan)
+        values = (v or [np.nan] * n for v, n in zip(known, sizes, strict=True))
         return np.fromiter(chain.from_iterable(values), float, len(kind))
 
-    number: dict[str, int] = {}
-    names = chain.from_iterable(table.pool for _, table in tables)
-    named = np.fromiter((number.setdefault(name, len(number)) for name in names), np.int64, len(kind))
+    names = list(chain.from_iterable(table.pool for _, table in tables))
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    named = np.fromiter(map(number.__getitem__, names), np.int64, len(kind))
     pieces = [np.empty(0, dtype=np.int64)]
     for p, pool in enumerate(pools):
         meant = np.array([name in (pool.name, pool.gpu_type) for name in number], dtype=bool)

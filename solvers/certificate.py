@@ -20,7 +20,7 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
     bound : float
         -inf when neither the prices nor zero prices prove anything.
     """
-    y = np.zeros(program.n_rows) if prices is None else np.nan_to_num(prices, posinf=0.0, neginf=0.0)
+    y = np.zeros(program.n_rows) if prices is None else np.where(np.isfinite(prices), prices, 0.0)
     y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
     y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
     y = y + 0.0  # no -0.0 for readers to wonder about

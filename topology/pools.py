@@ -131,7 +131,8 @@ def _pool(name: str, kind: _Kind, nodes: list[Node], tree: _Tree) -> Pool:
     sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     assert not np.any(starts % sizes), "a structural block starts at a multiple of its size"
-    missing = [i * kind.gpus + gpu for i, node in enumerate(nodes) for gpu in node.unavailable]
+    works = np.ones(len(line), dtype=bool)
+    works[[i * kind.gpus + gpu for i, node in enumerate(nodes) for gpu in node.unavailable]] = False
     return Pool(
         name=name,
         gpu_type=kind.gpu_type,
@@ -140,8 +141,8 @@ def _pool(name: str, kind: _Kind, nodes: list[Node], tree: _Tree) -> Pool:
         domains=kind.domains,
         node_index=line // kind.gpus,
         gpu_index=line % kind.gpus,
-        blocks=np.column_stack([starts, sizes]),
-        available=~np.isin(line, missing),
+        blocks=np.array([starts, sizes]).T.copy(),
+        available=works[line],
     )
 
 

@@ -34,7 +34,7 @@ def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
     for p, requests in _requests(options, chosen).items():
         allocation = allocate(options.pools[p], free[p], [request for _, request in requests])
         for j, request in requests:
-            positions[j] = tuple(int(i) for i in allocation.positions[request.job])
+            positions[j] = tuple(allocation.positions[request.job].tolist())
     return decide(options, chosen, positions)
 
 
@@ -59,26 +59,31 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
     Jobs that keep their GPUs need no entry in `positions`.
     """
     running, waiting = [], []
-    for j, (job, i) in enumerate(zip(options.instance.jobs, chosen, strict=True)):
-        p = int(options.pool[i])
+    settings = zip(
+        options.pool[chosen].tolist(),
+        options.gpus[chosen].tolist(),
+        options.frequency_mhz[chosen].tolist(),
+        options.power_limit_w[chosen].tolist(),
+        options.batch_size[chosen].tolist(),
+        strict=True,
+    )
+    for j, (job, (p, gpus, mhz, limit_w, batch)) in enumerate(
+        zip(options.instance.jobs, settings, strict=True)
+    ):
         if p < 0:
             waiting.append(job.name)
             continue
-        if not job.preemptible and job.current is not None:
-            nodes = job.current.nodes
-        else:
-            nodes = options.pools[p].gpus_at(positions[j])
+        pool = options.pools[p]
+        kept = None if job.preemptible else job.current
         running.append(
             Assignment(
                 job=job.name,
-                gpus=int(options.gpus[i]),
-                pool=options.pools[p].name,
-                frequency_mhz=_whole(options.frequency_mhz[i]),
-                power_limit_w=None
-                if math.isnan(options.power_limit_w[i])
-                else float(options.power_limit_w[i]),
-                batch_size=_whole(options.batch_size[i]),
-                nodes=nodes,
+                gpus=gpus,
+                pool=pool.name,
+                frequency_mhz=_whole(mhz),
+                power_limit_w=None if math.isnan(limit_w) else limit_w,
+                batch_size=_whole(batch),
+                nodes=pool.gpus_at(positions[j]) if kept is None else kept.nodes,
             )
         )
     return Decision(jobs=running, waiting=waiting)
