@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": ("generate", "Generate an instance of a family."),
     "import": ("importing", "Turn a public trace into an instance."),
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
+    "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }

@@ -1,0 +1,224 @@
+"""``wattsched place``: what it prints, its JSON and plots, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,2,T4\nb,96000,4000,8,G2\nc,32000,1000,0,\n"
+TASKS = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + (
+    "1000,10,1,500,\n2000,10,1,1000,\n4000,10,0,0,\n3000,10,2,1000,G2\n1000,10,1,300,T4|G2\n"
+)
+CURVES = ("arrived", "allocated_pct", "grar", "eopc_w", "eopc_cpu_w", "eopc_gpu_w", "frag_pct", "failed")
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def place(run: Run, tmp_path: Path) -> Run:
+    """Run the command on small files, of which each can be replaced."""
+
+    def placed(*options: object, nodes: str = NODES, tasks: str = TASKS) -> Result:
+        (tmp_path / "nodes.csv").write_text(nodes)
+        (tmp_path / "tasks.csv").write_text(tasks)
+        files = ("--nodes", tmp_path / "nodes.csv", "--tasks", tmp_path / "tasks.csv")
+        return run("place", *files, *options)
+
+    return placed
+
+
+def document(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["policies"]
+
+
+def test_a_table_per_measure_and_a_row_per_policy(place: Run) -> None:
+    result = place("--seeds", "1-3", "--policy", "fgd,pwr,pwr+fgd:200/800")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "2 nodes with 10 GPUs, 5 tasks in the list; means over 3 seeds"
+    titles = ["Allocated GPU", "GRAR", "Power", "Power of the CPUs", "Power saved", "Fragmentation"]
+    assert [line.split("  ")[0] for line in lines if line and line[0] != " "][2:] == titles
+    saved = lines[next(i for i, line in enumerate(lines) if line.startswith("Power saved")) :]
+    assert " ".join(saved[1].split()) == "policy 20 % 40 % 60 % 80 % 90 % 100 % 130 %"
+    assert [line.split()[0] for line in saved[2:4]] == ["pwr", "pwr+fgd:200/800"]
+    assert result.stderr == ""
+
+
+def test_without_fgd_nothing_is_saved_and_the_last_column_is_the_last_point(place: Run) -> None:
+    result = place("--seeds", "1", "--policy", "best-fit", "--arrivals", "0.5")
+    assert "Power saved" not in result.stdout
+    assert "policy 20 % 40 % 50 %" in [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_json_holds_the_mean_curves(place: Run) -> None:
+    both = document(place("--json", "--seeds", "4,6", "--policy", "random,fgd"))
+    assert list(both) == ["random", "fgd"]
+    for curves in both.values():
+        assert tuple(curves) == CURVES
+        assert curves["arrived"] == [i / 100 for i in range(131)]
+        assert {len(values) for values in curves.values()} == {131}
+        sums = zip(curves["eopc_cpu_w"], curves["eopc_gpu_w"], curves["eopc_w"], strict=True)
+        assert all(cpu + gpu == pytest.approx(total) for cpu, gpu, total in sums)
+    each = [document(place("--json", "--seeds", seed, "--policy", "random"))["random"] for seed in (4, 6)]
+    for name in CURVES:
+        means = [(a + b) / 2 for a, b in zip(each[0][name], each[1][name], strict=True)]
+        assert both["random"][name] == pytest.approx(means, abs=2e-6)
+
+
+def test_processes_change_nothing(place: Run) -> None:
+    options = ("--json", "--seeds", "1-3", "--policy", "random,pwr")
+    assert place(*options, "--processes", "2").stdout == place(*options).stdout
+
+
+def test_mapped_cpus_draw_other_watts(place: Run) -> None:
+    uniform, mapped = (
+        document(place("--json", "--seeds", "1", "--cpu-model", model))["fgd"]
+        for model in ("uniform", "mapped")
+    )
+    # One package of 15 W and three of them, against one of 20 W (24 cores) and two of 20 W (32 cores).
+    assert (uniform["eopc_cpu_w"][0], mapped["eopc_cpu_w"][0]) == (60, 60)
+    assert uniform["eopc_cpu_w"][50] != mapped["eopc_cpu_w"][50]
+
+
+@pytest.mark.parametrize("policies", ["fgd,pwr", "pwr", "fgd"])
+def test_plots_are_drawn(place: Run, tmp_path: Path, policies: str) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "curves.svg"
+    result = place("--seeds", "1", "--policy", policies, "--plot", file)
+    assert result.exit_code == 0
+    assert f"Written to {file}" in result.stderr
+    assert "<svg" in file.read_text()
+
+
+def test_a_list_that_fits_nowhere_only_fails(place: Run) -> None:
+    for task in ("1000,10,1,1000,H9", "1000000,10,1,1000,", "0,10000,8,1000,", "0,0,9,1000,"):
+        curves = document(place("--json", "--seeds", "1", tasks=TASKS.splitlines()[0] + f"\n{task}\n"))["fgd"]
+        assert curves["allocated_pct"][-1] == 0
+        assert curves["grar"][-1] == 0
+        assert curves["failed"][-1] > 0
+        assert set(curves["eopc_w"]) == {curves["eopc_w"][0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "fdg"], "there is no policy 'fdg'; there are fgd, pwr,"),
+        (["--policy", ""], "'' has an empty name between its commas"),
+        (["--policy", "fgd,,pwr"], "'fgd,,pwr' has an empty name between its commas"),
+        (["--policy", "fgd,pwr,fgd"], "the policy 'fgd' is named twice"),
+        (["--policy", "pwr+fgd:1/2"], "the weights of 'pwr+fgd:1/2' must sum to 1000, got 3"),
+        (["--policy", "pwr+random:1/999"], "'random' in 'pwr+random:1/999' does not score"),
+        (["--seeds", "x"], "'x' is neither a seed nor a range such as 42-51"),
+        (["--seeds", "1-"], "'1-' is neither a seed nor a range"),
+        (["--seeds", ""], "'' is neither a seed nor a range"),
+        (["--seeds=-3"], "'-3' is neither a seed nor a range"),
+        (["--seeds", "5-3"], "'5-3' ends before it begins"),
+        (["--seeds", "1-3,2"], "the seed '2' is named twice"),
+        (["--seeds", "0-9999999999"], "must be at most 4,294,967,295, got 9,999,999,999"),
+        (["--seeds", "0-4000000000"], "has more than 1,000 seeds"),
+        (["--arrivals", "0"], "must be at least 0.01, got 0"),
+        (["--arrivals", "-1"], "must be at least 0.01, got -1"),
+        (["--arrivals", "nan"], "'nan' is not a finite number"),
+        (["--arrivals", "1e300"], "must be at most 10, got 1e+300"),
+        (["--arrivals", "much"], "'much' is not a number"),
+        (["--processes", "0"], "must be at least 1, got 0"),
+        (["--cpu-model", "i386"], "'i386' is not one of 'uniform', 'mapped'"),
+        (["--plot", "curves.txt"], "'curves.txt' must end in .png, .svg, .pdf"),
+        (["--plot", "no/such/folder/curves.png"], "the folder 'no/such/folder' does not exist"),
+    ],
+)
+def test_bad_options_are_refused(place: Run, options: list[str], message: str) -> None:
+    _refused(place(*options), message)
+
+
+def _refused(result: Result, message: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"nodes": ""}, "nodes.csv"),
+        ({"tasks": ""}, "tasks.csv"),
+        ({"tasks": TASKS.splitlines()[0] + "\n"}, "tasks.csv: has no task"),
+        ({"nodes": TASKS}, "nodes.csv, line 1: the column 'sn' is missing"),
+        ({"tasks": NODES}, "tasks.csv, line 1: the column 'num_gpu' is missing"),
+        ({"nodes": "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n"}, "nodes.csv: no node has a GPU"),
+        ({"nodes": NODES.replace("T4", "H9")}, "nodes.csv: the power of the GPU model 'H9' is unknown"),
+        ({"nodes": NODES.replace("4000,8", "4000,-8")}, "nodes.csv, line 3, column 'gpu'"),
+        ({"nodes": NODES.replace("\nb", "\na")}, "the node 'a' occurs twice"),
+        ({"tasks": TASKS.replace("1,500", "1,1500")}, "tasks.csv, line 2, column 'gpu_milli'"),
+        ({"tasks": TASKS.replace("1,500", "2,500")}, "must be 1000 where num_gpu is 2, got 500"),
+        ({"tasks": TASKS.splitlines()[0] + "\n1,1,0,0,\n"}, "tasks.csv: no task asks for a GPU"),
+        ({"tasks": "\0\0"}, "tasks.csv, line 1"),
+    ],
+)
+def test_bad_files_are_refused(place: Run, files: dict[str, str], message: str) -> None:
+    _refused(place(**files), message)
+
+
+def test_a_demand_of_too_many_tasks_is_refused(place: Run) -> None:
+    result = place("--arrivals", "10", tasks=TASKS.splitlines()[0] + "\n0,0,1,1,\n" + "1,1,0,0,\n" * 60)
+    _refused(result, "tasks are needed to ask for 100 GPUs, more than 5,000,000")
+
+
+def test_missing_files_and_folders_are_refused(run: Run, place: Run, tmp_path: Path) -> None:
+    place("--seeds", "1", "--arrivals", "0.1")
+    nodes, tasks = tmp_path / "nodes.csv", tmp_path / "tasks.csv"
+    _refused(run("place", "--nodes", tmp_path, "--tasks", tasks), f"{tmp_path}: is a directory")
+    _refused(run("place", "--nodes", nodes, "--tasks", tmp_path), f"{tmp_path}: is a directory")
+    missing = tmp_path / "missing.csv"
+    _refused(run("place", "--nodes", missing, "--tasks", tasks), f"{missing}: no such file or directory")
+    _refused(run("place", "--tasks", tasks), "missing option '--nodes'")
+    (tmp_path / "folder.png").mkdir()
+    _refused(place("--plot", tmp_path / "folder.png"), "is a folder")
+
+
+def test_a_plot_replaces_no_input(run: Run, place: Run, tmp_path: Path) -> None:
+    place("--seeds", "1", "--arrivals", "0.1")
+    tasks = tmp_path / "tasks.png"
+    tasks.write_text(TASKS)
+    nodes = tmp_path / "nodes.csv"
+    result = run("place", "--nodes", nodes, "--tasks", tasks, "--seeds", "1", "--plot", tasks)
+    _refused(result, "would replace the input")
+    assert tasks.read_text() == TASKS
+
+
+def test_a_missing_matplotlib_is_named(place: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wattsched.cli.place.find_spec", lambda name: None)
+    _refused(place("--plot", tmp_path / "curves.png"), "pip install 'wattsched[plot]'")
+
+
+def test_help_names_the_policies(run: Run) -> None:
+    text = " ".join(run("place", "--help").output.split())
+    assert "fgd, pwr, best-fit, dot-product, gpu-packing, gpu-clustering, random" in text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
+def test_an_interrupt_ends_all_processes_quietly(place: Run, tmp_path: Path) -> None:
+    place("--seeds", "1", "--arrivals", "0.1")
+    files = ("--nodes", tmp_path / "nodes.csv", "--tasks", tmp_path / "tasks.csv")
+    options = ("--seeds", "0-999", "--arrivals", "10", "--processes", "2")
+    command = [sys.executable, "-P", "-m", "wattsched", "place", *files, *options]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(3)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, said = process.communicate(timeout=60)
+    assert (process.returncode, printed, said.strip()) == (130, "", "interrupted")
