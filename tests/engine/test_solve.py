@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 from brute_force.sizing import optimum
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -36,7 +36,7 @@ def small(**values: object) -> Instance:
     return Instance.model_validate({"cluster": cluster, "jobs": jobs, **values})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40)
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)), data=st.data())
 def test_every_solver_answers_with_a_checked_decision_and_a_bound(
     instance: Instance, objective: str, data: st.DataObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -14,7 +14,7 @@ from wattsched.instances.instance import Instance
 from wattsched.instances.options import expand
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_an_option_goes_only_if_another_is_at_least_as_good_in_everything(
     instance: Instance, objective: str

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from brute_force.sizing import optimum
 from docs.markdown import blocks_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -44,7 +44,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:splitting"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_example_has_the_true_optimum(example: str, instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)

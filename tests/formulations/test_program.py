@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -15,7 +15,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(
     instance=small_instances(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from brute_force.sizing import optimum
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -39,7 +39,7 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     return value
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400)
 @given(instance=small_instances(), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_formulations_agree_with_brute_force(instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -22,7 +22,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 EXACT = Limits(gap=0.0)
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=60)
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 
 

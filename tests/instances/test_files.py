@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.instances.files import (
@@ -113,9 +113,11 @@ def instances(draw: st.DrawFn) -> Instance:
 
 
 @given(instance=instances(), suffix=st.sampled_from([".json", ".json.gz"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_what_is_written_is_read_back(instance: Instance, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"round{suffix}"
+@settings(max_examples=60)
+def test_what_is_written_is_read_back(
+    instance: Instance, suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("written") / f"round{suffix}"
     write_json(path, instance)
     first = path.read_bytes()
     assert read_instance(path) == instance

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
@@ -18,7 +18,7 @@ from wattsched.solvers.line_intervals import free_places
 from wattsched.solvers.solution import Limits
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80)
 @given(data=st.data())
 def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     program = data.draw(programs)

@@ -10,7 +10,7 @@ import subprocess
 import highspy
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
@@ -62,7 +62,7 @@ def by_glpk(path):
 READERS = {"highs": by_highs, "cbc": by_cbc, "glpsol": by_glpk}
 
 
-@pytest.fixture(params=READERS)
+@pytest.fixture(scope="module", params=READERS)
 def reader(request):
     if request.param != "highs" and shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
@@ -70,7 +70,7 @@ def reader(request):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(data=st.data())
 def test_optimum_is_that_of_the_program(programs, truth, tmp_path_factory, reader, kind, data):
     program = data.draw(programs)

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -31,7 +31,7 @@ def linear_optimum(program):
     return answer.fun + program.offset if answer.status == 0 else None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(data=st.data())
 def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
     program = data.draw(programs)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
@@ -108,7 +108,7 @@ def test_random_programs(block, dual_by):
         certified_in_rationals(program, solution)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(data=st.data())
 def test_programs_of_all_kinds(programs, truth, data):
     """Equality and range rows, free integer and continuous columns, bottlenecks."""

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
@@ -25,7 +25,7 @@ EXACT = Limits(gap=0.0, time_s=20.0)
 COMMANDS = {"pyomo:cbc": "cbc", "pyomo:glpk": "glpsol"}
 
 
-@pytest.fixture(params=SOLVERS)
+@pytest.fixture(scope="module", params=SOLVERS)
 def solver(request):
     command = COMMANDS.get(request.param)
     if command is not None and shutil.which(command) is None:
@@ -37,7 +37,7 @@ def close(a, b):
     return abs(a - b) <= 1e-6 * max(1.0, abs(a), abs(b))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40)
 @given(data=st.data())
 def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data):
     program = data.draw(programs)

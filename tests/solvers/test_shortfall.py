@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.formulations.program import Block
 from wattsched.solvers.shortfall import shortfall
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50)
 @given(data=st.data())
 def test_short_exactly_when_infeasible(programs, truth, data):
     program = data.draw(programs)
