@@ -8,7 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import product
 from multiprocessing import active_children, get_context
-from threading import current_thread, main_thread
 
 from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run
@@ -34,7 +33,7 @@ def run_all(
     others = active_children()
     pool = ProcessPoolExecutor(min(processes, len(pairs)), get_context("spawn"))
     try:
-        with _deaf_to_interrupts():
+        with _interrupts_held_back():
             runs = [pool.submit(run, experiment, *pair) for pair in pairs]
         for pair, curves in zip(pairs, runs, strict=True):
             yield *pair, curves.result()
@@ -49,13 +48,10 @@ def run_all(
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that start here inherit that they ignore Ctrl-C: the first one ends the others."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _interrupts_held_back() -> Iterator[None]:
+    """Let processes that start here inherit that Ctrl-C is not for them: the first one ends the others."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
