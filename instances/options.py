@@ -126,6 +126,8 @@ class Options:
         """Jobs whose completion times are too short or too long for arithmetic in floating point."""
         low, high = COMPLETION_RANGE_S
         off = np.isfinite(self.completion_s) & ((self.completion_s < low) | (self.completion_s > high))
+        if not off.any():
+            return []
         return [self.instance.jobs[j].name for j in np.unique(self.job[off])]
 
     def jobs_without_options(self) -> list[str]:

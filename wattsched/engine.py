@@ -188,8 +188,8 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
     finite = None if time_limit is None or np.isinf(time_limit) else time_limit
-    # More threads than processors only fight each other.
-    useful = min(threads, os.cpu_count() or 1)
+    # More threads than processors only fight each other; counting them takes a while.
+    useful = 1 if threads == 1 else min(threads, os.cpu_count() or 1)
     return Limits(gap=gap, time_s=finite, threads=useful, seed=seed)
 
 
@@ -303,6 +303,9 @@ def _conclude(
     if not found:
         return _without_decision(run, options, asked, aggregated, certificate, size)
     faults: list[str] = []
+    instance = run.instance
+    if instance.objective != run.objective.name:
+        instance = instance.model_copy(update={"objective": run.objective.name})
     for candidate in found:
         try:
             decision, chosen = _decode(run, options, candidate)
@@ -310,12 +313,11 @@ def _conclude(
             faults.append(str(error))
             continue
         with run.phase("check"):
-            report = check(run.instance.model_copy(update={"objective": run.objective.name}), decision)
+            report = check(instance, decision)
         if not report.faults:
-            bounds, wrong = _bounds(candidates, candidate.model.program, run.objective.of(options, chosen))
-            answer = _answer(
-                run, options, candidate, decision, chosen, report, bounds, certificate, size, asked
-            )
+            objective = run.objective.of(options, chosen)
+            bounds, wrong = _bounds(candidates, candidate.model.program, objective)
+            answer = _answer(run, candidate, decision, objective, report, bounds, certificate, size, asked)
             told = [f"the decision of '{run.solver}' failed its check: {faults[0]}"] if faults else wrong
             return _telling(answer, told)
         faults += report.faults
@@ -361,10 +363,9 @@ def _decode(run: _Run, options: Options, candidate: _Candidate) -> tuple[Decisio
 
 def _answer(
     run: _Run,
-    options: Options,
     candidate: _Candidate,
     decision: Decision,
-    chosen: IntArray,
+    objective: float,
     report: Report,
     bounds: list[float],
     certificate: Certificate | None,
@@ -372,7 +373,6 @@ def _answer(
     asked: Solution,
 ) -> Result:
     program = candidate.model.program
-    objective = run.objective.of(options, chosen)
     bound = program.reported(max(bounds))
     if certificate is not None:
         bound = (
