@@ -84,11 +84,11 @@ class Scoring:
         nodes = np.flatnonzero(kept.fits)
         if not nodes.size:
             return None
-        scores = (
+        scores = [
             weight * rule.normalise(row[nodes])
             for (weight, rule), row in zip(self.rules, kept.scores, strict=True)
-        )
-        node = int(nodes[sum(scores, np.zeros(1, dtype=np.int64)).argmax()])
+        ]
+        node = int(nodes[np.sum(scores, axis=0).argmax()])
         if request.shared:
             return Placement(node, (self._leading.gpu(request, state, node),))
         return Placement(node, state.first_free_gpus(node, request.gpus))
