@@ -103,10 +103,11 @@ def prove(
                 raise ValueError(f"job '{job.name}' has no configuration that it could run as")
         exact = exact or _is_small(instance, menus) or not in_range(instance, menus, tariff)
         cheapest = cheapest_exactly if exact else cheapest_in_doubles
-        total, worst = cheapest(instance, menus, tariff)
+        total, worst, size = cheapest(instance, menus, tariff)
     except ValueError as error:
         return Proof([f"certificate: {error}"])
-    return _proof(_bound(instance, tariff, total, worst), tariff, sense, exact)
+    bound = _bound(instance, tariff, total, worst)
+    return _proof(bound, size + tariff.terms, tariff.leeway, sense, exact)
 
 
 def _charged(
@@ -155,10 +156,11 @@ def _bound(instance: Instance, tariff: Tariff, total: Enclosure, worst: Enclosur
     return Enclosure(bound.low + rest.low, bound.high + rest.high)
 
 
-def _proof(bound: Enclosure, tariff: Tariff, sense: str, exact: bool) -> Proof:
-    size = max(Fraction(1, 10**6), abs(bound.high) + tariff.terms)
+def _proof(bound: Enclosure, terms: Fraction, leeway: Fraction, sense: str, exact: bool) -> Proof:
+    """What a bound proves; `terms` is the size of the numbers that it is the sum of."""
+    size = max(Fraction(1, 10**6), abs(bound.high) + terms)
     reach = bound.high + Fraction(CLAIM_TOLERANCE) * size
-    proven, honest, leeway = float_below(bound.low), float_above(reach), float_above(tariff.leeway)
+    proven, honest = float_below(bound.low), float_above(reach)
     if sense == "max":
         proven, honest = -proven, -honest
-    return Proof([], proven, honest, leeway, exact)
+    return Proof([], proven, honest, float_above(leeway), exact)

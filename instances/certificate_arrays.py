@@ -58,8 +58,8 @@ def in_range(instance: Instance, menus: Menus, tariff: Tariff) -> bool:
 
 def cheapest_in_doubles(
     instance: Instance, menus: Menus, tariff: Tariff, chunk: int = CHUNK
-) -> tuple[Enclosure, Enclosure]:
-    """The enclosures of `certificate_exact.cheapest_exactly`, wider by the rounding.
+) -> tuple[Enclosure, Enclosure, Fraction]:
+    """The enclosures of `certificate_exact.cheapest_exactly`, wider by the rounding; so its size is left 0.
 
     Raises
     ------
@@ -76,9 +76,10 @@ def cheapest_in_doubles(
         raise ValueError(f"job '{name}' has no option that is complete by its deadline")
     total = Enclosure(_sum(low, -math.inf), _sum(_finite(high, late), math.inf))
     if not best:
-        return total, Enclosure.of(0)
+        return total, Enclosure.of(0), Fraction(0)
     above = _finite(best[1], best[2])
-    return total, Enclosure(Fraction(float(best[0].max())), Fraction(float(above.max())))
+    worst = Enclosure(Fraction(float(best[0].max())), Fraction(float(above.max())))
+    return total, worst, Fraction(0)
 
 
 def _finite(high: FloatArray, late: FloatArray) -> FloatArray:

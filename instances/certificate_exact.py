@@ -42,7 +42,9 @@ class _Option:
     lost_s: Fraction = Fraction(0)
 
 
-def cheapest_exactly(instance: Instance, menus: Menus, tariff: Tariff) -> tuple[Enclosure, Enclosure]:
+def cheapest_exactly(
+    instance: Instance, menus: Menus, tariff: Tariff
+) -> tuple[Enclosure, Enclosure, Fraction]:
     r"""Sum over the jobs of their cheapest options at these prices, and the worst of the jobs' best values.
 
     Every number of the instance is a rational number, and so is every use and cost that follows from it. Only
@@ -56,6 +58,9 @@ def cheapest_exactly(instance: Instance, menus: Menus, tariff: Tariff) -> tuple[
         of the job's row for bottlenecks.
     worst : Enclosure
         :math:`\max_j \min_o c_{jo}`; 0 without jobs.
+    size : Fraction
+        Sum of the magnitudes of the costs and charges that `total` is the sum of: whoever computes it in
+        doubles is off by some rounding of these, even where they cancel.
 
     Raises
     ------
@@ -64,16 +69,18 @@ def cheapest_exactly(instance: Instance, menus: Menus, tariff: Tariff) -> tuple[
     """
     site = _Site(instance, menus, tariff)
     low = high = 0
+    size = Fraction(0)
     least: list[Enclosure] = []
     for job in instance.jobs:
-        total, best = site.cheapest(job, menus.of(job))
+        total, best, parts = site.cheapest(job, menus.of(job))
         low += math.floor(total.low * _GRID)
         high += math.ceil(total.high * _GRID)
         least.append(best)
+        size += Fraction(math.ceil(parts * _GRID), _GRID)
     worst = Enclosure.of(0)
     if least:
         worst = Enclosure(max(best.low for best in least), max(best.high for best in least))
-    return Enclosure(Fraction(low, _GRID), Fraction(high, _GRID)), worst
+    return Enclosure(Fraction(low, _GRID), Fraction(high, _GRID)), worst, size
 
 
 class _Site:
@@ -105,26 +112,29 @@ class _Site:
             ]
         return self._rows[id(menu)]
 
-    def cheapest(self, job: Job, menu: Menu) -> tuple[Enclosure, Enclosure]:
-        """Least cost of a job with what it pays, and without."""
+    def cheapest(self, job: Job, menu: Menu) -> tuple[Enclosure, Enclosure, Fraction]:
+        """Least cost of a job with what it pays, and without; the size of the former's parts."""
         rows = self.rows(menu)
         restart_s = Fraction(job.restart_s) if job.current is not None else Fraction(0)
         best_s = min(row.unit_s for row in rows) * Fraction(job.remaining_work) + restart_s
         fewest = min(row.gpus for row in rows)
         reference_s = min(row.unit_s for row in rows if row.gpus == fewest)
-        paid, free, sure = [], [], []
+        paid, free, sure, sizes = [], [], [], []
         for option in self._options(job, rows, best_s):
             late = 0 if job.deadline_s is None else option.completion_s / Fraction(job.deadline_s)
             if late > 1 + Fraction(TOLERANCE) or option.completion_s > _LARGEST:
                 continue
             cost = self._cost(job, option, best_s, reference_s)
             share = self.tariff.worst[job.name] if self.bottleneck else Fraction(1)
-            paid.append(cost * share + self._charge(job, option, rows, restart_s))
+            charge = self._charge(job, option, rows, restart_s)
+            paid.append(cost * share + charge)
+            sizes.append(abs(cost.high) * share + abs(charge))
             free.append(cost)
             sure.append(late <= SURELY_IN_TIME)
         if not paid:
             raise ValueError(f"job '{job.name}' has no option that is complete by its deadline")
-        return _least(paid, sure), _least(free, sure)
+        cheapest = min(range(len(paid)), key=lambda option: paid[option].low)
+        return _least(paid, sure), _least(free, sure), sizes[cheapest]
 
     def _options(self, job: Job, rows: list[_Row], best_s: Fraction) -> Iterator[_Option]:
         held, work = job.current, Fraction(job.remaining_work)

@@ -378,6 +378,21 @@ def test_malformed_claims(changes: dict[str, Any], said: str) -> None:
     assert any(said in fault for fault in faults), faults
 
 
+def test_costs_and_prices_that_cancel_leave_their_rounding() -> None:
+    """No GPU is free: at its value's price running costs nothing, up to the last digit of that price."""
+    content = SIX.model_dump()
+    content["cluster"]["nodes"][0]["unavailable"] = [0, 1, 2, 3]
+    content["jobs"] = [{"name": "j", "options": {**ROW, "completion_s": [21.0, 400.0]}}]
+    instance = with_objective(Instance.model_validate(content), "progress")
+    price = 3600 / 21
+    proof = prove(instance, {"gpus:A": price})
+    assert proof.bound is not None
+    assert proof.reach is not None
+    assert proof.bound == pytest.approx(0.0, abs=1e-13)
+    assert -1e-9 * 2 * price <= proof.reach < 0.0
+    assert check_result(instance, solved(instance)).faults == []
+
+
 def test_two_thousand_jobs_are_proven_in_doubles() -> None:
     instance = generate("uniform", jobs=2000, seed=1)
     prices = {"gpus:A100": -278.6, "power_w": -1.55, "energy_j": -2e-7}
