@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from wattsched.replay.placement.policies.best_fit import BestFit
+from wattsched.replay.placement.policies.bid import Bid
 from wattsched.replay.placement.policies.dot_product import DotProduct
 from wattsched.replay.placement.policies.fgd import Fgd
 from wattsched.replay.placement.policies.gpu_clustering import GpuClustering
@@ -27,6 +29,8 @@ _RULES: dict[str, Callable[[Setting], Rule]] = {
 # Name -> how to make a policy that does not only score.
 _OTHERS: dict[str, Factory] = {
     "random": Random,
+    "bid": Bid,
+    "bid-reserve": partial(Bid, reserving=True),
 }
 WEIGHTS = 1000
 """Sum of the weights of a combination."""

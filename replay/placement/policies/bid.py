@@ -1,0 +1,140 @@
+r"""Bid: the least watts now plus the worth of the capacity that is used up or spoilt.
+
+A placement on node n costs
+
+.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d
+
+where :math:`\Delta P_n` are the watts that it adds, :math:`U_n - U_n'` is the usable capacity that it takes
+from the node (`UsableCapacity`: more than the task asks for if it strands GPUs without CPU, or leaves a rest
+of a GPU that no share fits into), d the GPUs asked for, and :math:`\pi` and :math:`\sigma_n` are the
+`CapacityPrices` at the demand that will have arrived a little later, or at the horizon. The task goes where
+it costs least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
+from wattsched.formulations.placement.usable import UsableCapacity
+from wattsched.instances.tasks import WHOLE_GPU, Integers
+from wattsched.replay.placement.policy import Setting
+from wattsched.replay.placement.state import ClusterState, Placement, Request
+
+Floats = NDArray[np.float64]
+
+LOOK_AHEAD = 0.05
+"""How much further than what has arrived prices look, as a part of the cluster's GPU capacity."""
+
+HORIZON = 0.95
+"""Demand that `reserving` prepares for, as a part of the capacity: once all is used, all is equally dear."""
+
+_STEPS = 100  # prices are found anew when this part of the capacity has arrived
+_DIGITS = 6  # costs are compared to a millionth of a watt, so that rounding decides no tie
+_MOST_KEPT = 20_000_000
+
+
+class Bid:
+    """Policy that pays for capacity.
+
+    Parameters
+    ----------
+    setting : Setting
+        What is known before the first task.
+    reserving : bool
+        Whether types of nodes that some tasks depend on are priced as at the `HORIZON` from the beginning.
+        Less is refused in the end, and more power is drawn until then.
+    """
+
+    def __init__(self, setting: Setting, reserving: bool = False):
+        self._power = setting.power
+        self._capacity = UsableCapacity(setting.target)
+        self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
+        self._gpus = int(setting.nodes.gpus.sum())
+        self._reserving = reserving
+        self._arrived_milli = 0
+        self._found: dict[int, Prices] = {}
+        self._kept: dict[Request, _Costs] = {}
+
+    def decide(self, request: Request, state: ClusterState) -> Placement | None:
+        """Take the cheapest place that fits, the first of them in a tie."""
+        costs = self._refreshed(request, state)
+        prices, gpus = self._prices(), request.demand_milli / WHOLE_GPU
+        reserve_w = prices.reserve_w[:, None] * gpus
+        total_w = (costs.watts + prices.capacity_w * costs.capacity + reserve_w).round(_DIGITS)
+        node, gpu = divmod(int(total_w.argmin()), total_w.shape[1])
+        if total_w[node, gpu] == np.inf:
+            return None
+        if request.shared:
+            return Placement(node, (gpu,))
+        return Placement(node, state.first_free_gpus(node, request.gpus))
+
+    def told(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
+        """Count what arrived, whether it was placed or not."""
+        self._arrived_milli += request.demand_milli
+
+    def _prices(self) -> Prices:
+        step = _STEPS * self._arrived_milli // (WHOLE_GPU * self._gpus)
+        if step not in self._found:
+            soon = step / _STEPS + LOOK_AHEAD
+            prices = self._capacity_prices.at(soon * self._gpus)
+            if self._reserving and soon < HORIZON:
+                later = self._capacity_prices.at(HORIZON * self._gpus)
+                prices = Prices(prices.capacity_w, later.reserve_w)
+            self._found = {step: prices}
+        return self._found[step]
+
+    def _refreshed(self, request: Request, state: ClusterState) -> _Costs:
+        """Costs of a request that are true now: those of nodes that changed are found anew."""
+        costs = self._kept.get(request)
+        if costs is None:
+            width = state.gpu_free_milli.shape[1] if request.shared else 1
+            if len(self._kept) * state.gpu_free_milli.size > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            costs = self._kept[request] = _Costs.unknown(len(state.nodes), width)
+        if costs.placements < state.placements:
+            changed = np.flatnonzero(state.changed > costs.placements)
+            self._find(costs, changed, request, state)
+            costs.placements = state.placements
+        return costs
+
+    def _find(self, costs: _Costs, nodes: Integers, request: Request, state: ClusterState) -> None:
+        costs.watts[nodes] = np.inf
+        nodes = nodes[state.fits(request, nodes)]
+        if not nodes.size:
+            return
+        cpu = state.cpu_free_milli[nodes]
+        cpu_after = cpu - request.cpu_milli
+        cpu_w = self._power.cpu_w(cpu_after, nodes) - self._power.cpu_w(cpu, nodes)
+        gpu_w = self._power.gpu_full_w[nodes] - self._power.gpu_idle_w[nodes]
+        free = state.gpu_free_milli[nodes]
+        value = self._capacity.gpu_value(free)
+        before = self._capacity.usable(value, cpu)
+        if not request.shared:
+            after = self._capacity.usable(value - request.gpus, cpu_after)
+            costs.watts[nodes, 0] = cpu_w + gpu_w * request.gpus
+            costs.capacity[nodes, 0] = before - after
+            return
+        fits = free >= request.gpu_milli
+        rest = np.where(fits, free - request.gpu_milli, 0)
+        value_after = value[:, None] - self._capacity.share_value[free] + self._capacity.share_value[rest]
+        after = self._capacity.usable(value_after, np.broadcast_to(cpu_after[:, None], free.shape))
+        woken_w = np.where(free == WHOLE_GPU, gpu_w[:, None], 0)
+        costs.watts[nodes] = np.where(fits, cpu_w[:, None] + woken_w, np.inf)
+        costs.capacity[nodes] = before[:, None] - after
+
+
+@dataclass
+class _Costs:
+    """What a request costs on each node, or for a share on each GPU; infinite watts where it does not fit."""
+
+    watts: Floats
+    capacity: Floats
+    placements: int = -1
+
+    @staticmethod
+    def unknown(nodes: int, width: int) -> _Costs:
+        return _Costs(np.full((nodes, width), np.inf), np.zeros((nodes, width)))
