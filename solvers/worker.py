@@ -99,7 +99,7 @@ class Worker:
         # -P: the current folder may hold folders named like this package's parts. A session of its
         # own, so that solvers that it starts can be killed with it.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "wattsched.solvers.worker_process", str(into)],
+            [sys.executable, "-P", "-m", "wattsched.solvers.worker_process", str(into), self._folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,

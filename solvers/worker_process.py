@@ -1,4 +1,4 @@
-"""The other side of `worker`: ``python -m wattsched.solvers.worker_process FD``."""
+"""The other side of `worker`: ``python -m wattsched.solvers.worker_process FD FOLDER``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import os
 import pickle
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -28,7 +29,7 @@ def main() -> None:
     for module in _PRELOADED:
         importlib.import_module(module)
     jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    threading.Thread(target=_receive, args=(sys.stdin.buffer, jobs, sys.argv[2]), daemon=True).start()
     lock = threading.Lock()
     with os.fdopen(int(sys.argv[1]), "wb") as out:
 
@@ -55,12 +56,16 @@ def _answer(job: Job) -> Solution:
         return declined(f"{type(error).__name__}: {error}")
 
 
-def _receive(stream: IO[bytes], jobs: queue.SimpleQueue[Job]) -> None:
-    """Read jobs; the end of the stream means that the caller is gone, so nobody needs an answer."""
+def _receive(stream: IO[bytes], jobs: queue.SimpleQueue[Job], folder: str) -> None:
+    """Read jobs; the end of the stream means that the caller is gone, so nobody needs an answer.
+
+    Nor does anybody else remove our temporary files then.
+    """
     try:
         while True:
             jobs.put(pickle.load(stream))
     except (EOFError, OSError, pickle.UnpicklingError):
+        shutil.rmtree(folder, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)
 
 

@@ -101,7 +101,7 @@ def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
         assert worker.solve("greedy", program, Limits(time_s=20)).x is not None
 
 
-def test_dies_with_its_caller():
+def test_dies_with_its_caller_and_leaves_no_files(tmp_path):
     code = """
 import os, sys, time
 sys.path[:0] = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
@@ -122,15 +122,21 @@ worker = start_worker()
 print(worker.pid, flush=True)
 print(worker.solve("highs", program, Limits(gap=0.0)), flush=True)
 """
-    caller = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE)
+    caller = subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     pid = int(caller.stdout.readline())
     time.sleep(2.0)
     assert alive(pid)
+    assert list(tmp_path.iterdir())
     caller.kill()
     caller.wait()
     assert caller.stdout.read() == b""
     caller.stdout.close()
     assert gone(pid)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupt_kills_the_process(hard):
