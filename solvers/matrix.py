@@ -21,8 +21,9 @@ def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArra
     matrix : csc_array, shape (n_rows + n_groups, n_columns)
     lower, upper : float arrays, shape (n_rows + n_groups,)
     """
-    matrix = csc_array(program.matrix)
-    matrix.sort_indices()
+    matrix = program.matrix
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
     n = program.n_choices
     # Every choice column grows by one entry, at its end because the group rows come last.
     indptr = matrix.indptr + np.minimum(np.arange(program.n_columns + 1), n)

@@ -68,11 +68,12 @@ def scaled(program: Program) -> ScaledModel:
     largest = float(np.max(np.abs(cost), initial=0.0))
     inside = largest == 0 or _COST_RANGE[0] <= largest <= _COST_RANGE[1]
     cost_factor = 1.0 if inside else float(_power_of_two(np.array(_COST_TARGET / largest)))
-    data = matrix.data * row_factor[matrix.indices] * column_factor[column]
+    # The matrix was made for this model, so its values may be replaced.
+    matrix.data = matrix.data * row_factor[matrix.indices] * column_factor[column]
     return ScaledModel(
         cost=cost * cost_factor,
         offset=program.offset * cost_factor,
-        matrix=csc_array((data, matrix.indices, matrix.indptr), shape=matrix.shape),
+        matrix=matrix,
         row_lower=row_lower * row_factor,
         row_upper=row_upper * row_factor,
         lower=program.lower / column_factor,

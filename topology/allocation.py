@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.topology.buddy import block_size
 from wattsched.topology.occupancy import Occupancy
 from wattsched.topology.pools import Pool
 
@@ -91,18 +90,18 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
     _check(pool, requests)
     by_size = sorted(requests, key=lambda r: (r.size, r.job))
     usable = np.asarray(free, dtype=bool) & pool.available
-    _check_fit(pool, usable, by_size)
-    small_first = _attempt(pool, usable, by_size)
+    occupancy = Occupancy(pool.blocks, usable)
+    _check_fit(pool, occupancy, by_size)
+    small_first = _attempt(occupancy, by_size)
     if not small_first.migrated:
         return small_first
     # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
     # large one anyway, keeping the large one saves a migration.
-    large_first = _attempt(pool, usable, by_size[::-1])
+    large_first = _attempt(Occupancy(pool.blocks, usable), by_size[::-1])
     return min(small_first, large_first, key=lambda allocation: len(allocation.migrated))
 
 
-def _attempt(pool: Pool, usable: BoolArray, requests: list[Request]) -> Allocation:
-    occupancy = Occupancy(pool.blocks, usable)
+def _attempt(occupancy: Occupancy, requests: list[Request]) -> Allocation:
     starts = _stay(occupancy, requests)
     _evict(occupancy, requests, starts)
     _return(occupancy, requests, starts)
@@ -114,6 +113,8 @@ def _attempt(pool: Pool, usable: BoolArray, requests: list[Request]) -> Allocati
 
 def _stay(occupancy: Occupancy, requests: list[Request]) -> dict[str, int]:
     """Let running jobs stay, in this order, as long as they do not overlap."""
+    if not any(request.held for request in requests):
+        return {}
     crowd = occupancy.taken[0].copy()
     for request in requests:
         crowd[list(request.held)] = 1
@@ -156,6 +157,8 @@ def _evict(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]
     Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
     frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
     """
+    if np.all(_demand(occupancy, requests, starts) <= occupancy.free_gpus):
+        return
     size_of = {r.job: r.size for r in requests}
     for level in reversed(range(occupancy.n_levels)):
         missing = int((_demand(occupancy, requests, starts) - occupancy.free_gpus)[level]) >> level
@@ -176,10 +179,11 @@ def _evict(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]
 
 def _return(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]) -> None:
     """Let further running jobs stay where that leaves room for the others."""
+    movable = [r for r in requests if r.held and r.job not in starts]
+    if not movable:
+        return
     demand = _demand(occupancy, requests, starts)
-    for request in requests:
-        if request.job in starts:
-            continue
+    for request in movable:
         for start in _places_to_stay(occupancy, request).tolist():
             occupancy.take(start, request.size)
             demand[: request.level + 1] -= request.size
@@ -205,11 +209,11 @@ def _place(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]
 
 def _demand(occupancy: Occupancy, requests: Iterable[Request], starts: Mapping[str, int]) -> IntArray:
     """GPUs that jobs without a block ask for, in blocks of each level's size or more."""
-    asked = np.zeros(occupancy.n_levels, dtype=np.int64)
+    asked = [0] * occupancy.n_levels
     for request in requests:
         if request.job not in starts:
             asked[request.level] += request.size
-    return np.cumsum(asked[::-1])[::-1]
+    return np.cumsum(asked[::-1], dtype=np.int64)[::-1]
 
 
 def _used(request: Request, start: int) -> IntArray:
@@ -233,7 +237,7 @@ def _check(pool: Pool, requests: Sequence[Request]) -> None:
         if r.job in seen:
             raise ValueError(f"job '{r.job}' is requested twice")
         seen.add(r.job)
-        if r.gpus > r.size or r.size != block_size(r.size):
+        if r.gpus > r.size or r.size & (r.size - 1):
             raise ValueError(f"job '{r.job}' cannot use {r.gpus} GPUs of a block of {r.size}")
         if r.gpus < 1:
             raise ValueError(f"job '{r.job}' needs at least 1 GPU, not {r.gpus}")
@@ -245,11 +249,10 @@ def _check(pool: Pool, requests: Sequence[Request]) -> None:
             holder[position] = r.job
 
 
-def _check_fit(pool: Pool, usable: BoolArray, requests: list[Request]) -> None:
+def _check_fit(pool: Pool, occupancy: Occupancy, requests: list[Request]) -> None:
     largest = max((r.size for r in requests), default=1)
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")
-    occupancy = Occupancy(pool.blocks, usable)
     demand = _demand(occupancy, requests, {})
     for level in np.flatnonzero(demand > occupancy.free_gpus)[::-1]:
         raise ValueError(
