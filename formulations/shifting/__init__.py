@@ -1,0 +1,1 @@
+"""Shifting: configurations over the slots of a horizon, as carbon intensity and price change."""

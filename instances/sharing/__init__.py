@@ -1,0 +1,1 @@
+"""Sharing: which jobs share a set of GPUs."""
