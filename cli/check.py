@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.failures import CHECK_FAILED, BadInput
-from wattsched.cli.files import STANDARD, answer_of, read_document, read_instance, shown
+from wattsched.cli.files import STANDARD, answer_of, read_any_instance, read_document, shown
 
 if TYPE_CHECKING:
     from wattsched.instances.checker import Report
@@ -32,8 +32,12 @@ def command(instance_file: str, result_file: str) -> int:
     from wattsched.instances.checker import check, check_result
     from wattsched.instances.decision import Decision
 
-    instance = read_instance(instance_file)
+    instance = read_any_instance(instance_file)
     document = read_document(result_file)
+    if instance.problem != "sizing":
+        from wattsched.cli.plans import check_plan
+
+        return check_plan(instance, document)
     answer = answer_of(document, shown(result_file))
     claimed = None
     with progress(f"checking {shown(result_file)}"):

@@ -108,6 +108,13 @@ def read_instance(name: str) -> Instance:
     return instance_of(read_document(name), source=shown(name))
 
 
+def read_any_instance(name: str) -> Any:
+    """Read an instance file of any problem, or standard input for ``-``."""
+    from wattsched.instances.problems import any_instance_of
+
+    return any_instance_of(read_document(name), source=shown(name))
+
+
 def read_answer(name: str) -> Result | Decision:
     """Read a result file or a bare decision, or standard input for ``-``."""
     return answer_of(read_document(name), shown(name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from wattsched.cli.files import answer_of, is_answer, read_document, shown
@@ -12,13 +14,22 @@ from wattsched.cli.files import answer_of, is_answer, read_document, shown
 def command(file: str) -> None:
     """Describe FILE, an instance or a result ('-' is standard input)."""
     document = read_document(file)
+    from wattsched.cli.plans import is_plan_answer, plan_answer_of, print_plan
     from wattsched.cli.terminal import console
 
+    if is_plan_answer(document):
+        print_plan(console(), plan_answer_of(document, shown(file)))
+        return
     if not is_answer(document):
         from wattsched.cli.overview import print_instance
-        from wattsched.instances.files import instance_of
+        from wattsched.instances.problems import any_instance_of
 
-        print_instance(console(), instance_of(document, source=shown(file)))
+        instance = any_instance_of(document, source=shown(file))
+        if instance.problem == "sizing":
+            print_instance(console(), instance)
+        else:
+            overview = import_module(f"wattsched.cli.{instance.problem}_table").print_instance
+            overview(console(), instance)
         return
     from wattsched.cli.decision_table import print_decision
     from wattsched.cli.summary import print_result

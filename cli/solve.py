@@ -12,7 +12,7 @@ from wattsched.cli.files import (
     STANDARD,
     output_option,
     read_answer,
-    read_instance,
+    read_any_instance,
     refuse_overwriting,
     result_text,
     write,
@@ -36,10 +36,8 @@ EXIT_CODES = {
 @click.argument("file")
 @click.option(
     "--formulation",
-    default="mckp",
-    show_default=True,
     metavar="NAME",
-    help="How to write the problem; FILE.py:NAME runs a file of yours.",
+    help="How to write the problem (for sizing 'mckp' by default); FILE.py:NAME runs a file of yours.",
 )
 @click.option("--solver", default="auto", show_default=True, metavar="NAME", help="Who solves it.")
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
@@ -49,7 +47,7 @@ EXIT_CODES = {
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
 def command(
     file: str,
-    formulation: str,
+    formulation: str | None,
     solver: str,
     objective: str | None,
     gap: float,
@@ -71,7 +69,16 @@ def command(
     from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.terminal import progress
 
-    instance = read_instance(file)
+    instance = read_any_instance(file)
+    if instance.problem != "sizing":
+        from wattsched.cli.plans import solve_plan
+
+        answer = solve_plan(
+            instance, formulation=formulation, solver=solver, objective=objective, gap=gap,
+            time_limit=time_limit, threads=threads, seed=seed, warm=warm, output=output, as_json=as_json,
+        )  # fmt: skip
+        return EXIT_CODES[answer.termination.reason]
+    formulation = formulation or "mckp"
     _require_names(instance.problem, formulation, solver, objective or instance.objective)
     known = None if warm is None else read_answer(warm)
     with progress(f"solving {instance.name}"), stray_output_to_stderr():

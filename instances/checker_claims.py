@@ -41,7 +41,7 @@ def claims_of(
     sense = OBJECTIVES.get(instance.objective, "min")
     if result.get("sense", sense) != sense:
         yield f"sense: '{instance.objective}' is a {sense} objective, the result says '{result['sense']}'"
-    yield from _termination(result)
+    yield from termination_claims(result)
     if proof is not None and proof.bound is not None:
         yield from _certificate(result, proof, objective, sense)
     yield from _prices(result, sense)
@@ -49,7 +49,8 @@ def claims_of(
         yield from _objective_and_gap(result, objective, sense)
 
 
-def _termination(result: dict[str, Any]) -> Iterator[str]:
+def termination_claims(result: dict[str, Any]) -> Iterator[str]:
+    """Claims about why a solver stopped that contradict the rest of a result."""
     termination = result.get("termination")
     told = termination if isinstance(termination, dict) else {}
     reason, limit = told.get("reason"), told.get("limit")

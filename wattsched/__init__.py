@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from wattsched.instances.files import read_instance as read_instance
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.instance import Instance as Instance
+    from wattsched.plan_result import PlanResult as PlanResult
+    from wattsched.planning import plan as plan
     from wattsched.result import Result as Result
 
 __version__ = "0.1.0"
@@ -33,9 +35,11 @@ _HOMES = {
     "Decision": "wattsched.instances.decision",
     "InputError": "wattsched.instances.files",
     "Instance": "wattsched.instances.instance",
+    "PlanResult": "wattsched.plan_result",
     "Result": "wattsched.result",
     "check": "wattsched.instances.checker",
     "generate": "wattsched.instances.generators",
+    "plan": "wattsched.planning",
     "read_instance": "wattsched.instances.files",
     "solve": "wattsched.engine",
 }

@@ -92,7 +92,7 @@ def solve(
     wattsched.instances.files.InputError
         When `instance` is a path and the file is not a valid instance.
     """
-    limits = _limits(gap, time_limit, threads, seed)
+    limits = limits_of(gap, time_limit, threads, seed)
     find_solver(solver)
     if not isinstance(instance, Instance):
         instance = read_instance(Path(instance))
@@ -178,7 +178,14 @@ class _Candidate:
     solution: Solution
 
 
-def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
+def limits_of(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
+    """Limits of a call, checked.
+
+    Raises
+    ------
+    ValueError
+        That names the value which is out of range.
+    """
     if not 0.0 <= gap < 1.0:
         raise ValueError(f"gap must be at least 0 and below 1, got {gap}")
     if time_limit is not None and not time_limit > 0.0:

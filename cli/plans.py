@@ -1,0 +1,194 @@
+"""`solve`, `check` and `show` for problems with decisions of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wattsched.cli.failures import CHECK_FAILED, BadInput, refusing
+from wattsched.cli.files import STANDARD, read_document, shown, write
+from wattsched.cli.limits import UNLIMITED_S
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.instances.plan_claims import PlanVerdict
+    from wattsched.plan_result import PlanResult
+
+
+def solve_plan(
+    instance: Any,
+    *,
+    warm: str | None,
+    output: str | None,
+    as_json: bool,
+    time_limit: float,
+    solver: str,
+    formulation: str | None,
+    objective: str | None,
+    **limits: Any,
+) -> PlanResult:
+    """Decide an instance, and write or print the result."""
+    from wattsched.cli.stdout import stray_output_to_stderr
+    from wattsched.cli.terminal import progress
+    from wattsched.formulations.problems import problem as find_problem
+    from wattsched.planning import plan, require_names
+
+    problem = find_problem(instance.problem)
+    name = formulation or next(iter(problem.formulations))
+    with refusing():
+        require_names(problem, name, solver, objective or instance.objective)
+    known = None if warm is None else plan_answer_of(read_document(warm), shown(warm))
+    with progress(f"solving {instance.name}"), stray_output_to_stderr():
+        result = plan(
+            instance,
+            formulation=name,
+            solver=solver,
+            objective=objective,
+            time_limit=min(time_limit, UNLIMITED_S),
+            warm=known,
+            **limits,
+        )
+    if result.declined and not result.solved:
+        raise BadInput(f"--solver {solver} --formulation {name}: {result.declined}")
+    text = plan_text(result)
+    if output is not None:
+        write(output, text)
+    if as_json and output != STANDARD:
+        write(None, text)
+    elif output != STANDARD:
+        from wattsched.cli.terminal import console
+
+        print_plan(console(), result, instance)
+    return result
+
+
+def plan_answer_of(document: Any, source: str) -> PlanResult:
+    """Validate a parsed document as a result of a problem with decisions of its own, its decision included.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    from pydantic import ValidationError
+
+    from wattsched.instances.faults import lines_of
+    from wattsched.instances.files import InputError
+    from wattsched.instances.problems import PROBLEMS, decision_of
+    from wattsched.plan_result import PlanResult
+
+    if not is_plan_answer(document):
+        raise InputError(
+            [f"is not a result ('format': 'wattsched-result/1') of {', '.join(PROBLEMS)}"], source
+        )
+    try:
+        result = PlanResult.model_validate(document)
+    except ValidationError as error:
+        raise InputError(lines_of(error, document), source) from None
+    if result.decision is None:
+        return result
+    return result.model_copy(update={"decision": decision_of(result.problem, result.decision, source)})
+
+
+def is_plan_answer(document: Any) -> bool:
+    """Whether a parsed document is a result of a problem with decisions of its own."""
+    from wattsched.instances.problems import PROBLEMS
+
+    return (
+        isinstance(document, dict)
+        and str(document.get("format", "")).startswith("wattsched-result/")
+        and document.get("problem") in PROBLEMS
+    )
+
+
+def plan_text(result: PlanResult) -> str:
+    """JSON of a result with one field per line."""
+    import json
+
+    fields = result.model_dump(mode="json")
+    lines = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def check_plan(instance: Any, document: Any) -> int:
+    """Check a result document against its instance, print the verdict, and return the exit code."""
+    from wattsched.cli.terminal import console, line
+    from wattsched.cli.wording import count
+    from wattsched.instances.plan_claims import check_plan_result
+
+    if not isinstance(document, dict):
+        raise BadInput("the result must be an object")
+    verdict = check_plan_result(instance, document)
+    out = console()
+    if verdict.faults:
+        line(out, ("not valid", "bold red"), f": {count(len(verdict.faults), 'fault')}")
+        for fault in verdict.faults:
+            line(out, f"{fault}", indent=2)
+        return CHECK_FAILED
+    line(out, ("valid", "bold green"))
+    for words in _proof(verdict, document):
+        line(out, f"{words}", indent=2)
+    return 0
+
+
+def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
+    if verdict.report is None:
+        yield "no decision, and nothing here proves that there is none"
+        return
+    yield _amounts({"objective": verdict.report.objective or 0.0, **verdict.report.totals})
+    word = "less" if document.get("sense") != "max" else "more"
+    if verdict.proven is None:
+        yield "no certificate proves the bound: it is taken on trust"
+        return
+    yield f"prices prove that no decision can have {word} than {verdict.proven:.6g}"
+    bound = document.get("bound")
+    if bound is not None and abs(bound - verdict.proven) > 1e-6 * max(1.0, abs(bound)):
+        yield f"bound {bound:.6g} claimed; the rest of it is the solver's word"
+
+
+def _amounts(totals: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:,.6g}" for name, value in totals.items())
+
+
+def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:
+    """Print a result: how good it is, what it uses, what budgets are worth, and the decision."""
+    from wattsched.cli.summary import STYLES
+    from wattsched.cli.terminal import heading, line, table
+    from wattsched.cli.wording import duration, percent
+
+    line(out, (result.instance, "bold"), f": {result.problem}")
+    line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
+    ended = result.termination
+    heading(out, result.objective_name.capitalize())
+    if result.objective is None:
+        line(out, (ended.reason.replace("_", " "), "bold red"), f": {ended.detail}", indent=2)
+    else:
+        gap = "no bound" if result.gap is None else f"gap {percent(result.gap)}"
+        stopped = f" (stopped by the {ended.limit} limit)" if ended.limit else ""
+        style = STYLES.get(ended.reason, "bold red")
+        line(out, f"{result.objective:,.6g}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
+        if result.bound is not None:
+            word = "less" if result.sense == "min" else "more"
+            line(out, (f"no decision can have {word} than {result.bound:,.6g}", "dim"), indent=2)
+        if ended.detail:
+            line(out, (ended.detail, "dim"), indent=2)
+    if result.totals:
+        heading(out, "Uses")
+        rows = [(name, f"{value:,.6g}") for name, value in result.totals.items()]
+        table(out, [("", "left"), ("", "right")], rows, header=False)
+    scarce = {name: price for name, price in result.prices.items() if price > 0}
+    if scarce:
+        heading(out, "Prices", "what one more unit of a budget or capacity would improve the objective by")
+        rows = [(name, f"{price:.6g}") for name, price in list(scarce.items())[:12]]
+        table(out, [("", "left"), ("", "right")], rows, header=False)
+        if len(scarce) > len(rows):
+            line(out, (f"... {len(scarce) - len(rows)} more, use --json or -o", "dim"), indent=2)
+    if result.decision is not None:
+        printer: Callable[..., None] = import_module(f"wattsched.cli.{result.problem}_table").print_decision
+        printer(out, result.decision, instance)
+    phases = [f"{name} {duration(s)}" for name, s in result.time_s.items() if name != "total"]
+    if "total" in result.time_s:
+        out.print()
+        line(out, (f"{duration(result.time_s['total'])}: {', '.join(phases)}", "dim"))

@@ -1,0 +1,120 @@
+"""What a result of a problem with decisions of its own says of itself, against what is recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wattsched.instances.checker_claims import WITHOUT_DECISION, number, termination_claims
+from wattsched.instances.files import InputError
+from wattsched.instances.plan_report import PlanReport
+from wattsched.instances.problems import checker_of, decision_of, prover_of
+
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class PlanVerdict:
+    """Faults of a result, its decision's report, and the bound that its certificate proves."""
+
+    faults: list[str]
+    report: PlanReport | None
+    proven: float | None
+
+
+def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
+    """Check a result document: its decision, its certificate, and all that it claims about them.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance or SharingInstance
+    result : dict
+        Parsed ``wattsched-result/1``. Its ``objective_name`` replaces the instance's objective.
+    """
+    if (name := result.get("objective_name")) is not None:
+        instance = instance.model_copy(update={"objective": str(name)})
+    faults = [*_identity(instance, result), *termination_claims(result)]
+    report = None
+    if result.get("decision") is not None:
+        report, told = _decision(instance, result["decision"])
+        faults += told
+    proven, told = _proof(instance, result.get("certificate"))
+    faults += told
+    maximise = result.get("sense") == "max"
+    if report is not None:
+        faults += _objective(result, report, proven, maximise)
+    elif result.get("decision") is None:
+        reason = str((result.get("termination") or {}).get("reason"))
+        owed = WITHOUT_DECISION.get(reason, ())
+        faults += [
+            f"{n}: cannot be claimed without a decision" for n in owed if result.get(n) not in (None, {})
+        ]
+    return PlanVerdict(list(dict.fromkeys(faults)), report, proven)
+
+
+def _identity(instance: Any, result: dict[str, Any]) -> Iterator[str]:
+    if result.get("instance", instance.name) != instance.name:
+        yield f"instance: the result is of '{result['instance']}', not of '{instance.name}'"
+    if result.get("problem") != instance.problem:
+        yield f"problem: the result is of '{result.get('problem')}', the instance of '{instance.problem}'"
+
+
+def _decision(instance: Any, document: Any) -> tuple[PlanReport | None, list[str]]:
+    try:
+        decision = decision_of(instance.problem, document)
+    except InputError as error:
+        return None, [f"decision: {fault}" for fault in error.faults]
+    report = checker_of(instance.problem)(instance, decision)
+    return report, list(report.faults)
+
+
+def _proof(instance: Any, certificate: Any) -> tuple[float | None, list[str]]:
+    """Bound that the prices prove, and what is wrong with the certificate."""
+    if certificate is None:
+        return None, []
+    prices = certificate.get("prices") if isinstance(certificate, dict) else None
+    claimed = number(certificate, "bound") if isinstance(certificate, dict) else None
+    if not isinstance(prices, dict) or claimed is None:
+        return None, ["certificate: needs 'prices', an object, and 'bound', a finite number"]
+    if odd := [name for name, y in prices.items() if not isinstance(y, int | float) or not np.isfinite(y)]:
+        return None, [f"certificate: the price of '{odd[0]}' is not a finite number"]
+    try:
+        proven = prover_of(instance.problem)(instance, prices)
+    except ValueError as error:
+        return None, [f"certificate: {error}"]
+    if abs(proven - claimed) > TOLERANCE * max(1.0, abs(claimed)):
+        return proven, [f"certificate: claims the bound {claimed:.12g}, its prices prove {proven:.12g}"]
+    return proven, []
+
+
+def _objective(
+    result: dict[str, Any], report: PlanReport, proven: float | None, maximise: bool
+) -> Iterator[str]:
+    sign = -1.0 if maximise else 1.0
+    objective, bound, gap = (number(result, name) for name in ("objective", "bound", "gap"))
+    if objective is None:
+        yield "objective: the result has a decision but no finite objective"
+        return
+    if report.objective is not None and _differ(objective, report.objective):
+        yield f"objective: the result claims {objective:.9g}, recomputed {report.objective:.9g}"
+    if proven is not None and sign * (proven - objective) > TOLERANCE * max(1.0, abs(objective)):
+        yield f"objective: {objective:.9g} is better than {proven:.9g}, which the certificate proves"
+    if bound is None:
+        if gap is not None:
+            yield "gap: there is no gap without a bound"
+    elif sign * (bound - objective) > TOLERANCE * max(1.0, abs(objective)):
+        yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
+    elif gap is None or _differ(gap, abs(objective - bound) / max(1e-9, abs(objective))):
+        yield f"gap: the result claims {gap}, objective and bound have another"
+    totals = result.get("totals")
+    for name, truth in report.totals.items():
+        claimed = number(totals, name) if isinstance(totals, dict) else None
+        if isinstance(totals, dict) and (claimed is None or _differ(claimed, truth)):
+            yield f"totals.{name}: the result says {claimed}, it is {truth:.9g}"
+
+
+def _differ(one: float, other: float) -> bool:
+    return abs(one - other) > TOLERANCE * max(1.0, abs(one), abs(other))

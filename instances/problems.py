@@ -1,0 +1,76 @@
+"""Which class reads the instances of which problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from wattsched.instances.faults import lines_of
+from wattsched.instances.files import InputError, instance_of
+from wattsched.instances.instance import FORMAT
+from wattsched.instances.plan_report import PlanReport
+
+PROBLEMS = ("shifting", "sharing")
+"""Problems with decisions of their own. Each has a package here with the modules ``instance``, ``decision``,
+``checker`` and ``certificate``; `sizing` has its own ways, see `wattsched.instances.files`."""
+
+
+def any_instance_of(document: Any, source: str = "") -> Any:
+    """Validate a parsed document as an instance of the problem that it names.
+
+    Raises
+    ------
+    InputError
+        With every fault found: of a field, or of what the fields mean together.
+    """
+    problem = document.get("problem", "sizing") if isinstance(document, dict) else "sizing"
+    if problem == "sizing":
+        return instance_of(document, source)
+    if problem not in PROBLEMS:
+        known = ", ".join(["sizing", *PROBLEMS])
+        raise InputError([f"problem: must be one of {known}, got {problem!r:.80}"], source)
+    found = document.get("format", FORMAT)
+    if found != FORMAT:
+        raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
+    module = _module(problem, "instance")
+    instance = _validated(getattr(module, f"{problem.title()}Instance"), document, source)
+    if faults := module.faults_of(instance):
+        raise InputError(faults, source)
+    return instance
+
+
+def decision_of(problem: str, document: Any, source: str = "") -> Any:
+    """Validate a parsed document as a decision of a problem.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    return _validated(getattr(_module(problem, "decision"), f"{problem.title()}Decision"), document, source)
+
+
+def checker_of(problem: str) -> Callable[[Any, Any], PlanReport]:
+    """Independent checker of a problem's decisions."""
+    check: Callable[[Any, Any], PlanReport] = _module(problem, "checker").check
+    return check
+
+
+def prover_of(problem: str) -> Callable[[Any, Mapping[str, float]], float]:
+    """Independent proof of the bound that certificate prices give."""
+    prove: Callable[[Any, Mapping[str, float]], float] = _module(problem, "certificate").prove
+    return prove
+
+
+def _module(problem: str, name: str) -> Any:
+    return import_module(f"wattsched.instances.{problem}.{name}")
+
+
+def _validated(model: type[BaseModel], document: Any, source: str) -> Any:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise InputError(lines_of(error, document), source) from None

@@ -1,0 +1,324 @@
+"""`plan`: from an instance of a problem with decisions of its own to a checked decision with its bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.engine import limits_of
+from wattsched.formulations.problem import Problem
+from wattsched.formulations.problems import problem as find_problem
+from wattsched.instances.files import read_json
+from wattsched.instances.plan_report import PlanReport
+from wattsched.instances.problems import any_instance_of
+from wattsched.plan_result import PlanResult, PlanSize
+from wattsched.result import Certificate, TerminationReport
+from wattsched.solvers.conclude import relative_gap
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limits, Solution, Start, Termination
+
+if TYPE_CHECKING:
+    from wattsched.formulations.plan import Plan
+    from wattsched.solvers.worker import Worker
+
+_ROUNDING = 1e-6
+_ROUNDING_GAP = 1e-12
+_BUILD_SHARE = 0.7
+"""Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
+
+
+def plan(
+    instance: Any,
+    *,
+    formulation: str | None = None,
+    solver: str = "auto",
+    objective: str | None = None,
+    gap: float = 1e-4,
+    time_limit: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    warm: PlanResult | None = None,
+) -> PlanResult:
+    """Decide an instance of `shifting` or `sharing`.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance, SharingInstance, str or Path
+        A validated instance, or the path of an instance file.
+    formulation : str, optional
+        A formulation of the problem (default: its first).
+    solver : str
+        A name of `wattsched.solvers.registry`, or a rule of the problem.
+    objective : str, optional
+        Overrides the instance's objective.
+    gap, time_limit, threads, seed
+        As in `wattsched.solve`.
+    warm : PlanResult, optional
+        An earlier answer to start from.
+
+    Returns
+    -------
+    PlanResult
+        Infeasibility and missed limits are answers, told by ``result.termination``.
+
+    Raises
+    ------
+    ValueError
+        For unknown names and limits that are not positive.
+    wattsched.instances.files.InputError
+        When `instance` is a path and the file is not a valid instance.
+    """
+    limits = limits_of(gap, time_limit, threads, seed)
+    if isinstance(instance, str | Path):
+        instance = any_instance_of(read_json(instance), source=str(instance))
+    problem = find_problem(instance.problem)
+    goal = objective or instance.objective
+    name = formulation or next(iter(problem.formulations))
+    require_names(problem, name, solver, goal)
+    if goal != instance.objective:
+        instance = instance.model_copy(update={"objective": goal})
+    run = _Run(instance, problem, name, solver, limits)
+    with run.phase("total"), _worker(run) as worker:
+        return _answer(run, worker, warm)
+
+
+def require_names(problem: Problem, formulation: str, solver: str, objective: str) -> None:
+    """Refuse unknown names.
+
+    Raises
+    ------
+    ValueError
+        Which lists the known ones.
+    """
+    if formulation not in problem.formulations:
+        known = ", ".join(problem.formulations)
+        raise ValueError(f"unknown formulation '{formulation}' of problem '{problem.name}'; known: {known}")
+    if objective not in problem.objectives:
+        known = ", ".join(problem.objectives)
+        raise ValueError(f"unknown objective '{objective}' of problem '{problem.name}'; known: {known}")
+    if solver not in problem.rules:
+        try:
+            find_solver(solver)
+        except ValueError as error:
+            rules = ", ".join(problem.rules)
+            raise ValueError(f"{error}; rules of problem '{problem.name}': {rules}") from None
+
+
+@dataclass
+class _Run:
+    """What is asked for, and the seconds that each phase took."""
+
+    instance: Any
+    problem: Problem
+    formulation: str
+    solver: str
+    limits: Limits
+    begin: float = field(default_factory=time.perf_counter)
+    time_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.time_s[name] = self.time_s.get(name, 0.0) + time.perf_counter() - begin
+
+    def remaining_s(self, share: float = 1.0) -> float | None:
+        """Seconds left of a share of the time limit, at least a few milliseconds."""
+        if self.limits.time_s is None:
+            return None
+        return max(0.01, share * self.limits.time_s - (time.perf_counter() - self.begin))
+
+    @property
+    def sign(self) -> float:
+        """What turns the objective into a cost."""
+        return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
+
+    def result(self, termination: Termination, **values: object) -> PlanResult:
+        """Result with everything that is known from the start."""
+        self.time_s["total"] = time.perf_counter() - self.begin
+        return PlanResult(
+            instance=self.instance.name,
+            problem=self.problem.name,
+            formulation=self.formulation,
+            solver=self.solver,
+            objective_name=self.instance.objective,
+            sense=self.problem.objectives[self.instance.objective],
+            termination=TerminationReport(
+                reason=termination.reason, limit=termination.limit, detail=termination.detail
+            ),
+            time_s=dict(self.time_s),
+            **values,  # type: ignore[arg-type]  # pydantic checks them
+        )
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A decision, who made it, and what the checker says."""
+
+    decision: Any
+    of: str
+    report: PlanReport
+
+
+@contextmanager
+def _worker(run: _Run) -> Iterator[Worker | None]:
+    """Start the solver's process at once when there is a limit, so that it loads while we build."""
+    if run.limits.time_s is None or run.solver in run.problem.rules or not find_solver(run.solver).exact:
+        with nullcontext():
+            yield None
+        return
+    from wattsched.solvers.worker import start_worker
+
+    with start_worker() as worker:
+        yield worker
+
+
+def _answer(run: _Run, worker: Worker | None, warm: PlanResult | None) -> PlanResult:
+    found = [_checked(run, decision, of) for decision, of in _at_hand(run, warm)]
+    with run.phase("build"):
+        build = run.problem.formulations[run.formulation]
+        plan = build(run.instance, run.instance.objective, run.remaining_s(_BUILD_SHARE))
+    asked = _solve(run, plan, found, worker)
+    if asked.x is not None:
+        with run.phase("decide"):
+            decision = plan.decide(asked.x)
+        found.append(_checked(run, decision, run.solver))
+    return _conclude(run, plan, asked, found)
+
+
+def _at_hand(run: _Run, warm: PlanResult | None) -> Iterator[tuple[Any, str]]:
+    """Decisions that cost nothing to speak of: an earlier one, and that of a rule."""
+    if warm is not None and warm.decision is not None:
+        yield warm.decision, "warm"
+    rules = run.problem.rules
+    name = run.solver if run.solver in rules else next(iter(rules))
+    with run.phase("rule"):
+        decision = rules[name](run.instance, run.instance.objective)
+    if decision is not None:
+        yield decision, name
+
+
+def _checked(run: _Run, decision: Any, of: str) -> _Checked:
+    with run.phase("check"):
+        return _Checked(decision, of, run.problem.check(run.instance, decision))
+
+
+def _best(run: _Run, found: list[_Checked]) -> _Checked | None:
+    """Valid decision of least cost, the first among equals."""
+    valid = [c for c in found if not c.report.faults and c.report.objective is not None]
+    return min(valid, key=lambda c: run.sign * (c.report.objective or 0.0), default=None)
+
+
+def _solve(run: _Run, plan: Plan, found: list[_Checked], worker: Worker | None) -> Solution:
+    """Ask the solver; of a rule, only a bound is asked."""
+    if run.solver in run.problem.rules:
+        from wattsched.solvers.dual import dual_prices
+
+        with run.phase("solve"):
+            prices, bound = dual_prices(plan.program, run.remaining_s())
+        return Solution(Termination("feasible"), bound=bound, prices=prices)
+    best = _best(run, found)
+    start = Start(None if best is None else plan.point(best.decision))
+    limits = replace(run.limits, time_s=run.remaining_s())
+    with run.phase("solve"):
+        if worker is not None:
+            return worker.solve(run.solver, plan.program, limits, start)
+        return find_solver(run.solver)(plan.program, limits, start)
+
+
+def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> PlanResult:
+    program = plan.program
+    size = PlanSize(columns=program.n_columns, rows=program.n_rows, nonzeros=int(program.matrix.nnz))
+    certificate = _certificate(run, plan, asked)
+    best = _best(run, found)
+    wrong = [
+        f"the decision of '{c.of}' failed its check: {c.report.faults[0]}" for c in found if c.report.faults
+    ]
+    if best is None:
+        return _without_decision(run, plan, asked, wrong, certificate, size)
+    assert best.report.objective is not None
+    cost = run.sign * best.report.objective
+    proven = [asked.bound if plan.bound is None else plan.bound]
+    proven += [] if certificate is None else [run.sign * certificate.bound]
+    most = cost + _ROUNDING * max(1.0, abs(cost))
+    wrong += [
+        f"a decision of {run.sign * cost:g} exists, but the bound found is {run.sign * b:g}"
+        for b in proven
+        if b > most
+    ]
+    bound = min(cost, max([-np.inf, *(b for b in proven if b <= most)]))
+    known = bool(np.isfinite(bound))
+    gap = relative_gap(cost, bound) if known else None
+    return run.result(
+        _termination(run, asked, best, gap),
+        objective=best.report.objective,
+        bound=run.sign * bound if known else None,
+        gap=gap,
+        declined=asked.termination.detail if asked.termination.reason == "error" else "",
+        faults=wrong,
+        checked=True,
+        prices={} if certificate is None else _improvements(run, certificate),
+        totals=best.report.totals,
+        certificate=certificate,
+        decision=best.decision,
+        size=size,
+    )
+
+
+def _termination(run: _Run, asked: Solution, best: _Checked, gap: float | None) -> Termination:
+    detail = asked.termination.detail
+    if best.of != run.solver:
+        detail = f"{detail}; " if detail else ""
+        detail += f"this is the decision of '{best.of}'"
+    if gap is not None and gap <= max(run.limits.gap, _ROUNDING_GAP):
+        return Termination("optimal", None, detail)
+    return Termination("feasible", asked.termination.limit, detail)
+
+
+def _without_decision(
+    run: _Run, plan: Plan, asked: Solution, wrong: list[str], certificate: Certificate | None, size: PlanSize
+) -> PlanResult:
+    ended = asked.termination
+    if ended.reason == "infeasible" and plan.bound is None:
+        return run.result(Termination("infeasible", detail=_why(plan, ended.detail)), size=size)
+    if wrong:
+        return run.result(Termination("error", detail=wrong[0]), faults=wrong, size=size)
+    if ended.reason in ("optimal", "feasible", "infeasible"):
+        ended = Termination("no_solution", ended.limit, ended.detail or "no decision was found")
+    bound = None if certificate is None else certificate.bound
+    return run.result(ended, bound=bound, certificate=certificate, size=size)
+
+
+def _why(plan: Plan, detail: str) -> str:
+    """Which rows are short, and by how much, where that can be shown."""
+    from wattsched.solvers.shortfall import shortfall
+
+    short = [f"{row.row} is short by {row.short_by:.6g}" for row in shortfall(plan.program)]
+    return "; ".join(short) or detail or "no decision satisfies the rows"
+
+
+def _certificate(run: _Run, plan: Plan, asked: Solution) -> Certificate | None:
+    """Prices of capacities and budgets, and the bound that they prove by themselves."""
+    prices = plan.prices
+    if prices is None and asked.prices is not None:
+        prices = plan.priced(asked.prices)
+    if prices is None:
+        return None
+    with run.phase("certificate"):
+        bound = run.problem.prove(run.instance, prices)
+    if not np.isfinite(bound):
+        return None
+    return Certificate(prices={name: y for name, y in prices.items() if y != 0.0}, bound=bound)
+
+
+def _improvements(run: _Run, certificate: Certificate) -> dict[str, float]:
+    return {name: -run.sign * price + 0.0 for name, price in certificate.prices.items()}
