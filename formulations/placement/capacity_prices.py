@@ -64,7 +64,7 @@ class CapacityPrices:
         kinds = np.stack([nodes.model, nodes.gpus], axis=1)
         types, self._type = np.unique(kinds, axis=0, return_inverse=True)
         self._type = self._type.reshape(-1)
-        self._gpus = np.bincount(self._type, weights=nodes.gpus)
+        self._gpus: Floats = np.bincount(self._type, weights=nodes.gpus).astype(float)
         self._watts = np.zeros(len(types))
         self._watts[self._type] = power.gpu_full_w - power.gpu_idle_w
         self._refused_w = REFUSAL * float(self._watts.max())
@@ -99,17 +99,14 @@ class CapacityPrices:
     def _rents_w(self, demand: Floats) -> Floats:
         """Dual prices of the types' capacities."""
         from scipy.optimize import linprog
-        from scipy.sparse import coo_array, eye_array, hstack
 
         kind, type_ = np.nonzero(self._allowed)
-        cells, kinds, types = len(kind), len(demand), len(self._gpus)
-        sent = coo_array((np.ones(cells), (kind, np.arange(cells))), shape=(kinds, cells))
-        used = coo_array((np.ones(cells), (type_, np.arange(cells))), shape=(types, cells))
+        kinds, types = np.eye(len(demand)), np.eye(len(self._gpus))
         answer = linprog(
-            np.concatenate([self._watts[type_], np.full(kinds, self._refused_w)]),
-            A_eq=hstack([sent, eye_array(kinds)]),
+            np.concatenate([self._watts[type_], np.full(len(kinds), self._refused_w)]),
+            A_eq=np.hstack([kinds[:, kind], kinds]),
             b_eq=demand,
-            A_ub=hstack([used, coo_array((types, kinds))]),
+            A_ub=np.hstack([types[:, type_], np.zeros((len(types), len(kinds)))]),
             b_ub=self._gpus,
             method="highs",
         )

@@ -85,7 +85,7 @@ def share_values(sizes_milli: Integers, count: Integers) -> Floats:
         Rising from 0 to 1; 0 below the smallest share that has a price, 1 for a GPU that is free.
     """
     sizes, kind = np.unique(sizes_milli, return_inverse=True)
-    demand = np.bincount(kind.reshape(-1), weights=count, minlength=len(sizes))
+    demand: Floats = np.bincount(kind.reshape(-1), weights=count, minlength=len(sizes)).astype(float)
     values = np.zeros(WHOLE_GPU + 1)
     if len(sizes):
         # One pattern per size to begin with: as many as fit of it alone.

@@ -63,14 +63,14 @@ def read_tasks(path: str | Path) -> TaskTable:
     specs: dict[frozenset[str], int] = {frozenset(): 0}
     numbers = []
     for row in rows_of(path, TASK_COLUMNS):
-        gpus, gpu_milli = _gpu_request(row)
+        asked = _gpu_request(row)
         models = frozenset(row.cells.get("gpu_spec", "").replace(" ", "").split("|")) - {""}
-        spec = specs.setdefault(models if gpus else frozenset(), len(specs))
-        cpu_milli, memory_mib = _count(row, "cpu_milli", MOST), _count(row, "memory_mib", MOST)
-        numbers.append((cpu_milli, memory_mib, gpus, gpu_milli, spec))
+        spec = specs.setdefault(models if asked[0] else frozenset(), len(specs))
+        numbers.append((_count(row, "cpu_milli", MOST), _count(row, "memory_mib", MOST), *asked, spec))
     if not numbers:
         raise ValueError(f"{path}: has no task")
-    return TaskTable(*np.array(numbers, dtype=np.int64).T.copy(), specs=tuple(specs))
+    cpu_milli, memory_mib, gpus, gpu_milli, spec = np.array(numbers, dtype=np.int64).T.copy()
+    return TaskTable(cpu_milli, memory_mib, gpus, gpu_milli, spec, tuple(specs))
 
 
 def _gpu_request(row: Row) -> tuple[int, int]:
