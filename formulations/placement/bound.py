@@ -1,0 +1,217 @@
+"""Bounds for any placement of arriving tasks: least power for what it hosts, most GPU that it can allocate.
+
+The configuration LP (`patterns`) knows neither order nor time, so what it says about the tasks that have
+arrived holds for every policy at that moment, whatever it knew. All amounts may be means over runs: the LP's
+optimum is convex in them, so that it bounds the mean of the powers, too (`Prices.bound_w`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wattsched.formulations.placement.node_patterns import FloatArray
+from wattsched.formulations.placement.node_types import NodeTypes, node_types
+from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, sizes
+from wattsched.formulations.placement.patterns import (
+    GAP,
+    MOST_UNITS,
+    POWER,
+    ROUNDS,
+    PatternBound,
+    PatternProgram,
+)
+from wattsched.instances.tasks import Integers, NodeTable, TaskTable
+from wattsched.perfmodels.node_power import NodePower
+
+ALLOCATION = Objective(weight=0.0, gpu_reward_w=1.0)
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """What the tasks on the cluster ask for together, and how many they are; as much of it as is known."""
+
+    gpus: float = 0.0
+    vcpus: float = 0.0
+    tasks: float = 0.0
+
+
+class PlacementBounds:
+    """Bounds for placements on a cluster; each question makes the next ones cheaper.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+    profiles : TaskTable
+        Distinct requests that may arrive, M of them: ``tasks.profiles[0]``.
+    power : NodePower, optional
+        Power of the nodes; by `node_power` with one CPU model everywhere without it.
+    most_units : int
+        Units that the CPU of the largest node is divided into, at most: more are tighter and slower.
+
+    Attributes
+    ----------
+    types : NodeTypes
+        Kinds of nodes.
+    program : PatternProgram
+        The LP. Its profiles are `class_of` of these.
+    class_of : (M,) int
+        Profile of the LP that stands for each profile.
+
+    Raises
+    ------
+    ValueError
+        If the power of a GPU model is unknown.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        profiles: TaskTable,
+        power: NodePower | None = None,
+        most_units: int = MOST_UNITS,
+    ):
+        self.types = node_types(nodes, power)
+        classes, self.class_of = profile_classes(self.types, profiles)
+        self.program = PatternProgram(self.types, classes, most_units)
+        self._sizes = sizes(classes)
+
+    def least_power(
+        self,
+        arrived: ArrayLike,
+        hosted: Hosted | None = None,
+        gap: float = GAP,
+        rounds: int = ROUNDS,
+    ) -> PatternBound:
+        """Bound the power of the cluster from below.
+
+        Parameters
+        ----------
+        arrived : (M,) float
+            Tasks of each profile that have arrived.
+        hosted : Hosted, optional
+            What is on the cluster. Without it, everything that would fit onto the empty cluster by itself.
+        gap : float
+            Relative difference to the LP's optimum to stop at.
+        rounds : int
+            Rounds of column generation at most.
+
+        Returns
+        -------
+        PatternBound
+            ``bound_w`` is infinite if no placement can host that.
+        """
+        return self.program.solve(self._accepted(arrived, hosted), POWER, gap, rounds)
+
+    def most_allocated_gpus(self, arrived: ArrayLike, gap: float = GAP, rounds: int = ROUNDS) -> float:
+        """Bound the GPU that hosted tasks ask for together from above, in GPUs; arguments as above."""
+        return -self.program.solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds).bound_w
+
+    def known_power_w(self, arrived: ArrayLike, hosted: Hosted | None = None) -> float:
+        """Bound that the prices found so far prove, without solving anything."""
+        return self.program.known_bound_w(self._accepted(arrived, hosted), POWER)
+
+    def known_allocated_gpus(self, arrived: ArrayLike) -> float:
+        """The same for the allocation."""
+        return -self.program.known_bound_w(self._accepted(arrived, Hosted()), ALLOCATION)
+
+    def hostable(self, arrived: ArrayLike) -> Hosted:
+        """What the arrived tasks that fit onto the empty cluster by themselves ask for together."""
+        return Hosted(*(self._sizes @ (self._of_classes(arrived) * self.program.hostable)).tolist())
+
+    def _of_classes(self, arrived: ArrayLike) -> FloatArray:
+        weights = np.asarray(arrived, dtype=np.float64)
+        counts = np.bincount(self.class_of, weights=weights, minlength=self._sizes.shape[1])
+        return counts.astype(np.float64)
+
+    def _accepted(self, arrived: ArrayLike, hosted: Hosted | None) -> Accepted:
+        most = self._of_classes(arrived)
+        if hosted is None:
+            return Accepted(most, most, np.zeros(TOTALS))
+        return Accepted(0 * most, most, np.array([hosted.gpus, hosted.vcpus, hosted.tasks], dtype=np.float64))
+
+
+def profile_classes(types: NodeTypes, profiles: TaskTable) -> tuple[TaskTable, Integers]:
+    """Merge profiles that differ in memory alone and fit onto the same node types.
+
+    A class asks for the least memory of its profiles: what fits, still does.
+
+    Returns
+    -------
+    classes : TaskTable
+    class_of : (M,) int
+        Class of each profile.
+    """
+    asked = (profiles.cpu_milli, profiles.gpus, profiles.gpu_milli, profiles.spec)
+    rows = np.stack([*asked, *types.admits(profiles)], axis=1)
+    _rows, first, class_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    class_of = class_of.reshape(-1).astype(np.int64)
+    memory_mib = profiles.memory_mib[first]
+    np.minimum.at(memory_mib, class_of, profiles.memory_mib)
+    return replace(profiles.take(first.astype(np.int64)), memory_mib=memory_mib), class_of
+
+
+def mean_arrived(
+    tasks: TaskTable, orders: Sequence[Integers], grid: ArrayLike, capacity_milli: int
+) -> FloatArray:
+    """Count the tasks of each profile that have arrived at each point, in the mean over some orders.
+
+    Parameters
+    ----------
+    tasks : TaskTable
+        The list; its profiles are counted.
+    orders : sequence of (A,) int
+        Positions of the arriving tasks in the list.
+    grid : (X,) float
+        GPU asked for so far, as a part of the capacity. At a point, as many tasks have arrived as ask for no
+        more than that, and none at 0.
+    capacity_milli : int
+        Thousandths of a GPU in the cluster.
+
+    Returns
+    -------
+    (X, M) float
+    """
+    profiles, profile_of = tasks.profiles
+    asked = np.floor(np.asarray(grid, dtype=np.float64) * capacity_milli + 1e-3)
+    counts = np.zeros((len(asked), len(profiles)))
+    for order in orders:
+        until = np.searchsorted(np.cumsum(tasks.demand_milli[order]), asked, side="right")
+        until[asked == 0] = 0
+        for point, tasks_until in enumerate(until):
+            counts[point] += np.bincount(profile_of[order[:tasks_until]], minlength=len(profiles))
+    return counts / len(orders)
+
+
+def power_curve_w(
+    bounds: PlacementBounds, arrived: FloatArray, hosted: Sequence[Hosted] | None = None, every: int = 5
+) -> FloatArray:
+    """Bound the power along the arrivals from below, shape (X,).
+
+    The LP is solved at every few points; the points between take the best of the prices found.
+
+    Parameters
+    ----------
+    bounds : PlacementBounds
+    arrived : (X, M) float
+        Tasks of each profile that have arrived.
+    hosted : sequence of X Hosted, optional
+        What a policy has on the cluster. Without it, everything that fits by itself, and infinite where no
+        placement can host all that.
+    every : int
+        Points from one solve to the next.
+    """
+    points = list(zip(arrived, [None] * len(arrived) if hosted is None else hosted, strict=True))
+    for tasks, on_cluster in [*points[::-every], points[0]]:
+        bounds.least_power(tasks, on_cluster)
+    return np.array([bounds.known_power_w(tasks, on_cluster) for tasks, on_cluster in points])
+
+
+def allocation_curve_gpus(bounds: PlacementBounds, arrived: FloatArray, every: int = 5) -> FloatArray:
+    """Bound the allocated GPU along the arrivals from above, in GPUs, shape (X,); as `power_curve_w`."""
+    for tasks in arrived[::-every]:
+        bounds.most_allocated_gpus(tasks)
+    return np.array([bounds.known_allocated_gpus(tasks) for tasks in arrived])
