@@ -1,0 +1,116 @@
+"""Prices of tasks and nodes from an LP over some outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
+
+from wattsched.formulations.placement.hosting import FloatArray
+from wattsched.instances.tasks import Integers
+
+Counts = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Duals of the LP, and its optimum.
+
+    Attributes
+    ----------
+    task_worth : (P,) float
+        What hosting a task of each profile may cost and is still worth it.
+    node_cost : (C,) float
+        What using a node of each class costs besides, 0 or more.
+    nodes : (K,) float
+        How many nodes use each outcome so far, at the optimum.
+    cost : float
+        The optimum.
+    """
+
+    task_worth: FloatArray
+    node_cost: FloatArray
+    nodes: FloatArray
+    cost: float
+
+    def reduced(self, cls: Integers, hosted: Counts, cost: FloatArray) -> FloatArray:
+        """Costs of outcomes beyond their prices, shape (K,); parameters as of `OutcomeMaster.add`."""
+        return np.asarray(cost - hosted @ self.task_worth + self.node_cost[cls])
+
+
+class OutcomeMaster:
+    r"""LP that grows by outcomes, solved by HiGHS.
+
+    .. math::
+        \min \sum_k \Bigl(c_k - \sum_p w_p a_{kp}\Bigr) \lambda_k \quad\text{s.t.}\quad
+        \sum_k a_{kp} \lambda_k \le d_p\ \forall p,\quad
+        \sum_{k\ \text{of class}\ c} \lambda_k \le n_c\ \forall c,\quad \lambda \ge 0
+
+    Parameters
+    ----------
+    demand : (P,) int
+        d, tasks of each profile.
+    count : (C,) int
+        n, nodes of each class.
+    worth : (P,) float
+        w, cost of not hosting a task.
+    """
+
+    def __init__(self, demand: Integers, count: Integers, worth: FloatArray):
+        import highspy
+
+        self._worth, self._nodes = worth, len(count)
+        self._saved: list[float] = []
+        self._highs: Any = highspy.Highs()
+        for option, value in (("output_flag", False), ("threads", 1)):
+            self._highs.setOptionValue(option, value)
+        upper = np.concatenate([demand, count]).astype(float)
+        rows = len(upper)
+        lower, start, empty = np.full(rows, -np.inf), np.zeros(rows, np.int32), np.zeros(0, np.int32)
+        self._highs.addRows(rows, lower, upper, 0, start, empty, np.zeros(0))
+
+    def add(self, cls: Integers, hosted: Counts, cost: FloatArray) -> None:
+        """Add outcomes: their classes (K,), the tasks of each profile (K, P), their costs (K,)."""
+        size = len(cls)
+        member = csr_array((np.ones(size), cls, np.arange(size + 1)), shape=(size, self._nodes))
+        # The rows of this matrix are columns of the LP.
+        matrix = csr_array(hstack([csr_array(hosted.astype(float)), member]))
+        saved = hosted @ self._worth
+        self._saved += saved.tolist()
+        start, index = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
+        lower, upper = np.zeros(size), np.full(size, np.inf)
+        self._highs.addCols(size, cost - saved, lower, upper, matrix.nnz, start, index, matrix.data)
+
+    def reprice(self, column: int, cost: float) -> None:
+        """Change the cost of an outcome."""
+        self._highs.changeColCost(column, cost - self._saved[column])
+
+    def prices(self) -> Prices:
+        """Duals of the optimum over the outcomes so far.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS does not find it.
+        """
+        import highspy
+
+        # The scheduler is global and keeps the thread count of its first use.
+        highspy.Highs.resetGlobalScheduler(True)
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            told = self._highs.modelStatusToString(status)
+            raise RuntimeError(f"HiGHS did not solve the LP over the outcomes: {told}")
+        solution = self._highs.getSolution()
+        duals = np.minimum(np.array(solution.row_dual), 0.0)
+        profiles = len(self._worth)
+        return Prices(
+            task_worth=self._worth + duals[:profiles],
+            node_cost=-duals[profiles:],
+            nodes=np.array(solution.col_value),
+            cost=float(self._highs.getInfo().objective_function_value),
+        )
