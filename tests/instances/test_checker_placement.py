@@ -21,7 +21,7 @@ def table(*rows: tuple[int, int, int, int, int]) -> TaskTable:
 
 @pytest.fixture
 def window() -> Window:
-    """Two empty nodes, T4 and P100, of 2 GPUs and 40 vCPUs (two packages); half of the classes share a GPU."""
+    """Two empty nodes, T4 and P100, of 2 GPUs and 40 vCPUs (two packages); one class of two shares a GPU."""
     nodes = NodeTable(
         names=("t", "p"),
         cpu_milli=np.array([40_000, 40_000]),
