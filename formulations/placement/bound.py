@@ -118,6 +118,10 @@ class PlacementBounds:
         """The same for the allocation."""
         return -self.program.known_bound_w(self._accepted(arrived, Hosted()), ALLOCATION)
 
+    def profile_prices_w(self, result: PatternBound) -> FloatArray:
+        """Price of a task of each profile in an answer, shape (M,)."""
+        return result.prices.profile[self.class_of]
+
     def hostable(self, arrived: ArrayLike) -> Hosted:
         """What the arrived tasks that fit onto the empty cluster by themselves ask for together."""
         return Hosted(*(self._sizes @ (self._of_classes(arrived) * self.program.hostable)).tolist())
