@@ -47,7 +47,6 @@ TASK = st.one_of(
 def test_a_node_is_worth_what_any_pattern_earns(
     node: tuple[int, ...], rows: list[tuple[int, ...]], data: st.DataObject
 ) -> None:
-    """Empty, and also what is left of it once a pattern of one task is on it."""
     nodes, profiles = node_table([node]), task_table(rows)
     types = node_types(nodes)
     prices = st.lists(st.floats(0, 500), min_size=len(rows), max_size=len(rows))
