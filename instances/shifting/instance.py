@@ -1,0 +1,227 @@
+"""The instance of a shifting problem: slots of a horizon, forecasts, pools of GPUs, jobs, budgets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from wattsched.instances.instance import FORMAT, Budget, OptionTable, Weight
+from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+
+MOST_SLOTS = 10_000
+SECONDS_RANGE = (1e-6, 1e12)
+"""Seconds that a job may take at its fastest: beyond these its times get lost in rounding."""
+
+
+class GpuPool(Strict):
+    """Equal GPUs; ``idle_power_w`` is the draw of one on which nothing runs."""
+
+    gpus: Count
+    idle_power_w: NonNegative = 0.0
+
+
+class HorizonBudgets(Strict):
+    """Upper limits over the horizon; None is no limit.
+
+    Attributes
+    ----------
+    carbon_g, energy_j, money : float, optional
+        What all GPUs draw, idle ones included, and what unfinished jobs draw after the horizon.
+    average_completion_s : float, optional
+        Weighted average of the jobs' completion times.
+    """
+
+    carbon_g: Budget | None = None
+    energy_j: Budget | None = None
+    money: Budget | None = None
+    average_completion_s: Budget | None = None
+
+
+class Held(Strict):
+    """What a running job holds when the horizon begins."""
+
+    gpus: Count
+    pool: Name
+    batch_size: Count | None = None
+
+
+def _branch(value: Any) -> str:
+    """Which of the two forms of `ShiftingJob.options` a value wants to be."""
+    return "table" if isinstance(value, dict | OptionTable) else "name"
+
+
+_Options = Annotated[
+    Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")], Discriminator(_branch)
+]
+
+
+class ShiftingJob(Strict):
+    """A job with a table of configurations.
+
+    Attributes
+    ----------
+    options : str or OptionTable
+        Own table or the name of one in ``ShiftingInstance.tables``; it must give rates.
+    remaining_work : float
+        In the unit of the rates.
+    weight : float
+        Weight of its completion time in the average.
+    arrival_s : float
+        Seconds after the beginning of the horizon; it runs from the first slot that begins then or later.
+    deadline_s : float, optional
+        Latest end, in seconds after the beginning of the horizon.
+    must_finish : bool
+        Whether it has to end within the horizon.
+    restart_s : float
+        Seconds at the beginning of a slot in which its GPUs draw power but do no work, whenever it starts
+        again: after a pause, or with another GPU count, pool or batch size. Its very first start is free.
+    has_run : bool
+        Whether it ran before the horizon, so that its next start is a restart.
+    current : Held, optional
+        What it holds when the horizon begins; it restarts unless its first slot keeps that.
+    """
+
+    name: Name
+    options: _Options
+    remaining_work: Positive
+    weight: Weight = 1.0
+    arrival_s: NonNegative = 0.0
+    deadline_s: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    must_finish: bool = False
+    restart_s: NonNegative = 0.0
+    has_run: bool = False
+    current: Held | None = None
+
+
+class ShiftingInstance(Strict):
+    """Jobs over the slots of a horizon, ready to be solved; ``docs/shifting.md`` has the model.
+
+    Attributes
+    ----------
+    slots : int
+        Number of slots of ``slot_s`` seconds.
+    carbon_g_per_kwh, price_per_kwh : list of float, optional
+        Forecasts, one number per slot; more than that are left unread.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        With one entry per field at fault.
+    """
+
+    format: Literal["wattsched-instance/1"] = FORMAT
+    name: Name = "instance"
+    problem: Literal["shifting"] = "shifting"
+    objective: Name = "completion"
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+    slot_s: Positive = 3600.0
+    carbon_g_per_kwh: list[NonNegative] | None = None
+    price_per_kwh: list[NonNegative] | None = None
+    budgets: HorizonBudgets = HorizonBudgets()
+    pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
+    tables: dict[Name, OptionTable] = Field(default_factory=dict)
+    jobs: list[ShiftingJob]
+
+    @model_validator(mode="after")
+    def _forecasts_reach(self) -> Self:
+        faults = [
+            f"{field} has {len(values)} numbers but the horizon has {self.slots} slots"
+            for field in ("carbon_g_per_kwh", "price_per_kwh")
+            if (values := getattr(self, field)) is not None and len(values) < self.slots
+        ]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @property
+    def horizon_s(self) -> float:
+        """Seconds of the horizon."""
+        return self.slots * self.slot_s
+
+    def table_of(self, job: ShiftingJob) -> OptionTable:
+        """Table of a job.
+
+        Raises
+        ------
+        KeyError
+            If it names an unknown one.
+        """
+        return self.tables[job.options] if isinstance(job.options, str) else job.options
+
+
+def faults_of(instance: ShiftingInstance) -> list[str]:
+    """Faults of an instance, one readable line each; none for an instance that can be solved.
+
+    Budgets and deadlines that cannot be met are no faults, but a deadline that is past when the job arrives
+    is one.
+    """
+    return [*_of_needs(instance), *_of_tables(instance), *_of_jobs(instance)]
+
+
+def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
+    """Forecasts that a budget or the objective needs."""
+    for unit, forecast in (("carbon_g", "carbon_g_per_kwh"), ("money", "price_per_kwh")):
+        if getattr(instance, forecast) is not None:
+            continue
+        if getattr(instance.budgets, unit) is not None:
+            yield f"budgets.{unit} needs the forecast '{forecast}'"
+        if instance.objective == unit.removesuffix("_g"):
+            yield f"objective '{instance.objective}' needs the forecast '{forecast}'"
+
+
+def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
+    own = [(f"job '{job.name}'", job.options) for job in instance.jobs if not isinstance(job.options, str)]
+    for owner, table in [*((f"table '{name}'", table) for name, table in instance.tables.items()), *own]:
+        if not table.gpus:
+            yield f"{owner}: has no rows"
+        if table.rate is None:
+            yield f"{owner}: gives 'completion_s', but a job that pauses needs 'rate'"
+        for row, (pool, gpus, power_w) in enumerate(zip(table.pool, table.gpus, table.power_w, strict=True)):
+            if pool not in instance.pools:
+                yield f"{owner}: row {row}: unknown pool '{pool}'; known: {', '.join(instance.pools)}"
+            elif power_w < (idle_w := gpus * instance.pools[pool].idle_power_w):
+                yield f"{owner}: row {row}: power_w {power_w:g} is less than the {idle_w:g} W of idle GPUs"
+
+
+def _of_jobs(instance: ShiftingInstance) -> Iterator[str]:
+    for name, times in Counter(job.name for job in instance.jobs).items():
+        if times > 1:
+            yield f"duplicate job name '{name}'"
+    for job in instance.jobs:
+        yield from (f"job '{job.name}': {fault}" for fault in _of_job(instance, job))
+
+
+def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
+    if job.deadline_s is not None and job.deadline_s <= job.arrival_s:
+        yield f"deadline_s {job.deadline_s:g} is past when it arrives, at {job.arrival_s:g}"
+    if job.arrival_s > instance.horizon_s - instance.slot_s:
+        yield (
+            f"arrival_s {job.arrival_s:g} leaves no slot of the horizon, "
+            f"the last one begins at {instance.horizon_s - instance.slot_s:g}"
+        )
+    if job.restart_s >= instance.slot_s:
+        yield f"restart_s {job.restart_s:g} leaves nothing of a slot of {instance.slot_s:g} s"
+    if job.current is not None and job.arrival_s > 0:
+        yield f"arrival_s {job.arrival_s:g} contradicts 'current', which says that it runs already"
+    if job.current is not None and job.current.pool not in instance.pools:
+        yield f"current.pool '{job.current.pool}' is unknown; known: {', '.join(instance.pools)}"
+    if isinstance(job.options, str) and job.options not in instance.tables:
+        yield f"options names the unknown table '{job.options}'"
+        return
+    table = instance.table_of(job)
+    if table.rate is None:
+        return
+    rates = [
+        rate
+        for rate, pool, gpus in zip(table.rate, table.pool, table.gpus, strict=True)
+        if pool in instance.pools and gpus <= instance.pools[pool].gpus
+    ]
+    if not rates:
+        yield "no option fits into its pool"
+        return
+    low, high = SECONDS_RANGE
+    if not low <= (seconds := job.remaining_work / max(rates)) <= high:
+        yield f"remaining_work {job.remaining_work:g} takes {seconds:g} s at best, out of {low:g} to {high:g}"

@@ -1,0 +1,81 @@
+"""Tiny shifting instances for brute force."""
+
+from __future__ import annotations
+
+import random
+
+from wattsched.instances.shifting.instance import ShiftingInstance
+
+OBJECTIVES = ("completion", "carbon", "energy", "money")
+
+
+def tiny(seed: int) -> ShiftingInstance:
+    """One to three jobs, two to four slots, one to three options; a quarter with budgets that bind."""
+    rng = random.Random(seed)
+    n_jobs = rng.choice([1, 2, 2, 3])
+    slots = rng.choice([2, 3] if n_jobs > 2 else [2, 3, 4])
+    slot_s = rng.choice([1.0, 60.0, 3600.0])
+    pools = {
+        name: {"gpus": rng.randint(1, 3), "idle_power_w": rng.choice([0.0, 0.0, 15.0])}
+        for name in ("a", "b")[: rng.randint(1, 2)]
+    }
+    jobs = [_job(rng, j, slots, slot_s, pools) for j in range(n_jobs)]
+    document = {
+        "slots": slots,
+        "slot_s": slot_s,
+        "carbon_g_per_kwh": [rng.choice([0.0, 50.0, 120.0, 400.0]) for _ in range(slots)],
+        "price_per_kwh": [rng.choice([0.05, 0.1, 0.4]) for _ in range(slots)],
+        "pools": pools,
+        "objective": rng.choice(OBJECTIVES),
+        "jobs": jobs,
+    }
+    return ShiftingInstance.model_validate({**document, "budgets": _budgets(rng, n_jobs, slots, slot_s)})
+
+
+def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict) -> dict:
+    rows = [
+        (pool, gpus, mhz)
+        for pool in pools
+        for gpus in (1, 2)
+        if gpus <= pools[pool]["gpus"]
+        for mhz in (900, 1400)
+    ]
+    rows = rng.sample(rows, min(len(rows), rng.randint(1, 3 if slots < 4 else 2)))
+    rate = [round(g**0.8 * (mhz / 1400) ** 0.7, 3) for _, g, mhz in rows]
+    power_w = [g * 15.0 + round(g * 200.0 * (mhz / 1400) ** 2, 1) for _, g, mhz in rows]
+    job = {
+        "name": f"job{j}",
+        "options": {
+            "pool": [p for p, _, _ in rows],
+            "gpus": [g for _, g, _ in rows],
+            "frequency_mhz": [mhz for _, _, mhz in rows],
+            "rate": rate,
+            "power_w": power_w,
+        },
+        "remaining_work": rng.choice([0.3, 0.9, 1.0, 1.7, 2.5, 6.0]) * slot_s,
+        "weight": rng.choice([1.0, 1.0, 3.0]),
+        "restart_s": rng.choice([0.0, 0.25, 0.5]) * slot_s,
+    }
+    if rng.random() < 0.3:
+        job["arrival_s"] = rng.choice([0.5, 1.0]) * slot_s
+    elif rng.random() < 0.3:
+        p, g, _ = rng.choice(rows)
+        job["current"] = {"pool": p, "gpus": g}
+    if rng.random() < 0.2:
+        job["has_run"] = True
+    if rng.random() < 0.15:
+        job["deadline_s"] = rng.choice([1.6, 2.3, slots + 1.5]) * slot_s
+    if rng.random() < 0.15:
+        job["must_finish"] = True
+    return job
+
+
+def _budgets(rng: random.Random, n_jobs: int, slots: int, slot_s: float) -> dict:
+    kwh = n_jobs * slots * 200 * slot_s / 3.6e6
+    choices = {
+        "carbon_g": kwh * 150,
+        "energy_j": kwh * 3.6e6,
+        "money": kwh * 0.15,
+        "average_completion_s": slots * slot_s,
+    }
+    return {name: typical * rng.uniform(0.4, 1.2) for name, typical in choices.items() if rng.random() < 0.25}
