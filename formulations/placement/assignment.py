@@ -126,10 +126,11 @@ def build(
     Raises
     ------
     ValueError
-        If `width` is not positive, or `most_outcomes` or `tie_break` is negative.
+        If `width` is not positive, or `nearby`, `most_outcomes` or `tie_break` is negative.
     """
     for name, value, least in (
         ("width", width, 1),
+        ("nearby", nearby, 0),
         ("most_outcomes", most_outcomes, 0),
         ("tie_break", tie_break, 0),
     ):

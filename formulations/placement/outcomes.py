@@ -134,17 +134,29 @@ def _one_more(
     more.profile[:, depth], more.slot[:, depth] = profile, slot
     more.cost[:] += cost
     # One multiset may leave the same GPUs in several ways, which then cost the same.
-    rows = np.concatenate([more.cls[:, None], more.hosted, after.gpu_milli], axis=1)
-    _rows, distinct = np.unique(rows, axis=0, return_index=True)
+    rows = _numbers(np.concatenate([more.cls[:, None], more.hosted, after.gpu_milli], axis=1))
+    _rows, distinct = np.unique(rows, return_index=True)
     return more.take(distinct), after.take(distinct)
 
 
 def _cheapest(level: Outcomes) -> Outcomes:
     """Of every multiset on every class the way that costs least."""
     order = np.argsort(level.cost, kind="stable")
-    rows = np.concatenate([level.cls[:, None], level.hosted], axis=1)[order]
-    _rows, first = np.unique(rows, axis=0, return_index=True)
+    rows = _numbers(np.concatenate([level.cls[:, None], level.hosted], axis=1)[order])
+    _rows, first = np.unique(rows, return_index=True)
     return level.take(order[first])
+
+
+def _numbers(rows: Integers) -> Integers:
+    """A number for each row of entries that are not negative, equal for equal rows only, shape (K,)."""
+    number, most = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        base = int(column.max(initial=0)) + 1
+        if most * base >= 2**62:
+            _values, number = np.unique(number, return_inverse=True)
+            most = int(number.max(initial=0)) + 1
+        number, most = number * base + column, most * base
+    return number
 
 
 def _joined(parts: list[Outcomes], empty: Outcomes) -> Outcomes:

@@ -161,7 +161,9 @@ def test_names_are_distinct_and_tell_nodes_and_tasks() -> None:
     assert program.row_names()[0].startswith("tasks:")
 
 
-@pytest.mark.parametrize(("name", "value"), [("width", 0), ("most_outcomes", -1), ("tie_break", -0.5)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("width", 0), ("nearby", -1), ("most_outcomes", -1), ("tie_break", -0.5)]
+)
 def test_what_a_search_cannot_take_is_told(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         build(random_window(0), **{name: value})
