@@ -2,13 +2,14 @@ r"""Bid: the least watts now plus the worth of the capacity that is used up or s
 
 A placement on node n costs
 
-.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d
+.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d + \omega_n + \kappa_n c
 
 where :math:`\Delta P_n` are the watts that it adds, :math:`U_n - U_n'` is the usable capacity that it takes
 from the node (`UsableCapacity`: more than the task asks for if it strands GPUs without CPU, or leaves a rest
 of a GPU that no share fits into), d the GPUs asked for, and :math:`\pi` and :math:`\sigma_n` are the
-`CapacityPrices` at the demand that will have arrived a little later, or at the horizon. The task goes where
-it costs least.
+`CapacityPrices` at the demand that will have arrived a little later, or at the horizon; :math:`\omega_n` is
+owed when a node that was whole is broken up (`WholeNodes`), and :math:`\kappa_n` is a small price of the c
+vCPUs asked for, higher where a node has few of them per GPU. The task goes where it costs least.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ from numpy.typing import NDArray
 
 from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
 from wattsched.formulations.placement.usable import UsableCapacity
+from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.tasks import WHOLE_GPU, Integers
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 LOOK_AHEAD = 0.05
 """How much further than what has arrived prices look, as a part of the cluster's GPU capacity."""
 
 HORIZON = 0.95
 """Demand that `reserving` prepares for, as a part of the capacity: once all is used, all is equally dear."""
+
+CPU_W = 1.0
+"""Price of a vCPU on a node with as many per GPU as the workload asks for; it mostly decides ties (assumed)."""
 
 _STEPS = 100  # prices are found anew when this part of the capacity has arrived
 _DIGITS = 6  # costs are compared to a millionth of a watt, so that rounding decides no tie
@@ -53,10 +59,14 @@ class Bid:
         self._power = setting.power
         self._capacity = UsableCapacity(setting.target)
         self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
+        self._whole_nodes = WholeNodes(setting.nodes, setting.power, setting.target)
         self._gpus = int(setting.nodes.gpus.sum())
+        self._cpu_w_per_milli = _cpu_prices(setting, self._capacity)
         self._reserving = reserving
         self._arrived_milli = 0
         self._found: dict[int, Prices] = {}
+        self._whole = self._whole_nodes.largest.copy()
+        self._breaking_w = self._rents()
         self._kept: dict[Request, _Costs] = {}
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
@@ -64,7 +74,9 @@ class Bid:
         costs = self._refreshed(request, state)
         prices, gpus = self._prices(), request.demand_milli / WHOLE_GPU
         reserve_w = prices.reserve_w[:, None] * gpus
-        total_w = (costs.watts + prices.capacity_w * costs.capacity + reserve_w).round(_DIGITS)
+        breaking_w = self._breaking_w[:, None] * costs.wakes
+        total_w = costs.watts + prices.capacity_w * costs.capacity + reserve_w + breaking_w
+        total_w = total_w.round(_DIGITS)
         node, gpu = divmod(int(total_w.argmin()), total_w.shape[1])
         if total_w[node, gpu] == np.inf:
             return None
@@ -73,8 +85,14 @@ class Bid:
         return Placement(node, state.first_free_gpus(node, request.gpus))
 
     def told(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
-        """Count what arrived, whether it was placed or not."""
+        """Count what arrived, whether it was placed or not, and what nodes are whole."""
         self._arrived_milli += request.demand_milli
+        if placement is not None and placement.gpus and self._whole[placement.node]:
+            self._whole[placement.node] = False
+            self._breaking_w = self._rents()
+
+    def _rents(self) -> Floats:
+        return self._whole_nodes.rent_w(self._whole, LOOK_AHEAD * self._gpus)
 
     def _prices(self) -> Prices:
         step = _STEPS * self._arrived_milli // (WHOLE_GPU * self._gpus)
@@ -108,7 +126,8 @@ class Bid:
             return
         cpu = state.cpu_free_milli[nodes]
         cpu_after = cpu - request.cpu_milli
-        cpu_w = self._power.cpu_w(cpu_after, nodes) - self._power.cpu_w(cpu, nodes)
+        packages_w = self._power.cpu_w(cpu_after, nodes) - self._power.cpu_w(cpu, nodes)
+        cpu_w = packages_w + self._cpu_w_per_milli[nodes] * request.cpu_milli
         gpu_w = self._power.gpu_full_w[nodes] - self._power.gpu_idle_w[nodes]
         free = state.gpu_free_milli[nodes]
         value = self._capacity.gpu_value(free)
@@ -117,13 +136,15 @@ class Bid:
             after = self._capacity.usable(value - request.gpus, cpu_after)
             costs.watts[nodes, 0] = cpu_w + gpu_w * request.gpus
             costs.capacity[nodes, 0] = before - after
+            costs.wakes[nodes, 0] = request.gpus > 0
             return
         fits = free >= request.gpu_milli
         rest = np.where(fits, free - request.gpu_milli, 0)
         value_after = value[:, None] - self._capacity.share_value[free] + self._capacity.share_value[rest]
         after = self._capacity.usable(value_after, np.broadcast_to(cpu_after[:, None], free.shape))
-        woken_w = np.where(free == WHOLE_GPU, gpu_w[:, None], 0)
-        costs.watts[nodes] = np.where(fits, cpu_w[:, None] + woken_w, np.inf)
+        wakes = free == WHOLE_GPU
+        costs.watts[nodes] = np.where(fits, cpu_w[:, None] + gpu_w[:, None] * wakes, np.inf)
+        costs.wakes[nodes] = wakes
         costs.capacity[nodes] = before[:, None] - after
 
 
@@ -133,8 +154,17 @@ class _Costs:
 
     watts: Floats
     capacity: Floats
+    wakes: Mask
     placements: int = -1
 
     @staticmethod
     def unknown(nodes: int, width: int) -> _Costs:
-        return _Costs(np.full((nodes, width), np.inf), np.zeros((nodes, width)))
+        shape = (nodes, width)
+        return _Costs(np.full(shape, np.inf), np.zeros(shape), np.zeros(shape, dtype=bool))
+
+
+def _cpu_prices(setting: Setting, capacity: UsableCapacity) -> Floats:
+    """Watts per thousandth of a vCPU of each node, shape (N,)."""
+    nodes = setting.nodes
+    scarcity = capacity.cpu_milli_per_gpu.mean() * nodes.gpus / np.maximum(nodes.cpu_milli, 1)
+    return np.asarray(CPU_W * scarcity / 1000)

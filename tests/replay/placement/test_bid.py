@@ -12,9 +12,10 @@ from strategies.placement_cases import nodes_of, setting_of, share, state_with, 
 
 from wattsched.formulations.placement.capacity_prices import CapacityPrices
 from wattsched.formulations.placement.usable import UsableCapacity
+from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.target import target_workload
 from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.replay.placement.policies.bid import HORIZON, LOOK_AHEAD, Bid
+from wattsched.replay.placement.policies.bid import CPU_W, HORIZON, LOOK_AHEAD, Bid
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.replay.placement.stream import requests_of
@@ -27,6 +28,7 @@ class Reference:
         self.setting, self.reserving = setting, reserving
         self.capacity = UsableCapacity(setting.target)
         self.prices = CapacityPrices(setting.nodes, setting.power, setting.target)
+        self.whole_nodes = WholeNodes(setting.nodes, setting.power, setting.target)
 
     def costs(self, request: Request, state: ClusterState, arrived_milli: int) -> dict[Placement, float]:
         gpus = int(state.nodes.gpus.sum())
@@ -35,6 +37,8 @@ class Reference:
         reserve_w = (
             self.prices.at(max(soon, HORIZON) * gpus).reserve_w if self.reserving else prices.reserve_w
         )
+        most = int(state.nodes.gpus.max())
+        breaking_w = self.whole_nodes.rent_w(state.free_gpus() == most, LOOK_AHEAD * gpus)
         found = {}
         for node in np.flatnonzero(state.fits(request)).tolist():
             room = np.flatnonzero(state.gpu_free_milli[node] >= request.gpu_milli).tolist()
@@ -47,6 +51,10 @@ class Reference:
                 after = self.worth(node, cpu - request.cpu_milli, free)
                 cost = after[0] - before[0] + prices.capacity_w * (before[1] - after[1])
                 cost += reserve_w[node] * request.demand_milli / 1000
+                cost += breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
+                cpu_per_gpu = max(1, int(state.nodes.cpu_milli[node])) / int(state.nodes.gpus[node])
+                scarcity = self.capacity.cpu_milli_per_gpu.mean() / cpu_per_gpu
+                cost += CPU_W * scarcity * request.cpu_milli / 1000
                 found[Placement(node, way)] = round(cost, 6)
         return found
 
