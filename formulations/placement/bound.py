@@ -7,7 +7,6 @@ optimum is convex in them, so that it bounds the mean of the powers, too (`Price
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -156,66 +155,3 @@ def profile_classes(types: NodeTypes, profiles: TaskTable) -> tuple[TaskTable, I
     memory_mib = profiles.memory_mib[first]
     np.minimum.at(memory_mib, class_of, profiles.memory_mib)
     return replace(profiles.take(first.astype(np.int64)), memory_mib=memory_mib), class_of
-
-
-def mean_arrived(
-    tasks: TaskTable, orders: Sequence[Integers], grid: ArrayLike, capacity_milli: int
-) -> FloatArray:
-    """Count the tasks of each profile that have arrived at each point, in the mean over some orders.
-
-    Parameters
-    ----------
-    tasks : TaskTable
-        The list; its profiles are counted.
-    orders : sequence of (A,) int
-        Positions of the arriving tasks in the list.
-    grid : (X,) float
-        GPU asked for so far, as a part of the capacity. At a point, as many tasks have arrived as ask for no
-        more than that, and none at 0.
-    capacity_milli : int
-        Thousandths of a GPU in the cluster.
-
-    Returns
-    -------
-    (X, M) float
-    """
-    profiles, profile_of = tasks.profiles
-    asked = np.floor(np.asarray(grid, dtype=np.float64) * capacity_milli + 1e-3)
-    counts = np.zeros((len(asked), len(profiles)))
-    for order in orders:
-        until = np.searchsorted(np.cumsum(tasks.demand_milli[order]), asked, side="right")
-        until[asked == 0] = 0
-        for point, tasks_until in enumerate(until):
-            counts[point] += np.bincount(profile_of[order[:tasks_until]], minlength=len(profiles))
-    return counts / len(orders)
-
-
-def power_curve_w(
-    bounds: PlacementBounds, arrived: FloatArray, hosted: Sequence[Hosted] | None = None, every: int = 5
-) -> FloatArray:
-    """Bound the power along the arrivals from below, shape (X,).
-
-    The LP is solved at every few points; the points between take the best of the prices found.
-
-    Parameters
-    ----------
-    bounds : PlacementBounds
-    arrived : (X, M) float
-        Tasks of each profile that have arrived.
-    hosted : sequence of X Hosted, optional
-        What a policy has on the cluster. Without it, everything that fits by itself, and infinite where no
-        placement can host all that.
-    every : int
-        Points from one solve to the next.
-    """
-    points = list(zip(arrived, [None] * len(arrived) if hosted is None else hosted, strict=True))
-    for tasks, on_cluster in [*points[::-every], points[0]]:
-        bounds.least_power(tasks, on_cluster)
-    return np.array([bounds.known_power_w(tasks, on_cluster) for tasks, on_cluster in points])
-
-
-def allocation_curve_gpus(bounds: PlacementBounds, arrived: FloatArray, every: int = 5) -> FloatArray:
-    """Bound the allocated GPU along the arrivals from above, in GPUs, shape (X,); as `power_curve_w`."""
-    for tasks in arrived[::-every]:
-        bounds.most_allocated_gpus(tasks)
-    return np.array([bounds.known_allocated_gpus(tasks) for tasks in arrived])

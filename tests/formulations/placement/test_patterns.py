@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from wattsched.formulations.placement.bound import (
-    Hosted,
-    PlacementBounds,
-    allocation_curve_gpus,
-    mean_arrived,
-    power_curve_w,
-)
+from wattsched.formulations.placement.bound import Hosted, PlacementBounds
+from wattsched.formulations.placement.bound_curves import mean_arrived
 from wattsched.formulations.placement.node_types import node_types
 from wattsched.instances.arrivals import arrival_order
 from wattsched.instances.tasks import NodeTable, TaskTable
@@ -210,34 +205,6 @@ def test_the_bound_of_mean_demands_is_no_more_than_the_mean(
     assert bounds.least_power(demands.mean(axis=0)).bound_w <= np.mean(single) * (1 + 1e-6)
     most = [bounds.most_allocated_gpus(demand, gap=1e-7) for demand in demands]
     assert bounds.most_allocated_gpus(demands.mean(axis=0), gap=1e-7) >= np.mean(most) - 1e-5
-
-
-def test_arrivals_are_counted_as_they_are_replayed() -> None:
-    """None at 0; at a point, all that ask for no more than it, and tasks without GPU right behind them."""
-    tasks = table([(1, 1, 1, 500), (1, 1, 0, 0), (1, 1, 1, 1000)])
-    orders = [np.array([1, 0, 1, 2]), np.array([2, 0, 0, 1])]
-    names = [tuple(row) for row in np.stack([tasks.profiles[0].gpu_milli], axis=1).tolist()]
-    counts = mean_arrived(tasks, orders, [0.0, 0.25, 0.5, 1.0], 2000)
-    first, none, whole = (names.index((milli,)) for milli in (500, 0, 1000))
-    assert counts[:, none].tolist() == [0, 1, 1, 1.5]
-    assert counts[:, first].tolist() == [0, 0.5, 0.5, 1.5]
-    assert counts[:, whole].tolist() == [0, 0, 0.5, 1]
-
-
-def test_curves_follow_the_single_bounds() -> None:
-    nodes = node_table([(32000, 64, 2, 0)] * 3)
-    bounds = PlacementBounds(nodes, table([(3152, 5, 1, 810)]))
-    arrived = np.arange(10.0)[:, None]
-    power_w = power_curve_w(bounds, arrived, every=3)
-    single = np.array([bounds.least_power(count).bound_w for count in arrived])
-    assert np.all(power_w <= single + 1e-6)
-    np.testing.assert_allclose(power_w[[0, 3, 6]], single[[0, 3, 6]])
-    assert power_w[9] == np.inf
-    some = power_curve_w(bounds, arrived, [Hosted(tasks=min(n, 2)) for n in range(10)], every=1)
-    np.testing.assert_allclose(some[2:], single[2])
-    np.testing.assert_allclose(
-        allocation_curve_gpus(bounds, arrived, every=1), 0.81 * arrived[:, 0].clip(0, 6)
-    )
 
 
 FLUID_PCT = {0.2: 19.1, 0.8: 16.7, 0.9: 14.0}
