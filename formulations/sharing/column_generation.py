@@ -1,0 +1,190 @@
+r"""Columns of `patterns` by their prices.
+
+With prices :math:`u_k` of jobs, :math:`\lambda_t` of units and those of budgets from the LP over the columns
+so far, a slot is best filled by the job that is cheapest less its price, and a pattern is worth adding when
+its cost and that of its best jobs are less than the price of its unit. Every pattern is priced in each round,
+so that each also gives a bound:
+
+.. math::
+    L = \sum_k m_k \min(u_k, w_k) + \sum_t N_t (\lambda_t + \min(0, \min_{p\ \text{on}\ t} \bar c_p)) + \dots
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wattsched.formulations.plan import Plan
+from wattsched.formulations.program import FloatArray, IntArray
+from wattsched.formulations.sharing.coarse import coarse_slot_prices
+from wattsched.formulations.sharing.master import Master, Prices
+from wattsched.formulations.sharing.patterns import plan_of
+from wattsched.formulations.sharing.rounds import Columns, Round, certificate_prices, slots_of
+
+GAP = 1e-5
+"""Relative distance of the LP to its bound at which it is good enough."""
+
+ROUNDS = 200
+FEW_PATTERNS = 5_000
+"""Up to this many patterns all are there from the start."""
+
+NEW_PATTERNS = 400
+PER_KIND, PER_SLOT = 4, 6
+"""Placements added at once for each kind and each slot."""
+
+LIKELY = 8
+"""Placements of each kind to begin with."""
+
+DETOUR = 0.005
+"""Reduced cost of a placement that is still of use in the program, relative to the mean cost of a job."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What prices say: a lower bound, the reduced cost of every pattern, and of placements by class."""
+
+    bound: float
+    patterns: FloatArray
+    placements: list[FloatArray]
+
+
+def generate(of: Round, time_s: float | None = None) -> Plan:
+    """Plan over generated columns, with the bound that holds for all.
+
+    Parameters
+    ----------
+    time_s : float, optional
+        Seconds that the LP may take; half of them are used at most.
+    """
+    end = None if time_s is None else time.perf_counter() + time_s / 2
+    master = Master(of, _dearest(of))
+    alone = np.flatnonzero(of.patterns.size == 1)
+    master.add(alone, *_first_placements(of, alone))
+    if len(of.patterns) <= FEW_PATTERNS:
+        master.add(np.arange(len(of.patterns)), *_likely_placements(of))
+    best_bound, best_prices = -np.inf, None
+    for _ in range(ROUNDS):
+        cost, prices = master.solve()
+        priced = price(of, prices)
+        if priced.bound > best_bound:
+            best_bound, best_prices = priced.bound, prices
+        close = cost - best_bound <= GAP * abs(cost)
+        if close or (end is not None and time.perf_counter() > end) or not _grow(of, master, prices, priced):
+            break
+    if best_prices is None or not np.isfinite(best_bound):
+        return replace(plan_of(of, master.columns), bound=-np.inf)
+    plan = plan_of(of, _promising(of, master.columns, prices, best_bound))
+    common = np.concatenate([best_prices.job, best_prices.unit, best_prices.budget])
+    return replace(plan, bound=best_bound, prices=certificate_prices(of, common))
+
+
+def price(of: Round, prices: Prices) -> Priced:
+    """Reduced costs under prices of jobs, units and budgets, and the bound that they prove."""
+    kinds, patterns = of.kinds, of.patterns
+    cheapest = np.full(len(patterns.job_class), np.inf)
+    placements = []
+    for own_kinds, own_slots in zip(of.kinds_of_class, of.slots_of_class, strict=True):
+        k, s = own_kinds[:, None], own_slots[None, :]
+        reduced = of.cost_of(k, s) - prices.job[k]
+        for budget, y in zip(of.budgets, prices.budget, strict=True):
+            reduced = reduced - y * budget.per_epoch[s] * kinds.epochs[k]
+        reduced = np.where(kinds.admits(k, patterns, s), reduced, np.inf)
+        cheapest[own_slots] = reduced.min(axis=0, initial=np.inf)
+        placements.append(reduced)
+    of_pattern = of.costs.pattern - prices.unit[patterns.unit_type]
+    for budget, y in zip(of.budgets, prices.budget, strict=True):
+        of_pattern = of_pattern - y * budget.of_pattern
+    if len(patterns):
+        of_pattern = of_pattern + np.add.reduceat(patterns.jobs * cheapest, patterns.start[:-1])
+    least = np.zeros(len(of.units))
+    np.minimum.at(least, patterns.unit_type, of_pattern)
+    waiting = np.where(kinds.may_wait, of.waiting, np.inf)
+    bound = of.costs.offset + float(kinds.jobs @ np.minimum(prices.job, waiting))
+    bound += float(of.units @ (prices.unit + least))
+    bound += sum(float(y) * budget.capacity for budget, y in zip(of.budgets, prices.budget, strict=True))
+    return Priced(bound, of_pattern, placements)
+
+
+def _grow(of: Round, master: Master, prices: Prices, priced: Priced) -> int:
+    """Add what looks worth it; how many columns were new."""
+    tolerance = _ROUNDING * _dearest(of)
+    worth = np.flatnonzero(priced.patterns < -tolerance)
+    worth = worth[np.argsort(priced.patterns[worth], kind="stable")][:NEW_PATTERNS]
+    fresh = np.zeros(len(of.patterns.job_class), dtype=bool)
+    fresh[slots_of(of.patterns, worth)] = True
+    fresh &= ~master.has_slot
+    kinds, slots = [], []
+    for k, s, reduced in zip(of.kinds_of_class, of.slots_of_class, priced.placements, strict=True):
+        if not reduced.size:
+            continue
+        # In the master a slot has a price of its own; in a new pattern its best jobs are what counts.
+        gain = reduced - np.where(master.has_slot[s], prices.slot[s], -np.inf)[None, :]
+        chosen = _least(gain, PER_KIND, axis=1, below=-tolerance)
+        chosen |= _least(gain, PER_SLOT, axis=0, below=-tolerance)
+        filling = np.where(fresh[s][None, :], reduced, np.inf)
+        chosen |= _least(filling, PER_SLOT, axis=0, below=np.inf)
+        rows, columns = np.nonzero(chosen)
+        kinds.append(k[rows])
+        slots.append(s[columns])
+    return master.add(worth, np.concatenate(kinds), np.concatenate(slots))
+
+
+def _least(
+    values: FloatArray, count: int, axis: int, below: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Mark the least values along an axis, those below a bound only."""
+    n = values.shape[axis]
+    if count >= n:
+        return np.asarray(values < below)
+    nth = np.partition(values, count - 1, axis=axis).take([count - 1], axis=axis)
+    return np.asarray((values <= nth) & (values < below))
+
+
+def _first_placements(of: Round, alone: IntArray) -> tuple[IntArray, IntArray]:
+    """Every job alone wherever it can be."""
+    slots = of.patterns.start[alone]
+    pairs = [
+        of.placements(kinds, slots[of.patterns.job_class[slots] == c])
+        for c, kinds in enumerate(of.kinds_of_class)
+    ]
+    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
+
+
+def _promising(of: Round, columns: Columns, prices: Prices, bound: float) -> Columns:
+    """Columns without placements of which a decision near the bound can have few or none.
+
+    All places of jobs alone stay, so that what there was a decision of is there still.
+    """
+    reduced = of.cost_of(columns.kind, columns.slot) - prices.job[columns.kind] - prices.slot[columns.slot]
+    for budget, y in zip(of.budgets, prices.budget, strict=True):
+        reduced = reduced - y * budget.per_epoch[columns.slot] * of.kinds.epochs[columns.kind]
+    near = reduced <= DETOUR * abs(bound) / max(1, len(of.instance.jobs))
+    near |= of.patterns.size[of.slot_pattern[columns.slot]] == 1
+    return Columns(columns.pattern, columns.kind[near], columns.slot[near])
+
+
+def _likely_placements(of: Round) -> tuple[IntArray, IntArray]:
+    """Placements that look best under the slots' prices of a coarser round."""
+    slot_prices = coarse_slot_prices(of, _dearest(of))
+    kinds, slots = [], []
+    for k, s in zip(of.kinds_of_class, of.slots_of_class, strict=True):
+        grid = k[:, None], s[None, :]
+        reduced = of.cost_of(*grid) - slot_prices[s]
+        reduced = np.where(of.kinds.admits(grid[0], of.patterns, grid[1]), reduced, np.inf)
+        chosen = _least(reduced, LIKELY, axis=1, below=np.inf)
+        rows, columns = np.nonzero(chosen)
+        kinds.append(k[rows])
+        slots.append(s[columns])
+    return np.concatenate(kinds), np.concatenate(slots)
+
+
+def _dearest(of: Round) -> float:
+    """Size of the largest cost of one job."""
+    most = float(of.kinds.epochs.max(initial=0.0))
+    slots = np.abs(of.costs.slot).max(initial=0.0) + np.abs(of.costs.per_epoch).max(initial=0.0) * most
+    rest = np.abs(of.costs.pattern).max(initial=0.0) + np.abs(of.waiting).max(initial=0.0)
+    return float(slots + rest) or 1.0

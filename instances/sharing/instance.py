@@ -1,0 +1,317 @@
+"""The instance of `sharing`: units with GPUs, jobs of measured classes, and what was measured of sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from wattsched.instances.instance import FORMAT, Budget
+from wattsched.perfmodels.co_location import EACO_SLOWDOWN, POWER_EXPONENT
+from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+
+Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)]
+MOST_PER_SET = 8
+
+OBJECTIVES: dict[str, Literal["min", "max"]] = {
+    "eaco": "min",
+    "energy": "min",
+    "power": "min",
+    "throughput": "max",
+}
+"""What can be optimised; `checker` says what each one is."""
+
+
+class UnitType(Strict):
+    """Units of one kind: whole nodes whose GPUs every job uses together, or single GPUs.
+
+    Attributes
+    ----------
+    count : int
+        Units that there are.
+    gpus : int
+        GPUs of each.
+    idle_power_w, full_power_w, power_exponent : float
+        A unit in use draws ``idle + (full - idle) * U ** exponent`` watts at a mean GPU utilisation U from 0
+        to 1, unless the set on it was measured.
+    sleep_power_w : float
+        Draw of a unit on which no job runs.
+    """
+
+    name: Name
+    count: Count
+    gpus: Count = 1
+    idle_power_w: NonNegative
+    full_power_w: NonNegative
+    power_exponent: Annotated[float, Field(gt=0, le=5)] = POWER_EXPONENT
+    sleep_power_w: NonNegative = 0.0
+
+    @property
+    def row(self) -> str:
+        """Name of the capacity in prices."""
+        return f"{'gpus' if self.gpus == 1 else 'nodes'}:{self.name}"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.idle_power_w <= self.full_power_w:
+            raise ValueError(
+                f"unit type '{self.name}': full_power_w {self.full_power_w:g} is below "
+                f"idle_power_w {self.idle_power_w:g}"
+            )
+        return self
+
+
+class Alone(Strict):
+    """What was measured of a class with a unit to itself.
+
+    Attributes
+    ----------
+    epoch_s : float
+        Seconds per epoch, or per any other unit of work.
+    utilisation_pct : float
+        Mean GPU utilisation.
+    memory_pct : float
+        Peak GPU memory.
+    power_w : float, optional
+        Draw of the unit; None takes the law of the unit type.
+    """
+
+    epoch_s: Positive
+    utilisation_pct: Percent
+    memory_pct: Percent = 0.0
+    power_w: NonNegative | None = None
+
+
+class JobClass(Strict):
+    """Jobs that behave alike; ``alone`` has the unit types on which they can run."""
+
+    name: Name
+    alone: Annotated[dict[Name, Alone], Field(min_length=1)]
+
+
+class MeasuredSet(Strict):
+    """What was measured of jobs that share a unit; what is None follows the laws.
+
+    Attributes
+    ----------
+    unit_type : str
+    classes : list of str
+        Class of each job, 2 at least, in any order.
+    slowdown : list of float
+        Epoch time of each job over that alone, in the order of `classes`; equal classes have equal ones.
+    power_w, utilisation_pct, memory_pct : float, optional
+        Of the unit, as in `Alone`.
+    fits : bool
+        False for jobs that were found not to fit together; then no larger set with them does.
+    """
+
+    unit_type: Name
+    classes: Annotated[list[Name], Field(min_length=2, max_length=MOST_PER_SET)]
+    slowdown: list[Factor] = Field(default_factory=list)
+    power_w: NonNegative | None = None
+    utilisation_pct: Percent | None = None
+    memory_pct: Percent | None = None
+    fits: bool = True
+
+
+class Slowdown(Strict):
+    """Law of the slowdown in sets that nobody measured.
+
+    ``max(L, 1 + (n - 1) * (per_job + per_load * L ** exponent))`` for n jobs whose utilisations alone add up
+    to L; 1 is a full GPU.
+    """
+
+    per_job: NonNegative = EACO_SLOWDOWN.per_job
+    per_load: NonNegative = EACO_SLOWDOWN.per_load
+    exponent: Annotated[float, Field(ge=0, le=10)] = EACO_SLOWDOWN.exponent
+
+
+class Limits(Strict):
+    """What a set may be.
+
+    Attributes
+    ----------
+    jobs_per_set : int
+        Jobs on one unit at most, from 1 to 8.
+    utilisation_pct, memory_pct : float
+        Largest mean GPU utilisation and peak GPU memory.
+    """
+
+    jobs_per_set: Annotated[int, Field(ge=1, le=MOST_PER_SET)] = 4
+    utilisation_pct: Percent = 100.0
+    memory_pct: Percent = 100.0
+
+
+class Job(Strict):
+    """A job; earlier ones in the file have arrived earlier.
+
+    Attributes
+    ----------
+    job_class : str
+    remaining_epochs : float
+        Work that is left.
+    deadline_s : float, optional
+        Latest completion, seconds from now.
+    exclusive : bool
+        Whether it must have a unit to itself.
+    can_wait : bool
+        False when it must run in this round.
+    """
+
+    name: Name
+    job_class: Name
+    remaining_epochs: Positive = 1.0
+    deadline_s: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    exclusive: bool = False
+    can_wait: bool = True
+
+
+class Budgets(Strict):
+    """Upper limits; None is no limit.
+
+    Attributes
+    ----------
+    power_w : float, optional
+        Draw of all units, sleeping ones included.
+    energy_j, carbon_g : float, optional
+        Until the jobs that run now are complete, each with its share of its unit's power; jobs that wait and
+        sleeping units do not count.
+    """
+
+    power_w: Budget | None = None
+    energy_j: Budget | None = None
+    carbon_g: Budget | None = None
+
+
+class SharingInstance(Strict):
+    """Which jobs share a unit in this round.
+
+    Attributes
+    ----------
+    alpha : float
+        Weight of energy (kWh, sum over the jobs) in the objective ``eaco``; the mean epoch time (h) has the
+        rest.
+    waiting_penalty : float
+        What a job that waits costs, as a multiple of the most that it could cost alone on a unit.
+    round_s : float
+        Length of the round: a job that waits begins after it.
+    carbon_g_per_kwh : float, optional
+    unmeasured : {"law", "refuse"}
+        Whether sets that nobody measured may be formed; the laws say how they run.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        With one entry per fault.
+    """
+
+    format: Literal["wattsched-instance/1"] = FORMAT
+    name: Name = "instance"
+    problem: Literal["sharing"] = "sharing"
+    objective: Name = "eaco"
+    alpha: Fraction = 0.5
+    waiting_penalty: Annotated[float, Field(ge=0, le=1e3)] = 2.0
+    round_s: Positive = 300.0
+    carbon_g_per_kwh: NonNegative | None = None
+    budgets: Budgets = Budgets()
+    limits: Limits = Limits()
+    unmeasured: Literal["law", "refuse"] = "law"
+    slowdown: Slowdown = Slowdown()
+    unit_types: Annotated[list[UnitType], Field(min_length=1)]
+    classes: list[JobClass]
+    sets: list[MeasuredSet] = Field(default_factory=list)
+    jobs: list[Job]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = [*_duplicates(self), *_unknown(self), *_bad_sets(self), *_bad_jobs(self)]
+        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
+            faults.append("a carbon budget needs 'carbon_g_per_kwh'")
+        if faults:
+            raise ValueError("; ".join(dict.fromkeys(faults)))
+        return self
+
+
+def faults_of(instance: SharingInstance) -> list[str]:
+    """What the fields mean together and cannot: jobs that fit on no unit, objectives that do not exist."""
+    faults = []
+    if instance.objective not in OBJECTIVES:
+        known = ", ".join(OBJECTIVES)
+        faults.append(f"objective: '{instance.objective}' is not known, choose one of {known}")
+    limits = instance.limits
+    homeless = {
+        job_class.name
+        for job_class in instance.classes
+        if not any(
+            alone.utilisation_pct <= limits.utilisation_pct and alone.memory_pct <= limits.memory_pct
+            for alone in job_class.alone.values()
+        )
+    }
+    faults += [
+        f"job '{job.name}': class '{job.job_class}' is above limits.utilisation_pct or limits.memory_pct on "
+        f"every unit type"
+        for job in instance.jobs
+        if job.job_class in homeless
+    ]
+    return faults
+
+
+def _duplicates(instance: SharingInstance) -> Iterator[str]:
+    for what, named in (
+        ("unit type", instance.unit_types),
+        ("class", instance.classes),
+        ("job", instance.jobs),
+    ):
+        counts = Counter(item.name for item in named)
+        yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
+    seen = Counter((s.unit_type, tuple(sorted(s.classes))) for s in instance.sets)
+    yield from (
+        f"the set {', '.join(classes)} on '{unit_type}' is given {count} times"
+        for (unit_type, classes), count in seen.items()
+        if count > 1
+    )
+
+
+def _unknown(instance: SharingInstance) -> Iterator[str]:
+    types = {unit_type.name for unit_type in instance.unit_types}
+    classes = {job_class.name: job_class for job_class in instance.classes}
+    for job_class in instance.classes:
+        for name in job_class.alone:
+            if name not in types:
+                yield f"class '{job_class.name}' names the unknown unit type '{name}'"
+    for i, measured in enumerate(instance.sets):
+        if measured.unit_type not in types:
+            yield f"sets[{i}] names the unknown unit type '{measured.unit_type}'"
+        for name in measured.classes:
+            if name not in classes:
+                yield f"sets[{i}] names the unknown class '{name}'"
+            elif measured.unit_type in types and measured.unit_type not in classes[name].alone:
+                yield f"sets[{i}]: class '{name}' has nothing measured alone on '{measured.unit_type}'"
+    for job in instance.jobs:
+        if job.job_class not in classes:
+            yield f"job '{job.name}' names the unknown class '{job.job_class}'"
+
+
+def _bad_sets(instance: SharingInstance) -> Iterator[str]:
+    for i, measured in enumerate(instance.sets):
+        if not measured.fits:
+            continue
+        if len(measured.slowdown) != len(measured.classes):
+            yield (
+                f"sets[{i}].slowdown has {len(measured.slowdown)} numbers for {len(measured.classes)} classes"
+            )
+            continue
+        first: dict[str, float] = {}
+        for name, slowdown in zip(measured.classes, measured.slowdown, strict=True):
+            if first.setdefault(name, slowdown) != slowdown:
+                yield f"sets[{i}].slowdown: two jobs of class '{name}' have {first[name]:g} and {slowdown:g}"
+
+
+def _bad_jobs(instance: SharingInstance) -> Iterator[str]:
+    for job in instance.jobs:
+        if job.deadline_s is not None and job.deadline_s <= 0:
+            yield f"job '{job.name}': deadline_s {job.deadline_s:g} is in the past"

@@ -1,0 +1,81 @@
+"""Generated columns lose nothing of the bound, and what is decided with them is valid."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.sharing import sharing_instances
+
+from wattsched.formulations.sharing import column_generation
+from wattsched.formulations.sharing.column_generation import generate
+from wattsched.formulations.sharing.rounds import all_columns, program_of, round_of
+from wattsched.instances.sharing.certificate import prove
+from wattsched.instances.sharing.checker import check
+from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.solvers.highs import solve_lp
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits
+
+
+@settings(max_examples=80)
+@given(sharing_instances(most_jobs=9, most_per_set=4), st.sampled_from([0, 5_000]))
+def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> None:
+    of = round_of(instance, instance.objective)
+    every = program_of(of, all_columns(of))
+    relaxed = solve_lp(every, Limits())
+    assume(relaxed.x is not None)
+    with patch.object(column_generation, "FEW_PATTERNS", few):
+        plan = generate(of)
+    assert plan.bound is not None
+    assert plan.prices is not None
+    margin = 1e-7 + 2e-5 * abs(relaxed.bound)
+    assert relaxed.bound - margin <= plan.bound <= relaxed.bound + 1e-7 * max(1.0, abs(relaxed.bound))
+    proven = prove(instance, plan.prices)
+    assert proven == pytest.approx(plan.program.reported(plan.bound), rel=1e-6, abs=1e-7)
+    answer = get("highs")(plan.program, Limits())
+    if answer.x is not None:
+        report = check(instance, plan.decide(answer.x))
+        assert report.faults == []
+        assert plan.program.objective(answer.x) >= plan.bound - 1e-7
+        assert report.objective == pytest.approx(
+            plan.program.reported(plan.program.objective(answer.x)), rel=1e-7, abs=1e-9
+        )
+
+
+def test_many_different_jobs_are_certified() -> None:
+    rng = np.random.default_rng(4)
+    loads = rng.uniform(5, 60, 6).round(1)
+    instance = SharingInstance.model_validate(
+        {
+            "unit_types": [
+                {"name": "node", "count": 60, "gpus": 8, "idle_power_w": 356.0, "full_power_w": 1971.6},
+                {"name": "old", "count": 60, "gpus": 8, "idle_power_w": 300.0, "full_power_w": 1500.0},
+            ],
+            "classes": [
+                {
+                    "name": f"c{c}",
+                    "alone": {
+                        name: {"epoch_s": speed * (600.0 + 200 * c), "utilisation_pct": load}
+                        for name, speed in (("node", 1.0), ("old", 1.7))
+                    },
+                }
+                for c, load in enumerate(loads.tolist())
+            ],
+            "jobs": [
+                {"name": f"j{j}", "job_class": f"c{j % 6}", "remaining_epochs": work}
+                for j, work in enumerate(rng.uniform(5, 90, 300).round(2).tolist())
+            ],
+        }
+    )
+    plan = generate(round_of(instance, "eaco"))
+    assert plan.bound is not None
+    answer = get("highs")(plan.program, Limits(gap=1e-3))
+    assert answer.x is not None
+    report = check(instance, plan.decide(answer.x))
+    assert report.faults == []
+    assert report.objective is not None
+    assert report.objective - plan.bound <= 2e-3 * report.objective
