@@ -1,0 +1,148 @@
+"""Configurations that the jobs of a trace may run in, and which of them a policy looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.instances.templates import Templates
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+WAITS = -1
+"""Row of a job that does not run."""
+
+
+@dataclass(frozen=True)
+class Menus:
+    """Configurations of every kind of job, kind by kind; a *row* is the number of one of them.
+
+    Attributes
+    ----------
+    of_job : int array, shape (n_jobs,)
+        Kind of each job.
+    start : int array, shape (n_kinds + 1,)
+        Rows of kind k are ``start[k]`` to ``start[k + 1]``.
+    pool, gpus, block : int arrays, shape (n_rows,)
+        Number of the pool, GPUs, and the power of two that they are rounded up to.
+    rate, power_w : float arrays, shape (n_rows,)
+        Work per second, and draw of all GPUs of the job.
+    batch_size, frequency_mhz, power_limit_w : float arrays, shape (n_rows,)
+        Settings; nan where a row has no such setting.
+    standard : bool array, shape (n_rows,)
+        The one row of each kind, pool and GPU count that a user gets who tunes nothing.
+    """
+
+    of_job: Integers
+    start: Integers
+    pool: Integers
+    gpus: Integers
+    block: Integers
+    rate: Floats
+    power_w: Floats
+    batch_size: Floats
+    frequency_mhz: Floats
+    power_limit_w: Floats
+    standard: Booleans
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def kind(self) -> Integers:
+        """Kind of each row."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    @classmethod
+    def of(cls, templates: Templates, default_batches: Sequence[int | None]) -> Menus:
+        """Take the templates of an instance over.
+
+        Parameters
+        ----------
+        default_batches : sequence, shape (n_kinds,)
+            Customary batch size of each kind, None where its rows have none.
+        """
+        columns = templates.columns
+        kind = np.repeat(np.arange(len(templates.start) - 1), np.diff(templates.start))
+
+        def floats(name: str) -> Floats:
+            return np.asarray(columns[name], dtype=float)
+
+        def integers(name: str) -> Integers:
+            return np.asarray(columns[name], dtype=np.int64)
+
+        default = np.array([np.nan if batch is None else batch for batch in default_batches], dtype=float)
+        off = np.nan_to_num(np.abs(floats("batch_size") - default[kind]))
+        clock = np.nan_to_num(floats("frequency_mhz")) + np.nan_to_num(floats("power_limit_w"))
+        order = np.lexsort((-floats("rate"), -clock, off, integers("gpus"), integers("pool"), kind))
+        alike = np.array([kind[order], integers("pool")[order], integers("gpus")[order]])
+        standard = np.zeros(len(kind), dtype=bool)
+        standard[order] = np.any(np.diff(alike, prepend=-1), axis=0)
+        return cls(
+            of_job=templates.of_job,
+            start=templates.start,
+            pool=integers("pool"),
+            gpus=integers("gpus"),
+            block=integers("block"),
+            rate=floats("rate"),
+            power_w=floats("power_w"),
+            batch_size=floats("batch_size"),
+            frequency_mhz=floats("frequency_mhz"),
+            power_limit_w=floats("power_limit_w"),
+            standard=standard,
+        )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some rows of every kind, in the order of the menus.
+
+    Attributes
+    ----------
+    start : int array, shape (n_kinds + 1,)
+    rows : int array, shape (n_selected,)
+    """
+
+    start: Integers
+    rows: Integers
+
+    @classmethod
+    def of(cls, menus: Menus, keep: Booleans) -> Selection:
+        """Select the rows that `keep` marks."""
+        counts = np.bincount(menus.kind[keep], minlength=len(menus.start) - 1)
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), np.flatnonzero(keep))
+
+    def laid_out(self, kinds: Integers) -> tuple[Integers, Integers]:
+        """Write the selected rows of jobs of these kinds behind one another.
+
+        Returns
+        -------
+        start : int array, shape (n_jobs + 1,)
+        rows : int array, shape (n_rows,)
+        """
+        counts = np.diff(self.start)[kinds]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return start, self.rows[np.arange(start[-1]) + np.repeat(self.start[kinds] - start[:-1], counts)]
+
+
+def fastest(menus: Menus, among: Booleans | None = None) -> Selection:
+    """Rows that no other row of the kind beats: as fast or faster in the same pool in no larger block."""
+    keep = np.ones(len(menus), dtype=bool) if among is None else among
+    rows = np.flatnonzero(keep)
+    key = menus.kind[rows] * (int(menus.pool.max(initial=0)) + 1) + menus.pool[rows]
+    order = np.lexsort((menus.gpus[rows], -menus.rate[rows], menus.block[rows], key))
+    rows, key = rows[order], key[order]
+    chosen = np.zeros(len(menus), dtype=bool)
+    best, last = 0.0, -1
+    for row, group in zip(rows.tolist(), key.tolist(), strict=True):
+        best = best if group == last else 0.0
+        last = group
+        if menus.rate[row] > best:
+            best = float(menus.rate[row])
+            chosen[row] = True
+    return Selection.of(menus, chosen)

@@ -1,0 +1,114 @@
+"""What a replay leaves behind: a record of every job, of every round, and of the watts in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wattsched.replay.jobs.accounts import Meter
+from wattsched.replay.jobs.menus import Floats, Integers
+from wattsched.replay.jobs.trace import Trace
+
+
+@dataclass
+class JobRecords:
+    """One entry per job of the trace.
+
+    Attributes
+    ----------
+    first_start_s, end_s : float arrays
+        Seconds on the trace's clock; inf where a job has not come so far.
+    held_s : float array
+        Seconds that the job held GPUs, restarts included.
+    gpu_s, energy_j, carbon_g, done : float arrays
+        GPU seconds, joules and grams of its GPUs, and work done.
+    restarts, migrations : int arrays
+        Restarts with other GPUs or after a pause, and moves to equal GPUs to make room.
+    """
+
+    first_start_s: Floats
+    end_s: Floats
+    held_s: Floats
+    gpu_s: Floats
+    energy_j: Floats
+    carbon_g: Floats
+    done: Floats
+    restarts: Integers
+    migrations: Integers
+
+    @classmethod
+    def empty(cls, n: int) -> JobRecords:
+        """Records of jobs that have not arrived."""
+        return cls(
+            first_start_s=np.full(n, np.inf),
+            end_s=np.full(n, np.inf),
+            held_s=np.zeros(n),
+            gpu_s=np.zeros(n),
+            energy_j=np.zeros(n),
+            carbon_g=np.zeros(n),
+            done=np.zeros(n),
+            restarts=np.zeros(n, dtype=np.int64),
+            migrations=np.zeros(n, dtype=np.int64),
+        )
+
+
+@dataclass
+class Rounds:
+    """One entry per decision.
+
+    Attributes
+    ----------
+    time_s, decision_s, gap : list of float
+        When, wall-clock seconds it took, certified relative gap (nan: none).
+    running, waiting, busy_gpus : list of int
+        After the decision.
+    """
+
+    time_s: list[float] = field(default_factory=list)
+    decision_s: list[float] = field(default_factory=list)
+    gap: list[float] = field(default_factory=list)
+    running: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    busy_gpus: list[int] = field(default_factory=list)
+
+
+@dataclass
+class PowerLog:
+    """Watts of the cluster from each time to the next.
+
+    Attributes
+    ----------
+    time_s, power_w : list of float
+    """
+
+    time_s: list[float] = field(default_factory=list)
+    power_w: list[float] = field(default_factory=list)
+
+    def add(self, time_s: float, power_w: float) -> None:
+        """Append, leaving out what does not change."""
+        if not self.power_w or self.power_w[-1] != power_w:
+            self.time_s.append(time_s)
+            self.power_w.append(power_w)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A replay that has come to its end.
+
+    Attributes
+    ----------
+    trace : Trace
+    policy : str
+    begin_s, end_s : float
+        First arrival and last completion.
+    """
+
+    trace: Trace
+    policy: str
+    jobs: JobRecords
+    rounds: Rounds
+    meter: Meter
+    power: PowerLog
+    begin_s: float
+    end_s: float

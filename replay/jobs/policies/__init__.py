@@ -1,0 +1,50 @@
+"""Policies of the replay by name, one file each. Adding one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from wattsched.replay.jobs.policies.elastic import Elastic
+from wattsched.replay.jobs.policies.elasticflow import ElasticFlow
+from wattsched.replay.jobs.policies.fifo import Fifo
+from wattsched.replay.jobs.policies.optimus import Optimus
+from wattsched.replay.jobs.policies.powerflow import PowerFlow
+from wattsched.replay.jobs.policies.sidecar import sidecar, termination
+from wattsched.replay.jobs.policies.srtf import Srtf
+from wattsched.replay.jobs.policies.tiresias import Tiresias
+from wattsched.replay.jobs.policies.worth import completion, in_time, progress, rank
+from wattsched.replay.jobs.policy import Policy, Setting
+
+POLICIES: dict[str, Callable[[Setting], Policy]] = {
+    "elastic": Elastic,
+    "elastic-makespan": partial(Elastic, worth=in_time(rank, 0.1)),
+    "elastic-progress": partial(Elastic, worth=progress),
+    "elastic-completion": partial(Elastic, worth=completion),
+    "fifo": Fifo,
+    "sidecar": sidecar,
+    "termination": termination,
+    "srtf": Srtf,
+    "tiresias-2dlas": Tiresias,
+    "optimus": Optimus,
+    "elasticflow": ElasticFlow,
+    "powerflow": PowerFlow,
+}
+
+
+def names() -> list[str]:
+    """Names of the policies."""
+    return list(POLICIES)
+
+
+def policy_of(name: str, setting: Setting) -> Policy:
+    """Make a policy.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name, or it does not take the cluster.
+    """
+    if name not in POLICIES:
+        raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
+    return POLICIES[name](setting)

@@ -1,0 +1,167 @@
+"""A trace of jobs as a replay takes it: who arrives when, with how much work, and may run as what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.instances.instance import Instance, Job, OptionTable
+from wattsched.instances.templates import templates_of
+from wattsched.instances.traces.roster import Roster
+from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, model_hash
+from wattsched.perfmodels.catalogue import find
+from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import Pool, pools_of
+
+ELASTICITY = 4
+"""By default a job may use from a quarter of the GPUs that it asked for to four times as many."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in the order of their arrival, on a cluster.
+
+    Attributes
+    ----------
+    cluster : Cluster
+    pools : tuple of Pool
+    names : tuple of str
+    arrival_s, work : float arrays, shape (n_jobs,)
+        Work is in the unit of the rows' rates.
+    requested_gpus : int array, shape (n_jobs,)
+        What the user asked for.
+    menus : Menus
+    request : int array, shape (n_jobs, n_pools)
+        The standard row with the GPUs asked for, or the next smaller count; -1 where there is none.
+    """
+
+    cluster: Cluster
+    pools: tuple[Pool, ...]
+    names: tuple[str, ...]
+    arrival_s: Floats
+    work: Floats
+    requested_gpus: Integers
+    menus: Menus
+    request: Integers
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def requested_rate(self) -> Floats:
+        """Work per second in the fastest of the configurations that were asked for, shape (n_jobs,)."""
+        rates = np.append(self.menus.rate, 0.0)
+        return np.asarray(rates[self.request].max(axis=1))
+
+
+def trace_of(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    arrival_s: Sequence[float],
+    requested_gpus: Sequence[int],
+    tables: Mapping[str, OptionTable] | None = None,
+) -> Trace:
+    """Make a trace of jobs of instances; of each, model or table, bounds and work are used.
+
+    Raises
+    ------
+    ValueError
+        For times that are negative or no numbers, and for a job that no pool can run.
+    """
+    arrival = np.asarray(arrival_s, dtype=float)
+    if not np.all(np.isfinite(arrival) & (arrival >= 0)):
+        late = int(np.flatnonzero(~(np.isfinite(arrival) & (arrival >= 0)))[0])
+        raise ValueError(f"job '{jobs[late].name}': arrival_s must be at least 0, got {arrival[late]:g}")
+    order = np.argsort(arrival, kind="stable")
+    jobs = [jobs[i] for i in order]
+    instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
+    pools = pools_of(cluster)
+    templates = templates_of(instance, pools)
+    _, first = np.unique(templates.of_job, return_index=True)
+    menus = Menus.of(templates, [_default_batch(jobs[j], cluster) for j in first])
+    requested = np.asarray(requested_gpus, dtype=np.int64)[order]
+    request = _requests(menus, requested, len(pools))
+    if len(jobs) and (stuck := np.flatnonzero((request < 0).all(axis=1))).size:
+        job = jobs[stuck[0]]
+        raise ValueError(f"job '{job.name}': no pool runs it on {requested[stuck[0]]} GPUs or fewer")
+    return Trace(
+        cluster=cluster,
+        pools=pools,
+        names=tuple(job.name for job in jobs),
+        arrival_s=arrival[order],
+        work=np.array([job.remaining_work for job in jobs], dtype=float),
+        requested_gpus=requested,
+        menus=menus,
+        request=request,
+    )
+
+
+def trace_of_durations(
+    cluster: Cluster, recorded: Sequence[TraceJob], *, seed: int = 0, elasticity: int = ELASTICITY
+) -> Trace:
+    """Make a trace of jobs of which only duration and GPU count are known.
+
+    Each trains a model of the catalogue that runs on the GPUs asked for, chosen by a hash of the seed and its
+    name (`instances.traces.roster`). Its work is what that model does on these GPUs in the time recorded.
+
+    Parameters
+    ----------
+    elasticity : int
+        It may use from this part of the GPUs asked for to this multiple of them, at most 64.
+
+    Raises
+    ------
+    ValueError
+        When no model of the catalogue runs on the cluster, or no job uses a GPU.
+    """
+    recorded = sorted(
+        (job for job in recorded if job.gpus > 0 and job.duration_s > 0),
+        key=lambda j: (j.submitted_s, j.name),
+    )
+    if not recorded:
+        raise ValueError("the trace has no job that uses a GPU")
+    roster = Roster(cluster, pools_of(cluster))
+    jobs, requested = [], []
+    for job in recorded:
+        start = roster.start(model_hash(seed, job.name), job.gpus)
+        powers_only = start.gpus & (start.gpus - 1) == 0
+        requested.append(start.gpus)
+        jobs.append(
+            Job(
+                name=job.name,
+                model=start.model,
+                remaining_work=job.duration_s * start.rate,
+                min_gpus=max(1, start.gpus // elasticity),
+                max_gpus=min(elasticity * start.gpus, MOST_GPUS),
+                gpu_counts=None if powers_only else roster.counts_with(start),
+            )
+        )
+    return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
+
+
+def _default_batch(job: Job, cluster: Cluster) -> int | None:
+    if job.model is None:
+        return None
+    names = [kind.profile or name for name, kind in cluster.gpu_types.items()]
+    profiles = [profile for name in names if (profile := find(job.model, name)) is not None]
+    return profiles[0].default_batch if profiles else None
+
+
+def _requests(menus: Menus, requested: Integers, n_pools: int) -> Integers:
+    """Find the standard row of each job and pool with the most GPUs up to those asked for."""
+    found = np.full((len(requested), n_pools), WAITS, dtype=np.int64)
+    known: dict[tuple[int, int], Integers] = {}
+    for j, (kind, gpus) in enumerate(zip(menus.of_job.tolist(), requested.tolist(), strict=True)):
+        if (kind, gpus) not in known:
+            row = np.full(n_pools, WAITS, dtype=np.int64)
+            span = np.arange(menus.start[kind], menus.start[kind + 1])
+            fitting = span[menus.standard[span] & (menus.gpus[span] <= gpus)]
+            # Ascending counts: the last one written is the largest.
+            fitting = fitting[np.argsort(menus.gpus[fitting], kind="stable")]
+            row[menus.pool[fitting]] = fitting
+            known[kind, gpus] = row
+        found[j] = known[kind, gpus]
+    return found
