@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattsched.formulations.placement.capacity_prices import REFUSAL
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import WHOLE_GPU, NodeTable
+from wattsched.instances.tasks import NodeTable
 from wattsched.perfmodels.node_power import NodePower
 
 Floats = NDArray[np.float64]
@@ -34,44 +33,38 @@ class WholeNodes:
         The cluster.
     power : NodePower
         Power of these nodes.
-    target : TargetWorkload
-        How frequent tasks are that need a whole node.
 
     Attributes
     ----------
+    size : int
+        The most GPUs that a node has.
     largest : (N,) bool
-        Nodes with the most GPUs.
+        Nodes that have as many.
     """
 
-    def __init__(self, nodes: NodeTable, power: NodePower, target: TargetWorkload):
-        self._gpus = int(nodes.gpus.max())
-        self.largest: Mask = nodes.gpus == self._gpus
+    def __init__(self, nodes: NodeTable, power: NodePower):
+        self.size = int(nodes.gpus.max())
+        self.largest: Mask = nodes.gpus == self.size
         watts: Floats = (power.gpu_full_w - power.gpu_idle_w).astype(float)
         self._level_w, self._level = np.unique(watts, return_inverse=True)
         self._level = self._level.reshape(-1)
         self._refused_w = REFUSAL * float(watts.max())
-        classes = target.classes
-        needing = int(target.count[classes.gpus == self._gpus].sum()) if self._gpus > 1 else 0
-        demand_milli = int(classes.demand_milli @ target.count)
-        self._per_gpu = needing * WHOLE_GPU / demand_milli if demand_milli else 0.0
 
-    def rent_w(self, whole: Mask, ahead_gpus: float) -> Floats:
+    def rent_w(self, whole: Mask, expected: float) -> Floats:
         """Watts that breaking a node costs, 0 where it is not whole, shape (N,).
 
         Parameters
         ----------
         whole : (N,) bool
             Largest nodes without any work on their GPUs.
-        ahead_gpus : float
-            GPUs that the tasks ask for which arrive before long.
+        expected : float
+            Mean number of tasks to arrive before long that need one.
         """
-        if self._per_gpu == 0:
-            return np.zeros(len(whole))
-        from scipy.stats import poisson
+        from scipy.special import pdtrc
 
         cheaper = np.cumsum(np.bincount(self._level[whole], minlength=len(self._level_w)))
         # The chance that all whole nodes up to a level are needed; each dearer level adds its difference.
-        needed = poisson.sf(cheaper - 1, self._per_gpu * ahead_gpus)
+        needed = np.where(cheaper > 0, pdtrc(np.maximum(cheaper - 1, 0), expected), 1.0)
         steps = np.diff(np.append(self._level_w, self._refused_w))
-        rent = self._gpus * np.cumsum((needed * steps)[::-1])[::-1]
+        rent = self.size * np.cumsum((needed * steps)[::-1])[::-1]
         return np.where(whole, rent[self._level], 0.0)

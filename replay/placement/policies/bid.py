@@ -2,14 +2,13 @@ r"""Bid: the least watts now plus the worth of the capacity that is used up or s
 
 A placement on node n costs
 
-.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d + \omega_n + \kappa_n c
+.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d + \omega_n
 
 where :math:`\Delta P_n` are the watts that it adds, :math:`U_n - U_n'` is the usable capacity that it takes
 from the node (`UsableCapacity`: more than the task asks for if it strands GPUs without CPU, or leaves a rest
 of a GPU that no share fits into), d the GPUs asked for, and :math:`\pi` and :math:`\sigma_n` are the
 `CapacityPrices` at the demand that will have arrived a little later, or at the horizon; :math:`\omega_n` is
-owed when a node that was whole is broken up (`WholeNodes`), and :math:`\kappa_n` is a small price of the c
-vCPUs asked for, higher where a node has few of them per GPU. The task goes where it costs least.
+owed when a node that was whole is broken up (`WholeNodes`). The task goes where it costs least.
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ LOOK_AHEAD = 0.05
 HORIZON = 0.95
 """Demand that `reserving` prepares for, as a part of the capacity: once all is used, all is equally dear."""
 
-CPU_W = 1.0
-"""Price of a vCPU on a node with as many per GPU as the workload asks for; it mostly decides ties (assumed)."""
-
 _STEPS = 100  # prices are found anew when this part of the capacity has arrived
 _DIGITS = 6  # costs are compared to a millionth of a watt, so that rounding decides no tie
 _MOST_KEPT = 20_000_000
@@ -59,14 +55,14 @@ class Bid:
         self._power = setting.power
         self._capacity = UsableCapacity(setting.target)
         self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
-        self._whole_nodes = WholeNodes(setting.nodes, setting.power, setting.target)
+        self._whole_nodes = WholeNodes(setting.nodes, setting.power)
         self._gpus = int(setting.nodes.gpus.sum())
-        self._cpu_w_per_milli = _cpu_prices(setting, self._capacity)
         self._reserving = reserving
         self._arrived_milli = 0
         self._found: dict[int, Prices] = {}
         self._whole = self._whole_nodes.largest.copy()
-        self._breaking_w = self._rents()
+        self._needing = 0
+        self._breaking_w = np.zeros(len(setting.nodes))
         self._kept: dict[Request, _Costs] = {}
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
@@ -87,12 +83,13 @@ class Bid:
     def told(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
         """Count what arrived, whether it was placed or not, and what nodes are whole."""
         self._arrived_milli += request.demand_milli
-        if placement is not None and placement.gpus and self._whole[placement.node]:
+        self._needing += request.gpus == self._whole_nodes.size
+        if placement is not None and placement.gpus:
             self._whole[placement.node] = False
-            self._breaking_w = self._rents()
-
-    def _rents(self) -> Floats:
-        return self._whole_nodes.rent_w(self._whole, LOOK_AHEAD * self._gpus)
+        if self._needing and request.gpus:
+            # As many are expected as came in the past: they are too rare for the target workload.
+            soon = LOOK_AHEAD * self._gpus * WHOLE_GPU / self._arrived_milli
+            self._breaking_w = self._whole_nodes.rent_w(self._whole, self._needing * soon)
 
     def _prices(self) -> Prices:
         step = _STEPS * self._arrived_milli // (WHOLE_GPU * self._gpus)
@@ -126,8 +123,7 @@ class Bid:
             return
         cpu = state.cpu_free_milli[nodes]
         cpu_after = cpu - request.cpu_milli
-        packages_w = self._power.cpu_w(cpu_after, nodes) - self._power.cpu_w(cpu, nodes)
-        cpu_w = packages_w + self._cpu_w_per_milli[nodes] * request.cpu_milli
+        cpu_w = self._power.cpu_w(cpu_after, nodes) - self._power.cpu_w(cpu, nodes)
         gpu_w = self._power.gpu_full_w[nodes] - self._power.gpu_idle_w[nodes]
         free = state.gpu_free_milli[nodes]
         value = self._capacity.gpu_value(free)
@@ -161,10 +157,3 @@ class _Costs:
     def unknown(nodes: int, width: int) -> _Costs:
         shape = (nodes, width)
         return _Costs(np.full(shape, np.inf), np.zeros(shape), np.zeros(shape, dtype=bool))
-
-
-def _cpu_prices(setting: Setting, capacity: UsableCapacity) -> Floats:
-    """Watts per thousandth of a vCPU of each node, shape (N,)."""
-    nodes = setting.nodes
-    scarcity = capacity.cpu_milli_per_gpu.mean() * nodes.gpus / np.maximum(nodes.cpu_milli, 1)
-    return np.asarray(CPU_W * scarcity / 1000)

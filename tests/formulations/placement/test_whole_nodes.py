@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from strategies.placement_cases import nodes_of, setting_of, tasks_of, whole
+from strategies.placement_cases import nodes_of, setting_of
 
 from wattsched.formulations.placement.capacity_prices import REFUSAL
 from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.target import target_workload
 
 G2_W, P100_W = 120, 225
 NODES = nodes_of((96, 8, "G2"), (96, 8, "G2"), (64, 8, "P100"), (64, 2, "P100"))
@@ -18,12 +17,11 @@ NODES = nodes_of((96, 8, "G2"), (96, 8, "G2"), (64, 8, "P100"), (64, 2, "P100"))
 
 def rents(arriving: float, broken: tuple[int, ...] = ()) -> list[float]:
     """Rents when so many tasks that need a whole node are expected."""
-    target = target_workload(tasks_of(*[whole(1)] * 8, whole(8)))
-    setting = setting_of(NODES, target)
-    nodes = WholeNodes(setting.nodes, setting.power, target)
+    nodes = WholeNodes(NODES, setting_of(NODES).power)
+    assert nodes.size == 8
     free = nodes.largest.copy()
     free[list(broken)] = False
-    return [float(w) for w in nodes.rent_w(free, 16 * arriving)]
+    return [float(w) for w in nodes.rent_w(free, arriving)]
 
 
 def expected(arriving: float, whole_w: list[int], own_w: int) -> float:
@@ -46,6 +44,5 @@ def test_the_expected_watts_of_what_is_taken_instead(arriving: float) -> None:
 
 
 def test_nobody_needs_a_whole_node() -> None:
-    setting = setting_of(NODES, target_workload(tasks_of(whole(1), whole(2))))
-    nodes = WholeNodes(setting.nodes, setting.power, setting.target)
-    assert not np.any(nodes.rent_w(nodes.largest, 100.0))
+    nodes = WholeNodes(NODES, setting_of(NODES).power)
+    assert not np.any(nodes.rent_w(nodes.largest, 0.0))

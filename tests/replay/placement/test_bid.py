@@ -15,7 +15,7 @@ from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.target import target_workload
 from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.replay.placement.policies.bid import CPU_W, HORIZON, LOOK_AHEAD, Bid
+from wattsched.replay.placement.policies.bid import HORIZON, LOOK_AHEAD, Bid
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.replay.placement.stream import requests_of
@@ -28,9 +28,10 @@ class Reference:
         self.setting, self.reserving = setting, reserving
         self.capacity = UsableCapacity(setting.target)
         self.prices = CapacityPrices(setting.nodes, setting.power, setting.target)
-        self.whole_nodes = WholeNodes(setting.nodes, setting.power, setting.target)
+        self.whole_nodes = WholeNodes(setting.nodes, setting.power)
 
-    def costs(self, request: Request, state: ClusterState, arrived_milli: int) -> dict[Placement, float]:
+    def costs(self, request: Request, state: ClusterState, past: list[Request]) -> dict[Placement, float]:
+        arrived_milli = sum(task.demand_milli for task in past)
         gpus = int(state.nodes.gpus.sum())
         soon = 100 * arrived_milli // (1000 * gpus) / 100 + LOOK_AHEAD
         prices = self.prices.at(soon * gpus)
@@ -38,7 +39,9 @@ class Reference:
             self.prices.at(max(soon, HORIZON) * gpus).reserve_w if self.reserving else prices.reserve_w
         )
         most = int(state.nodes.gpus.max())
-        breaking_w = self.whole_nodes.rent_w(state.free_gpus() == most, LOOK_AHEAD * gpus)
+        needing = sum(task.gpus == most for task in past)
+        expected = needing * LOOK_AHEAD * gpus * 1000 / max(1, arrived_milli)
+        breaking_w = self.whole_nodes.rent_w(state.free_gpus() == most, expected)
         found = {}
         for node in np.flatnonzero(state.fits(request)).tolist():
             room = np.flatnonzero(state.gpu_free_milli[node] >= request.gpu_milli).tolist()
@@ -52,9 +55,6 @@ class Reference:
                 cost = after[0] - before[0] + prices.capacity_w * (before[1] - after[1])
                 cost += reserve_w[node] * request.demand_milli / 1000
                 cost += breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
-                cpu_per_gpu = max(1, int(state.nodes.cpu_milli[node])) / int(state.nodes.gpus[node])
-                scarcity = self.capacity.cpu_milli_per_gpu.mean() / cpu_per_gpu
-                cost += CPU_W * scarcity * request.cpu_milli / 1000
                 found[Placement(node, way)] = round(cost, 6)
         return found
 
@@ -73,9 +73,9 @@ class Reference:
 def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable, reserving: bool) -> None:
     setting = setting_of(nodes, target_workload(tasks))
     policy, reference = Bid(setting, reserving), Reference(setting, reserving)
-    state, arrived_milli = ClusterState(nodes), 0
+    state, past = ClusterState(nodes), list[Request]()
     for request in requests_of(tasks) * 2:
-        costs = reference.costs(request, state, arrived_milli)
+        costs = reference.costs(request, state, past)
         placement = policy.decide(request, state)
         if not costs:
             assert placement is None
@@ -84,7 +84,7 @@ def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable,
             assert costs[placement] <= min(costs.values()) + 2e-6
             state.place(request, placement)
         policy.told(request, placement, state)
-        arrived_milli += request.demand_milli
+        past.append(request)
 
 
 def test_ties_go_to_the_first_node() -> None:
