@@ -9,7 +9,9 @@ from importlib import import_module
 
 from wattsched.formulations.problem import Problem
 
-PROBLEMS: dict[str, str] = {}
+PROBLEMS: dict[str, str] = {
+    "sharing": "wattsched.formulations.sharing.problem",
+}
 
 
 def problem(name: str) -> Problem:

@@ -18,7 +18,7 @@ BUCKETS = 6
 """Amounts of work that jobs of a class with the same permissions are told apart by."""
 
 
-def coarse_slot_prices(of: Round, dearest: float) -> FloatArray:
+def coarse_slot_prices(of: Round) -> FloatArray:
     """Prices of all slots from the LP of the coarser round, shape (Q,)."""
     bucket = _buckets(of.kinds)
     kinds = _merged(of.kinds, bucket)
@@ -26,7 +26,7 @@ def coarse_slot_prices(of: Round, dearest: float) -> FloatArray:
     waiting = np.bincount(bucket, of.waiting * of.kinds.jobs) / np.bincount(bucket, of.kinds.jobs)
     coarser = replace(of, kinds=kinds, waiting=np.where(count > 0, waiting, 0.0))
     columns = all_columns(coarser)
-    master = Master(coarser, dearest)
+    master = Master(coarser)
     master.add(columns.pattern, columns.kind, columns.slot)
     return master.solve()[1].slot
 

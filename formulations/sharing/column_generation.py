@@ -19,9 +19,9 @@ import numpy as np
 from wattsched.formulations.plan import Plan
 from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.sharing.coarse import coarse_slot_prices
-from wattsched.formulations.sharing.master import Master, Prices
+from wattsched.formulations.sharing.master import Master, Prices, typical_cost
 from wattsched.formulations.sharing.patterns import plan_of
-from wattsched.formulations.sharing.rounds import Columns, Round, certificate_prices, slots_of
+from wattsched.formulations.sharing.rounds import Columns, Round, certificate_prices, columns_of, slots_of
 
 GAP = 1e-5
 """Relative distance of the LP to its bound at which it is good enough."""
@@ -40,7 +40,7 @@ LIKELY = 8
 DETOUR = 0.005
 """Reduced cost of a placement that is still of use in the program, relative to the mean cost of a job."""
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,12 @@ def generate(of: Round, time_s: float | None = None) -> Plan:
         Seconds that the LP may take; half of them are used at most.
     """
     end = None if time_s is None else time.perf_counter() + time_s / 2
-    master = Master(of, _dearest(of))
+    master = Master(of)
     alone = np.flatnonzero(of.patterns.size == 1)
     master.add(alone, *_first_placements(of, alone))
+    known = _known_columns(of)
+    if known is not None:
+        master.add(known.pattern, known.kind, known.slot)
     if len(of.patterns) <= FEW_PATTERNS:
         master.add(np.arange(len(of.patterns)), *_likely_placements(of))
     best_bound, best_prices = -np.inf, None
@@ -77,7 +80,7 @@ def generate(of: Round, time_s: float | None = None) -> Plan:
             break
     if best_prices is None or not np.isfinite(best_bound):
         return replace(plan_of(of, master.columns), bound=-np.inf)
-    plan = plan_of(of, _promising(of, master.columns, prices, best_bound))
+    plan = plan_of(of, _promising(of, master.columns, prices, best_bound, known))
     common = np.concatenate([best_prices.job, best_prices.unit, best_prices.budget])
     return replace(plan, bound=best_bound, prices=certificate_prices(of, common))
 
@@ -111,7 +114,7 @@ def price(of: Round, prices: Prices) -> Priced:
 
 def _grow(of: Round, master: Master, prices: Prices, priced: Priced) -> int:
     """Add what looks worth it; how many columns were new."""
-    tolerance = _ROUNDING * _dearest(of)
+    tolerance = _ROUNDING * typical_cost(of)
     worth = np.flatnonzero(priced.patterns < -tolerance)
     worth = worth[np.argsort(priced.patterns[worth], kind="stable")][:NEW_PATTERNS]
     fresh = np.zeros(len(of.patterns.job_class), dtype=bool)
@@ -154,22 +157,33 @@ def _first_placements(of: Round, alone: IntArray) -> tuple[IntArray, IntArray]:
     return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
 
-def _promising(of: Round, columns: Columns, prices: Prices, bound: float) -> Columns:
+def _known_columns(of: Round) -> Columns | None:
+    """Columns of a decision that is known, so that the program has one."""
+    from wattsched.formulations.sharing.eaco import eaco
+
+    decision = eaco(of.instance, of.objective)
+    return None if decision is None else columns_of(of, decision)
+
+
+def _promising(of: Round, columns: Columns, prices: Prices, bound: float, known: Columns | None) -> Columns:
     """Columns without placements of which a decision near the bound can have few or none.
 
-    All places of jobs alone stay, so that what there was a decision of is there still.
+    Places of jobs alone and of the known decision stay.
     """
     reduced = of.cost_of(columns.kind, columns.slot) - prices.job[columns.kind] - prices.slot[columns.slot]
     for budget, y in zip(of.budgets, prices.budget, strict=True):
         reduced = reduced - y * budget.per_epoch[columns.slot] * of.kinds.epochs[columns.kind]
     near = reduced <= DETOUR * abs(bound) / max(1, len(of.instance.jobs))
     near |= of.patterns.size[of.slot_pattern[columns.slot]] == 1
+    if known is not None:
+        width = len(of.slot_pattern)
+        near |= np.isin(columns.kind * width + columns.slot, known.kind * width + known.slot)
     return Columns(columns.pattern, columns.kind[near], columns.slot[near])
 
 
 def _likely_placements(of: Round) -> tuple[IntArray, IntArray]:
     """Placements that look best under the slots' prices of a coarser round."""
-    slot_prices = coarse_slot_prices(of, _dearest(of))
+    slot_prices = coarse_slot_prices(of)
     kinds, slots = [], []
     for k, s in zip(of.kinds_of_class, of.slots_of_class, strict=True):
         grid = k[:, None], s[None, :]
@@ -180,11 +194,3 @@ def _likely_placements(of: Round) -> tuple[IntArray, IntArray]:
         kinds.append(k[rows])
         slots.append(s[columns])
     return np.concatenate(kinds), np.concatenate(slots)
-
-
-def _dearest(of: Round) -> float:
-    """Size of the largest cost of one job."""
-    most = float(of.kinds.epochs.max(initial=0.0))
-    slots = np.abs(of.costs.slot).max(initial=0.0) + np.abs(of.costs.per_epoch).max(initial=0.0) * most
-    rest = np.abs(of.costs.pattern).max(initial=0.0) + np.abs(of.waiting).max(initial=0.0)
-    return float(slots + rest) or 1.0

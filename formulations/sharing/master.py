@@ -11,7 +11,7 @@ from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.sharing.rounds import Columns, Round, slots_of
 
 MISSING = 100.0
-"""Cost of a job without a place, as a multiple of the dearest place."""
+"""Cost of a job without a place, as a multiple of the dearest one."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Prices:
 class Master:
     """The restricted master in HiGHS: rows of jobs, unit types and budgets, then of slots as they come.
 
-    Jobs that may not wait do so at a high cost until there are columns for all. Costs are in units of
-    `dearest`, about the largest cost of a job, which is what the tolerances of HiGHS are made for.
+    Jobs that may not wait do so at a high cost until there are columns for all. Costs are in units of a
+    typical one, which is what the tolerances of HiGHS are made for.
     """
 
-    def __init__(self, of: Round, dearest: float):
+    def __init__(self, of: Round):
         import highspy
 
-        self._of, self._unit = of, dearest
+        self._of, self._unit = of, typical_cost(of)
         kinds, units = of.kinds, of.units
         self._patterns = np.zeros(len(of.patterns), dtype=bool)
         self._slot_row = np.full(len(of.patterns.job_class), -1)
@@ -47,7 +47,7 @@ class Master:
         lower = np.concatenate([kinds.jobs, np.full(len(capacity), -np.inf)]).astype(float)
         self._rows = 0
         self._add_rows(lower, np.concatenate([kinds.jobs.astype(float), capacity]))
-        cost = np.where(kinds.may_wait, of.waiting, MISSING * dearest)
+        cost = np.where(kinds.may_wait, of.waiting, MISSING * _dearest(of))
         self._add_columns(cost, np.arange(len(kinds) + 1), np.arange(len(kinds)), np.ones(len(kinds)))
 
     @property
@@ -141,3 +141,20 @@ class Master:
             n, cost / self._unit, np.zeros(n), np.full(n, np.inf), len(index),
             starts[:-1].astype(np.int32), index.astype(np.int32), value.astype(float),
         )  # fmt: skip
+
+
+def typical_cost(of: Round) -> float:
+    """Median cost of a job alone and of a pattern, those of nothing aside."""
+    alone = np.flatnonzero(of.patterns.size[of.slot_pattern] == 1)
+    epochs = float(np.median(of.kinds.epochs)) if len(of.kinds) else 1.0
+    slots = np.abs(of.costs.slot + of.costs.per_epoch * epochs)[alone]
+    costs = np.concatenate([slots, np.abs(of.costs.pattern)])
+    return float(np.median(costs[costs > 0])) if np.any(costs > 0) else 1.0
+
+
+def _dearest(of: Round) -> float:
+    """Above the cost of any job in any place."""
+    most = float(of.kinds.epochs.max(initial=0.0))
+    slots = np.abs(of.costs.slot).max(initial=0.0) + np.abs(of.costs.per_epoch).max(initial=0.0) * most
+    rest = np.abs(of.costs.pattern).max(initial=0.0) + np.abs(of.waiting).max(initial=0.0)
+    return float(slots + rest) or 1.0

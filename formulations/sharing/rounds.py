@@ -108,14 +108,15 @@ def round_of(instance: SharingInstance, objective: str) -> Round:
     """
     patterns = patterns_of(instance)
     costs = costs_of(instance, patterns, objective)
-    budgets = _budgets(instance, patterns)
+    budgets = budgets_of(instance, patterns)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
     kinds = kinds_of(instance, patterns, work_matters)
     waiting = [costs.of_waiting(int(c), float(r)) for c, r in zip(kinds.job_class, kinds.epochs, strict=True)]
     return Round(instance, objective, patterns, costs, kinds, budgets, np.array(waiting, dtype=float))
 
 
-def _budgets(instance: SharingInstance, patterns: Patterns) -> tuple[Budget, ...]:
+def budgets_of(instance: SharingInstance, patterns: Patterns) -> tuple[Budget, ...]:
+    """Budget rows of an instance."""
     rows, given = [], instance.budgets
     nothing, energy_j = np.zeros(len(patterns)), patterns.epoch_energy_j
     if given.power_w is not None:
