@@ -86,7 +86,10 @@ class PowerLog:
     power_w: list[float] = field(default_factory=list)
 
     def add(self, time_s: float, power_w: float) -> None:
-        """Append, leaving out what does not change."""
+        """Append, leaving out what does not change or last."""
+        if self.time_s and self.time_s[-1] == time_s:
+            self.time_s.pop()
+            self.power_w.pop()
         if not self.power_w or self.power_w[-1] != power_w:
             self.time_s.append(time_s)
             self.power_w.append(power_w)

@@ -55,8 +55,9 @@ def rank_weights(size: Floats, concavity: float = CONCAVITY) -> Floats:
     """Weights of jobs by the rank of their sizes, the largest job first; ties in the order given."""
     place = np.empty(len(size))
     place[np.argsort(-size, kind="stable")] = np.arange(1, len(size) + 1)
+    # k^e - (k - 1)^e with k taken out, for its power may be huge.
     power = 1.0 / (1.0 - concavity)
-    return np.asarray((place**power - (place - 1.0) ** power) ** (1.0 - concavity))
+    return np.asarray(place * (1.0 - (1.0 - 1.0 / place) ** power) ** (1.0 - concavity))
 
 
 def progress(view: View, columns: Columns) -> Floats:

@@ -1,0 +1,175 @@
+"""Replays: energy and work are conserved, no job is lost, no GPU used twice, under every policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
+
+from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace
+
+CARBON = Carbon(np.array([0.0, 300.0, 900.0]), np.array([200.0, 50.0, 400.0]))
+
+
+class Watched:
+    """A policy whose surroundings are checked whenever it is asked."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.restart_s = policy.restart_s
+
+    def decide(self, view: View) -> Decision:
+        """Check that blocks are disjoint, aligned, available, and those of the running jobs."""
+        menus = view.menus
+        for p, ground in enumerate(view.grounds):
+            inside = (view.row >= 0) & (menus.pool[view.row] == p)
+            assert set(ground.blocks) == set(view.jobs[inside].tolist())
+            taken = ~ground.pool.available
+            for job, row in zip(view.jobs[inside].tolist(), view.row[inside].tolist(), strict=True):
+                block = ground.blocks[job]
+                assert (block.gpus, block.size) == (menus.gpus[row], menus.block[row])
+                assert block.start % block.size == 0
+                where = slice(block.start, block.start + block.size)
+                assert not taken[where].any()
+                taken[where] = True
+        assert np.all(view.remaining > 0)
+        return self._policy.decide(view)
+
+
+def replay(trace: Trace, name: str, round_s: float = 0.0, sleep: Sleep | None = None) -> Outcome:
+    policy = policy_of(name, Setting(trace, Restarts(5.0, 20.0), round_s))
+    return simulate(trace, Watched(policy), name=name, round_s=round_s, carbon=CARBON, sleep=sleep)
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=12)
+@given(traces(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
+def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep | None) -> None:
+    outcome = replay(trace, name, round_s, sleep)
+    jobs, meter = outcome.jobs, outcome.meter
+    assert np.all(np.isfinite(jobs.end_s))
+    assert jobs.done == pytest.approx(trace.work, rel=1e-9)
+    best = np.maximum.reduceat(trace.menus.rate, trace.menus.start[:-1])[trace.menus.of_job]
+    assert np.all(jobs.end_s >= (trace.arrival_s + trace.work / best) * (1 - 1e-12))
+    assert np.all(jobs.first_start_s >= trace.arrival_s)
+    assert np.all(jobs.held_s <= (jobs.end_s - jobs.first_start_s) * (1 + 1e-12) + 1e-9)
+    times = np.append(outcome.power.time_s, outcome.end_s)
+    integral_j = float(np.diff(times) @ np.array(outcome.power.power_w))
+    assert jobs.energy_j.sum() + meter.idle_j + meter.base_j == pytest.approx(integral_j, rel=1e-9)
+    assert meter.energy_j == pytest.approx(integral_j, rel=1e-9)
+    assert jobs.energy_j.sum() == pytest.approx(meter.jobs_j, rel=1e-9)
+    assert jobs.gpu_s.sum() == pytest.approx(meter.busy_gpu_s, rel=1e-9)
+    grams = np.diff(CARBON.per_watt(times)) @ np.array(outcome.power.power_w)
+    assert meter.carbon_g == pytest.approx(float(grams), rel=1e-9)
+    assert min(meter.idle_j, meter.base_j) >= -1e-9 * meter.energy_j
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_same_replay_twice(name: str) -> None:
+    trace = trace_by_hand(
+        cluster_of(4, 4),
+        *((10.0 * i, 100.0 + 37.0 * (i % 5), 1 << i % 3, linear(4)) for i in range(12)),
+    )
+    one, other = replay(trace, name), replay(trace, name)
+    assert np.array_equal(one.jobs.end_s, other.jobs.end_s)
+    assert one.meter == other.meter
+    assert one.rounds.time_s == other.rounds.time_s
+
+
+def test_energy_by_hand() -> None:
+    """Two GPUs: job a runs from 0 to 100 s on one, b from 50 to 150 s on the other."""
+    trace = trace_by_hand(cluster_of(2), (0.0, 100.0, 1, {1: 1.0}), (50.0, 100.0, 1, {1: 1.0}))
+    outcome = replay(trace, "fifo")
+    assert outcome.jobs.end_s.tolist() == [100.0, 150.0]
+    assert outcome.meter.jobs_j == pytest.approx(200 * BUSY_W)
+    assert outcome.meter.idle_j == pytest.approx(100 * IDLE_W)
+    assert outcome.meter.base_j == pytest.approx(150 * BASE_W)
+    assert outcome.power.time_s == [0.0, 50.0, 100.0, 150.0]
+
+
+def test_decisions_wait_for_the_round() -> None:
+    trace = trace_by_hand(cluster_of(1), (10.0, 100.0, 1, {1: 1.0}), (20.0, 30.0, 1, {1: 1.0}))
+    outcome = replay(trace, "fifo", round_s=60.0)
+    assert outcome.jobs.first_start_s.tolist() == [60.0, 180.0]
+    assert outcome.jobs.end_s.tolist() == [160.0, 210.0]
+    assert outcome.rounds.time_s == [60.0, 180.0]
+
+
+def test_nodes_sleep_and_wake() -> None:
+    """The second node sleeps from 30 s on, and is woken in 7 s for the job that comes at 100 s."""
+    trace = trace_by_hand(cluster_of(1, 1), (0.0, 200.0, 1, {1: 1.0}), (100.0, 50.0, 1, {1: 1.0}))
+    outcome = replay(trace, "fifo", sleep=Sleep(30.0, 5.0, 7.0))
+    assert outcome.jobs.end_s.tolist() == [200.0, 157.0]
+    # Awake until 30 s, waking and working from 100 to 157 s, awake until 187 s, asleep until the end.
+    awake_s, asleep_s = 30 + 57 + 30, 70 + 13
+    assert outcome.meter.base_j == pytest.approx((200 + awake_s) * BASE_W + asleep_s * 5.0)
+    assert outcome.meter.idle_j == pytest.approx((30 + 30) * IDLE_W)
+    assert outcome.meter.jobs_j == pytest.approx(250 * BUSY_W + 7 * IDLE_W)
+
+
+def test_a_job_that_must_make_room_pays_a_restart() -> None:
+    """Two jobs of one GPU end up in different halves of the node; one moves for a job of two GPUs."""
+
+    class Repacking:
+        restart_s = 10.0
+
+        def decide(self, view: View) -> Decision:
+            return Decision(view.request[:, 0].copy())
+
+    one = {1: 1.0}
+    trace = trace_by_hand(
+        cluster_of(4), (0.0, 40.0, 2, {2: 1.0}), (0.0, 100.0, 1, one), (0.0, 60.0, 1, one),
+        (50.0, 10.0, 1, one), (60.0, 10.0, 2, {2: 1.0}),
+    )  # fmt: skip
+    outcome = simulate(trace, Repacking())
+    assert outcome.jobs.migrations.sum() + outcome.jobs.restarts.sum() == 0
+
+    trace = trace_by_hand(
+        cluster_of(4), (0.0, 100.0, 1, one), (0.0, 20.0, 1, one), (0.0, 100.0, 1, one), (0.0, 20.0, 1, one),
+        (50.0, 10.0, 2, {2: 1.0}),
+    )  # fmt: skip
+    outcome = simulate(trace, Repacking())
+    assert outcome.jobs.migrations.sum() == 1
+    assert sorted(outcome.jobs.end_s.tolist()) == [20.0, 20.0, 60.0, 100.0, 110.0]
+
+
+def test_policies_that_go_wrong() -> None:
+    trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)), (0.0, 1.0, 1, {1: 3.0}))
+
+    class Fixed:
+        restart_s = 0.0
+
+        def __init__(self, *row: int) -> None:
+            self._row = np.array(row)
+
+        def decide(self, view: View) -> Decision:
+            return Decision(self._row)
+
+    with pytest.raises(ValueError, match="leaves job 'a' waiting for ever"):
+        simulate(trace, Fixed(-1, -1))
+    with pytest.raises(ValueError, match="gives job 'b' a row of another kind"):
+        simulate(trace, Fixed(-1, 0))
+    with pytest.raises(ValueError, match=r"gives \(3,\) rows for 2 jobs"):
+        simulate(trace, Fixed(0, 0, 0))
+    with pytest.raises(ValueError, match="2 are free"):
+        simulate(trace, Fixed(1, 2))
+    with pytest.raises(ValueError, match="round_s must be at least 0, got -1"):
+        simulate(trace, Fixed(), round_s=-1.0)
+
+
+def test_records_do_not_depend_on_watching() -> None:
+    trace = trace_by_hand(cluster_of(4), *((5.0 * i, 50.0, 2, linear(4)) for i in range(5)))
+    policy = policy_of("elastic", Setting(trace, Restarts(5.0, 20.0)))
+    plain = simulate(trace, policy, name="elastic", carbon=CARBON)
+    watched = replay(trace, "elastic")
+    assert np.array_equal(plain.jobs.end_s, watched.jobs.end_s)
+    assert replace(plain.meter) == watched.meter

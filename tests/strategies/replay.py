@@ -1,0 +1,61 @@
+"""Small traces of jobs for replays, by hand and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.topology.cluster import Cluster, GpuType, Node
+
+IDLE_W, BUSY_W, BASE_W = 10.0, 100.0, 50.0
+
+
+def cluster_of(*gpus: int, unavailable: Sequence[int] = ()) -> Cluster:
+    """Nodes with so many GPUs each; `unavailable` GPUs are on the first."""
+    nodes = [Node(name=f"n{i}", gpu_type="G", gpus=n, base_power_w=BASE_W) for i, n in enumerate(gpus)]
+    nodes[0] = nodes[0].model_copy(update={"unavailable": list(unavailable)})
+    return Cluster(gpu_types={"G": GpuType(idle_power_w=IDLE_W)}, nodes=nodes)
+
+
+def job_of(name: str, work: float, rates: dict[int, float]) -> Job:
+    """Job with a rate for each GPU count, every GPU drawing `BUSY_W`."""
+    table = OptionTable(
+        gpus=list(rates),
+        pool=["G"] * len(rates),
+        rate=list(rates.values()),
+        power_w=[BUSY_W * gpus for gpus in rates],
+    )
+    return Job(name=name, remaining_work=work, options=table)
+
+
+def linear(most: int) -> dict[int, float]:
+    """Rates that are as high as the number of GPUs, powers of two up to `most`."""
+    return {1 << k: float(1 << k) for k in range(most.bit_length())}
+
+
+def trace_by_hand(cluster: Cluster, *jobs: tuple[float, float, int, dict[int, float]]) -> Trace:
+    """Trace of jobs ``a``, ``b``, ...: arrival, work, GPUs asked for and rates of each."""
+    rows = [job_of(chr(ord("a") + i), work, rates) for i, (_, work, _, rates) in enumerate(jobs)]
+    return trace_of(cluster, rows, [job[0] for job in jobs], [job[2] for job in jobs])
+
+
+@st.composite
+def traces(draw: st.DrawFn, most_jobs: int = 7) -> Trace:
+    """Trace of jobs with concave rates on one or two nodes."""
+    nodes = draw(st.sampled_from([(2,), (4,), (4, 4), (8, 8), (3, 3)]))
+    broken = draw(st.sampled_from([(), (0,)]))
+    jobs, arrivals, requests = [], [], []
+    for i in range(draw(st.integers(1, most_jobs))):
+        largest = draw(st.sampled_from([1, 2, 4] if nodes[0] >= 4 else [1, 2]))
+        exponent = draw(st.floats(0.2, 1.0))
+        speed = draw(st.floats(0.5, 2.0))
+        rates = {gpus: speed * gpus**exponent for gpus in range(1, largest + 1)}
+        if broken and nodes[0] <= 4 and len(nodes) == 1:
+            rates = {gpus: rate for gpus, rate in rates.items() if gpus <= nodes[0] // 2}
+        jobs.append(job_of(f"job{i}", draw(st.floats(1.0, 2000.0)), rates))
+        arrivals.append(draw(st.one_of(st.just(0.0), st.floats(0.0, 1000.0))))
+        requests.append(draw(st.integers(1, max(rates))))
+    return trace_of(cluster_of(*nodes, unavailable=broken), jobs, arrivals, requests)
