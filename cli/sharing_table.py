@@ -1,0 +1,73 @@
+"""A decision of `sharing` as a table: which jobs share a unit, and how that suits them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from wattsched.cli.terminal import Justify, heading, line, table
+from wattsched.cli.wording import listed, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+    from wattsched.instances.sharing.instance import SharingInstance
+
+MOST_ROWS = 20
+
+COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("unit", "left"),
+    ("units", "right"),
+    ("power", "right"),
+    ("GPU use", "right"),
+    ("slowdown", "right"),
+    ("classes", "left"),
+    ("jobs", "left"),
+)
+
+
+def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:
+    """Print equal sets as one row, the most frequent first, and the names of the jobs that wait."""
+    running = sum(len(formed.jobs) for formed in decision.sets)
+    told = f"{running:,} jobs on {len(decision.sets):,} units, {len(decision.waiting):,} wait"
+    heading(out, "Decision", told)
+    rows = _alone(decision) if instance is None else _grouped(decision, instance)
+    table(out, COLUMNS, rows[:MOST_ROWS])
+    if len(rows) > MOST_ROWS:
+        line(out, (f"... {len(rows) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    if decision.waiting:
+        line(out, f"waiting: {listed(decision.waiting)}", indent=2)
+
+
+def _alone(decision: SharingDecision) -> list[tuple[str, ...]]:
+    """Rows where nothing is known of the jobs."""
+    return [(s.unit_type, "1", "", "", "", "", listed(s.jobs, most=4)) for s in decision.sets]
+
+
+def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple[str, ...]]:
+    """Sets of the same classes on the same type of unit together."""
+    from wattsched.instances.sharing.checker import Outcomes
+
+    outcomes = Outcomes(instance)
+    class_of = {job.name: job.job_class for job in instance.jobs}
+    groups: dict[tuple[str, tuple[str, ...]], list[SharedSet]] = {}
+    for formed in decision.sets:
+        classes = tuple(sorted(class_of.get(name, "?") for name in formed.jobs))
+        groups.setdefault((formed.unit_type, classes), []).append(formed)
+    rows: list[tuple[str, ...]] = []
+    for (unit_type, classes), sets in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        told = ("", "", "")
+        if all(unit_type in outcomes.alone.get(name, {}) for name in classes):
+            outcome = outcomes.of(unit_type, classes)
+            slower = [
+                epoch_s / outcomes.alone[name][unit_type].epoch_s
+                for name, epoch_s in zip(classes, outcome.epoch_s, strict=True)
+            ]
+            factor = number(sum(slower) / len(slower), 3)
+            told = (f"{number(outcome.power_w)} W", f"{number(outcome.utilisation_pct, 3)} %", f"x {factor}")
+        counts = Counter(classes)
+        mix = " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
+        jobs = listed([name for formed in sets for name in formed.jobs], most=4)
+        rows.append((unit_type, f"{len(sets):,}", *told, mix, jobs))
+    return rows

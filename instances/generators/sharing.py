@@ -1,0 +1,134 @@
+"""The `sharing` family: training jobs that may share nodes, as EaCO measured them, or single GPUs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from wattsched.instances.sharing.instance import (
+    Alone,
+    Budgets,
+    Job,
+    JobClass,
+    Limits,
+    SharingInstance,
+    UnitType,
+)
+from wattsched.instances.sharing.measured import eaco_classes, eaco_node, eaco_sets
+from wattsched.perfmodels.co_location import EPOCHS
+
+NODE_GPUS = 8
+GPU_TYPES = {"v100": (1.0, 30.0, 300.0), "p100": (1.6, 25.0, 250.0), "k80": (4.5, 25.0, 150.0)}
+"""GPU type to its epoch time against a V100 (near Gavel's medians) and its idle and full watts."""
+
+JOBS_PER_UNIT = 1.6
+KINDS = 12
+
+
+def sharing_round(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    units: Literal["nodes", "gpus"] = "nodes",
+    jobs_per_set: int | None = None,
+    power_fraction: float | None = None,
+    deadlines: float = 0.2,
+    exclusive: float = 0.05,
+) -> SharingInstance:
+    """Jobs that share 8-GPU nodes as measured, up to four on each, or pairs on single GPUs of three types.
+
+    Parameters
+    ----------
+    units : {"nodes", "gpus"}
+        Whole nodes and the four ImageNet jobs that EaCO measured, or GPUs and made-up jobs under its laws.
+    jobs_per_set : int, optional
+        Jobs on one unit at most (default: 4 on nodes, 2 on GPUs).
+    power_fraction : float, optional
+        Power budget as a fraction of the draw of all units at full utilisation.
+    deadlines, exclusive : float
+        Shares of the jobs with a deadline, 1.2 to 4 times their time alone, and with a unit to themselves.
+
+    Raises
+    ------
+    ValueError
+        For a value out of range.
+    """
+    if units not in ("nodes", "gpus"):
+        raise ValueError(f"units: must be nodes or gpus, got '{units}'")
+    if jobs_per_set is not None and not 1 <= jobs_per_set <= 8:
+        raise ValueError(f"jobs_per_set: must be from 1 to 8, got {jobs_per_set}")
+    for name, share in (("deadlines", deadlines), ("exclusive", exclusive)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}: must be from 0 to 1, got {share}")
+    if power_fraction is not None and not 0 < power_fraction <= 1:
+        raise ValueError(f"power_fraction: must be above 0 and at most 1, got {power_fraction}")
+    rng = np.random.default_rng(seed)
+    wanted = max(1, round(jobs / JOBS_PER_UNIT))
+    if units == "nodes":
+        count = wanted if gpus is None else -(-gpus // NODE_GPUS)
+        types, classes, sets = [eaco_node(count)], eaco_classes(), eaco_sets()
+    else:
+        types, sets = _gpu_types(wanted if gpus is None else gpus), []
+        classes = _gpu_classes(rng, [t.name for t in types])
+    full_w = sum(unit.count * unit.full_power_w for unit in types)
+    return SharingInstance(
+        name=f"sharing-{jobs}-{seed}",
+        budgets=Budgets(power_w=None if power_fraction is None else round(power_fraction * full_w, 1)),
+        limits=Limits(jobs_per_set=jobs_per_set or (4 if units == "nodes" else 2)),
+        unit_types=types,
+        classes=classes,
+        sets=sets,
+        jobs=_jobs(rng, jobs, classes, deadlines, exclusive),
+    )
+
+
+def _gpu_types(gpus: int) -> list[UnitType]:
+    """As many GPUs of each type as there can be; the first types get what is left over."""
+    counts = {name: (gpus + 2 - i) // 3 for i, name in enumerate(GPU_TYPES)}
+    return [
+        UnitType(name=name, count=count, idle_power_w=GPU_TYPES[name][1], full_power_w=GPU_TYPES[name][2])
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _gpu_classes(rng: np.random.Generator, types: list[str]) -> list[JobClass]:
+    classes = []
+    for k in range(KINDS):
+        epoch_s, load, memory = rng.lognormal(np.log(300), 0.7), rng.uniform(15, 95), rng.uniform(5, 60)
+        taste = rng.lognormal(0.0, 0.15, len(types))
+        alone = {
+            name: Alone(
+                epoch_s=float(f"{epoch_s * GPU_TYPES[name][0] * taste[i]:.6g}"),
+                utilisation_pct=round(min(100.0, load * GPU_TYPES[name][0] ** 0.3), 1),
+                memory_pct=round(memory, 1),
+            )
+            for i, name in enumerate(types)
+        }
+        classes.append(JobClass(name=f"kind{k:02d}", alone=alone))
+    return classes
+
+
+def _jobs(
+    rng: np.random.Generator, count: int, classes: list[JobClass], deadlines: float, exclusive: float
+) -> list[Job]:
+    kind = rng.integers(len(classes), size=count)
+    epochs = rng.integers(1, EPOCHS + 1, size=count).astype(float)
+    has_deadline, alone = rng.random(count) < deadlines, rng.random(count) < exclusive
+    slack = rng.uniform(1.2, 4.0, count)
+    digits = len(str(count - 1))
+    fastest_s = [min(a.epoch_s for a in job_class.alone.values()) for job_class in classes]
+    return [
+        Job(
+            name=f"job{j:0{digits}d}",
+            job_class=classes[kind[j]].name,
+            remaining_epochs=float(epochs[j]),
+            deadline_s=round(300.0 + slack[j] * epochs[j] * fastest_s[kind[j]], 1)
+            if has_deadline[j]
+            else None,
+            exclusive=bool(alone[j]),
+        )
+        for j in range(count)
+    ]

@@ -1,0 +1,35 @@
+"""A decision of `sharing` on a page."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from wattsched.cli.sharing_table import print_decision
+from wattsched.instances.generators.sharing import sharing_round
+from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+
+
+def printed(decision: SharingDecision, **known: object) -> str:
+    out = Console(file=io.StringIO(), width=160)
+    print_decision(out, decision, **known)  # type: ignore[arg-type]
+    return out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_equal_sets_are_one_row() -> None:
+    instance = sharing_round(jobs=6, seed=0, deadlines=0.0, exclusive=0.0)
+    by_class: dict[str, list[str]] = {}
+    for job in instance.jobs:
+        by_class.setdefault(job.job_class, []).append(job.name)
+    name, jobs = max(by_class.items(), key=lambda item: len(item[1]))
+    unit_type = instance.unit_types[0].name
+    rest = [job.name for job in instance.jobs if job.name not in jobs]
+    sets = [SharedSet(unit_type=unit_type, jobs=[job]) for job in jobs]
+    text = printed(SharingDecision(sets=sets, waiting=rest), instance=instance)
+    assert f"{len(jobs)} jobs on {len(jobs)} units, {len(rest)} wait" in text
+    assert text.count(name) == 1
+    assert "x 1" in text
+    assert rest[0] in text
+    plain = printed(SharingDecision(sets=sets, waiting=rest))
+    assert plain.count(unit_type) == len(jobs)

@@ -1,0 +1,77 @@
+"""Gavel's table of pairs: what the reader makes of it, and the real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wattsched.formulations.sharing.patterns import build
+from wattsched.instances.files import InputError
+from wattsched.instances.sharing.certificate import prove
+from wattsched.instances.sharing.checker import check
+from wattsched.instances.sharing.instance import Job
+from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits
+
+SMALL: dict[str, Any] = {
+    "v100": {
+        "A": {"null": 10.0, "A": [5.0, 5.0], "B": [8.0, 3.0]},
+        "B": {"null": 4.0, "A": [2.0, 8.0], "B": [0.0, 0.0]},
+    }
+}
+
+
+def written(folder: Path, document: Any) -> Path:
+    path = folder / "pairs.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_both_orders_are_averaged(tmp_path: Path) -> None:
+    table = read_pairs(written(tmp_path, SMALL))
+    assert [c.name for c in table.classes] == ["A", "B"]
+    assert table.classes[0].alone["v100"].epoch_s == 100.0
+    assert table.classes[0].alone["v100"].utilisation_pct == 100.0
+    by_classes = {tuple(s.classes): s for s in table.sets}
+    assert by_classes["A", "A"].slowdown == [2.0, 2.0]
+    assert by_classes["A", "B"].slowdown == pytest.approx([10 / 8, 4 / 2.5])
+    assert not by_classes["B", "B"].fits
+    instance = round_of_pairs(table, [Job(name="j", job_class="A")], {"v100": 1})
+    assert instance.unit_types[0].row == "gpus:v100"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"A": {"B": [1.0, 1.0]}}, "needs 'null'"),
+        ({"A": {"null": 0.0}}, "needs 'null'"),
+        ({"A": {"null": 1.0, "C": [1.0, 1.0]}}, "'A' shares with 'C', which is not measured alone"),
+        ({"A": {"null": 1.0, "A": [1.0]}}, "needs two speeds"),
+        ([1], "an object of GPU types"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, change: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_pairs(written(tmp_path, {"v100": change}))
+
+
+@pytest.mark.parametrize("objective", ["throughput", "power"])
+def test_two_thousand_jobs_on_three_types_are_certified(data_dir: Path, objective: str) -> None:
+    folder = data_dir / "gavel-2020"
+    table = read_pairs(folder / "oracle_pair_throughputs.json")
+    jobs = read_jobs(folder / "traces" / "msr_seed0_jobs.csv", 2000)
+    assert len(jobs) == 2000
+    instance = round_of_pairs(table, jobs, dict.fromkeys(("v100", "p100", "k80"), 500), objective=objective)
+    plan = build(instance, objective)
+    answer = get("highs")(plan.program, Limits(gap=1e-3))
+    assert answer.x is not None
+    assert answer.prices is not None
+    report = check(instance, plan.decide(answer.x))
+    assert report.faults == []
+    prices = plan.priced(answer.prices)
+    assert prices is not None
+    assert prove(instance, prices) == pytest.approx(report.objective, rel=1e-3)

@@ -1,0 +1,40 @@
+"""The `sharing` family: equal arguments, equal instances; every instance can be decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.instances.files import document_text
+from wattsched.instances.generators.sharing import sharing_round
+from wattsched.instances.problems import any_instance_of
+from wattsched.instances.sharing.checker import check
+
+
+@pytest.mark.parametrize("units", ["nodes", "gpus"])
+def test_instances_are_valid_and_equal_for_equal_seeds(units: str) -> None:
+    made = sharing_round(jobs=60, seed=3, units=units)  # type: ignore[arg-type]
+    text = document_text(made)
+    assert document_text(sharing_round(jobs=60, seed=3, units=units)) == text  # type: ignore[arg-type]
+    assert document_text(sharing_round(jobs=60, seed=4, units=units)) != text  # type: ignore[arg-type]
+    assert any_instance_of(made.model_dump()) == made
+    for name, rule in PROBLEM.rules.items():
+        decision = rule(made, made.objective)
+        # First come, first served misses deadlines when the queue stops.
+        assert decision is not None or name != "eaco"
+        if decision is not None:
+            assert check(made, decision).faults == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"units": "racks"}, "units: must be nodes or gpus, got 'racks'"),
+        ({"jobs_per_set": 9}, "jobs_per_set: must be from 1 to 8, got 9"),
+        ({"deadlines": 1.5}, "deadlines: must be from 0 to 1, got 1.5"),
+        ({"power_fraction": 0.0}, "power_fraction: must be above 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        sharing_round(jobs=3, **options)
