@@ -77,6 +77,7 @@ class PlacementBounds:
         classes, self.class_of = profile_classes(self.types, profiles)
         self.program = PatternProgram(self.types, classes, most_units)
         self._sizes = sizes(classes)
+        self._gpus = float(nodes.gpus.sum())
 
     def least_power(
         self,
@@ -107,7 +108,8 @@ class PlacementBounds:
 
     def most_allocated_gpus(self, arrived: ArrayLike, gap: float = GAP, rounds: int = ROUNDS) -> float:
         """Bound the GPU that hosted tasks ask for together from above, in GPUs; arguments as above."""
-        return -self.program.solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds).bound_w
+        bound = self.program.solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds).bound_w
+        return min(-bound, self._gpus)
 
     def known_power_w(self, arrived: ArrayLike, hosted: Hosted | None = None) -> float:
         """Bound that the prices found so far prove, without solving anything."""
@@ -115,7 +117,7 @@ class PlacementBounds:
 
     def known_allocated_gpus(self, arrived: ArrayLike) -> float:
         """The same for the allocation."""
-        return -self.program.known_bound_w(self._accepted(arrived, Hosted()), ALLOCATION)
+        return min(-self.program.known_bound_w(self._accepted(arrived, Hosted()), ALLOCATION), self._gpus)
 
     def profile_prices_w(self, result: PatternBound) -> FloatArray:
         """Price of a task of each profile in an answer, shape (M,)."""
