@@ -25,6 +25,7 @@ COMMANDS = {
     "import": ("importing", "Turn a public trace into an instance."),
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
+    "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }

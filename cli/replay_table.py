@@ -1,0 +1,88 @@
+"""Replays on a page: one line per policy, means over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.cli.terminal import Justify, heading, line, table
+from wattsched.cli.wording import count, duration, energy, number, percent
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.replay.jobs.metrics import Summary
+    from wattsched.replay.jobs.trace import Trace
+
+
+def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summary]], round_s: float) -> None:
+    """Print the tables of completion times, of the cluster and of the decisions."""
+    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    seeds = len(next(iter(found.values())))
+    rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
+    line(out, f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {_means(seeds)}")
+    heading(out, "Completion", "from arrival to completion; rho above 1 is later than with a fair share")
+    columns = ["mean", "median", "p95", "p99", "queueing", "makespan", "rho", "rho > 1"]
+    fields = ["jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "makespan_s"]
+    _table(
+        out,
+        columns,
+        {
+            policy: [
+                *(duration(_mean(runs, field)) for field in fields),
+                number(_mean(runs, "rho_mean"), 3),
+                percent(_mean(runs, "unfair_fraction")),
+            ]
+            for policy, runs in found.items()
+        },
+    )
+    heading(out, "Cluster", "everything that it draws, idle GPUs and nodes included")
+    _table(
+        out,
+        ["energy", "CO2", "GPUs in use", "restarts", "migrations"],
+        {
+            policy: [
+                energy(_mean(runs, "energy_j")),
+                f"{number(grams / 1000)} kg" if (grams := _mean(runs, "carbon_g")) else "",
+                percent(_mean(runs, "gpu_utilisation")),
+                number(_mean(runs, "restarts")),
+                number(_mean(runs, "migrations")),
+            ]
+            for policy, runs in found.items()
+        },
+    )
+    heading(out, "Decisions", "wall-clock time, and certified gap where the policy proves one")
+    _table(
+        out,
+        ["rounds", "median", "p99", "mean gap", "largest gap"],
+        {
+            policy: [
+                number(_mean(runs, "rounds")),
+                f"{1000 * _mean(runs, 'decision_median_s'):.2f} ms",
+                f"{1000 * _mean(runs, 'decision_p99_s'):.2f} ms",
+                *(_gap(runs, field) for field in ("gap_mean", "gap_max")),
+            ]
+            for policy, runs in found.items()
+        },
+    )
+
+
+def _means(seeds: int) -> str:
+    return f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
+
+
+def _table(out: Console, titles: list[str], rows: Mapping[str, list[str]]) -> None:
+    columns: list[tuple[str, Justify]] = [("policy", "left")]
+    columns += [(title, "right") for title in titles]
+    table(out, columns, [[policy, *cells] for policy, cells in rows.items()])
+
+
+def _mean(runs: Sequence[Summary], field: str) -> float:
+    return float(np.mean([getattr(run, field) for run in runs]))
+
+
+def _gap(runs: Sequence[Summary], field: str) -> str:
+    values = [getattr(run, field) for run in runs if getattr(run, field) is not None]
+    return f"{np.mean(values):.1e}" if values else ""

@@ -1,0 +1,103 @@
+"""A list of jobs as a CSV file, for traces of one's own.
+
+Columns, in any order:
+
+=================  ==================================================================================
+``job``            name, unique
+``arrival_s``      seconds from any moment on
+``work``           in the unit of the model's rate (samples) or of the table's
+``requested_gpus`` what the user asked for
+``model``          a model of the catalogue; empty where the job has a table
+``table``          name of an option table in the file of tables; empty, or no column, where it has a model
+``min_gpus``       optional bounds on the GPUs that it may use; empty for none
+``max_gpus``
+=================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from wattsched.instances.faults import lines_of
+from wattsched.instances.files import InputError, read_json
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.traces.rows import Row, rows_of
+from wattsched.perfmodels.catalogue import models
+from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.topology.cluster import LARGEST, Cluster
+
+COLUMNS = ("job", "arrival_s", "work", "requested_gpus")
+
+
+def read_listing(
+    path: str | Path, cluster: Cluster, tables: Mapping[str, OptionTable] | None = None
+) -> Trace:
+    """Read a list of jobs.
+
+    Raises
+    ------
+    ValueError
+        With the line and column of a malformed cell, or for a job that no pool can run.
+    OSError
+        When the file cannot be read.
+    """
+    tables = tables or {}
+    jobs: dict[str, Job] = {}
+    arrivals, requests = [], []
+    for row in rows_of(path, COLUMNS):
+        job = _job(row, tables)
+        if job.name in jobs:
+            raise row.fault("job", f"the job '{job.name}' occurs twice")
+        jobs[job.name] = job
+        arrivals.append(row.number("arrival_s"))
+        requests.append(row.count("requested_gpus", least=1))
+    if not jobs:
+        raise ValueError(f"{path}: has no job")
+    return trace_of(cluster, list(jobs.values()), arrivals, requests, tables)
+
+
+def read_tables(path: str | Path) -> dict[str, OptionTable]:
+    """Read option tables: a JSON object of tables by name, as `tables` of an instance.
+
+    Raises
+    ------
+    wattsched.instances.files.InputError
+        With one line per fault.
+    """
+    document = read_json(path)
+    try:
+        return TypeAdapter(dict[str, OptionTable]).validate_python(document)
+    except ValidationError as error:
+        raise InputError(lines_of(error, document), str(path)) from None
+
+
+def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
+    model, table = (row.cells.get(name, "").strip() for name in ("model", "table"))
+    if bool(model) == bool(table):
+        raise row.fault("model", "give a model or a table, one of the two")
+    if model and model not in models():
+        raise row.fault("model", f"'{model}' is not in the catalogue, which has {', '.join(models())}")
+    if table and table not in tables:
+        known = f"there are {', '.join(tables)}" if tables else "no file of tables was given"
+        raise row.fault("table", f"there is no table '{table}', {known}")
+    least, most = (_bound(row, name) for name in ("min_gpus", "max_gpus"))
+    if least is not None and most is not None and least > most:
+        raise row.fault("min_gpus", f"is {least}, above max_gpus {most}")
+    work = row.number("work")
+    if not 0 < work <= LARGEST:
+        raise row.fault("work", f"must be above 0 and at most {LARGEST:g}, got {work:g}")
+    return Job(
+        name=row.text("job"),
+        remaining_work=work,
+        model=model or None,
+        options=table or None,
+        min_gpus=least,
+        max_gpus=most,
+    )
+
+
+def _bound(row: Row, column: str) -> int | None:
+    return row.count(column, least=1) if row.cells.get(column, "").strip() else None

@@ -1,0 +1,147 @@
+"""``wattsched replay``: tables, JSON, records and plots, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+LIST = (
+    "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
+    "a,0,400000,2,resnet50,,8\nb,100,90,1,,mine,\nc,200,300000,4,bert,,\n"
+)
+TABLES = {"mine": {"gpus": [1, 2], "pool": ["A100", "A100"], "rate": [1.0, 1.5], "power_w": [200.0, 380.0]}}
+ITP = "job_id,submission_time,duration,num_gpu\nx,5000,4000,1\ny,5500,2000,8\nz,200000,100,2\nw,5600,100,0\n"
+PHILLY = "timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,600,2,v\n2017-10-09 07:05:00,60,1,w\n"
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def replay(run: Run, tmp_path: Path) -> Run:
+    """Replay a small file, which can be replaced."""
+
+    def replayed(*options: object, trace: str = LIST, tables: Any = TABLES) -> Result:
+        (tmp_path / "trace.csv").write_text(trace)
+        (tmp_path / "tables.json").write_text(json.dumps(tables))
+        own = () if "--format" in options else ("--tables", tmp_path / "tables.json")
+        return run("replay", tmp_path / "trace.csv", *own, *options)
+
+    return replayed
+
+
+def document(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["policies"]
+
+
+def test_a_line_per_policy_in_every_table(replay: Run) -> None:
+    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min; one seed"
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [
+        "policy", "elastic", "fifo", "sidecar",
+    ] * 3  # fmt: skip
+    assert " kg" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_holds_the_figures(replay: Run) -> None:
+    found = document(replay("--policy", "fifo", "--round", "0", "--json"))["fifo"][0]
+    assert found["jobs"] == 3
+    assert found["rounds"] == 5
+    assert found["energy_j"] > found["jobs_energy_j"] > 0
+    assert found["gap_max"] is None
+    assert found["rho_max"] == pytest.approx(1.0)
+
+
+def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = replay("--policy", "fifo,elastic", "-o", out, "--plot", tmp_path / "r.svg")
+    assert result.exit_code == 0, result.output
+    for policy in ("fifo", "elastic"):
+        rows = list(csv.DictReader((out / f"{policy}-0-jobs.csv").open()))
+        assert [row["job"] for row in rows] == ["a", "b", "c"]
+        assert all(float(row["end_s"]) > float(row["arrival_s"]) for row in rows)
+        assert len((out / f"{policy}-0-rounds.csv").read_text().splitlines()) > 2
+        assert (out / f"{policy}-0-power.csv").read_text().startswith("time_s,power_w\n")
+    assert set(json.loads((out / "summary.json").read_text())["policies"]) == {"fifo", "elastic"}
+    assert (tmp_path / "r.svg").read_text().startswith("<?xml")
+
+
+def test_public_traces(replay: Run) -> None:
+    found = document(
+        replay("--format", "itp", "--policy", "fifo", "--seeds", "1-2", "--to", "1", "--json", trace=ITP)
+    )
+    assert [run["jobs"] for run in found["fifo"]] == [2, 2]
+    later = document(replay("--format", "itp", "--policy", "srtf", "--from", "1", "--json", trace=ITP))
+    assert later["srtf"][0]["jobs"] == 1
+    found = document(replay("--format", "philly", "--json", trace=PHILLY))
+    assert found["elastic"][0]["jobs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (("--policy", "best"), "there is no policy 'best'; there are elastic,"),
+        (("--policy", "fifo,fifo"), "the policy 'fifo' is named twice"),
+        (("--seeds", "1-2"), "--seeds: a csv list tells what every job runs"),
+        (("--from", "1"), "--from and --to do not go with the format csv"),
+        (("--gpu-type", "H9"), "--gpu-type: 'H9' is not known"),
+        (("--round", "-1"), "must be at least 0, got -1"),
+        (("--gap", "1"), "--gap: must be below 1, got 1"),
+        (("-o", "/nowhere/at/all"), "the folder '/nowhere/at' does not exist"),
+        (("--cluster", "missing.json"), "missing.json: "),
+    ],
+)
+def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: str) -> None:
+    refused(replay(*options), fault)
+
+
+@pytest.mark.parametrize(
+    ("trace", "fault"),
+    [
+        ("job,arrival_s,work\n", "line 1: the column 'requested_gpus' is missing"),
+        (LIST.split("\n")[0] + "\n", "has no job"),
+        (LIST + "a,0,1,1,bert,,\n", "line 5, column 'job': the job 'a' occurs twice"),
+        (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
+        (LIST + "d,0,0,1,bert,,\n", "column 'work': must be above 0"),
+        (LIST + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
+        (LIST + "d,0,1,1,,,\n", "give a model or a table"),
+        (LIST + "d,0,1,1,bert,mine,\n", "give a model or a table"),
+        (LIST + "d,0,1,1,alexnet,,\n", "'alexnet' is not in the catalogue"),
+        (LIST + "d,0,1,1,,yours,\n", "there is no table 'yours', there are mine"),
+        (LIST + "d,0,1,1,yolov3,,\n", "job 'd': no pool runs it on 1 GPUs or fewer"),
+    ],
+)
+def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
+    refused(replay(trace=trace), fault)
+
+
+def test_tables_that_are_refused(replay: Run) -> None:
+    refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
+    refused(replay(tables=[1]), "must be an object")
+
+
+def test_a_cluster_that_a_policy_does_not_take(replay: Run, write: Callable[..., Path]) -> None:
+    nodes = [{"name": f"n{n}", "gpu_type": "A100", "gpus": n} for n in (4, 8)]
+    cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes}
+    file = write({"format": "wattsched-instance/1", "cluster": cluster, "jobs": []})
+    only = "job,arrival_s,work,requested_gpus,model\na,0,400000,2,resnet50\n"
+    refused(
+        replay("--cluster", file, "--policy", "sidecar", trace=only), "takes clusters with one pool of GPUs"
+    )
+    assert document(replay("--cluster", file, "--json", trace=only))["elastic"][0]["jobs"] == 1
+
+
+def refused(result: Result, fault: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert fault in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
