@@ -10,6 +10,7 @@ from importlib import import_module
 from wattsched.formulations.problem import Problem
 
 PROBLEMS: dict[str, str] = {
+    "shifting": "wattsched.formulations.shifting.problem",
     "sharing": "wattsched.formulations.sharing.problem",
 }
 

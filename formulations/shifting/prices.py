@@ -44,9 +44,10 @@ def budget_rows(horizon: Horizon) -> Iterator[tuple[int, str, float]]:
             yield which, name, float(horizon.budget[which] - horizon.standing[which])
 
 
-def cell_names(horizon: Horizon) -> list[str]:
-    """Name of every cell, by pool and then slot."""
-    return [f"gpus:{pool}@{slot}" for pool in horizon.instance.pools for slot in range(horizon.slots)]
+def row_names(horizon: Horizon) -> list[str]:
+    """Name of every cell, by pool and then slot, and of every budget."""
+    cells = [f"gpus:{pool}@{slot}" for pool in horizon.instance.pools for slot in range(horizon.slots)]
+    return cells + [name for _, name, _ in budget_rows(horizon)]
 
 
 def names_of_prices(named: list[tuple[str, int]], row_prices: FloatArray) -> dict[str, float] | None:

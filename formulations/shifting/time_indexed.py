@@ -8,8 +8,9 @@ slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all o
     \Delta (x_{jto} - z_{jt}) \le u_{jto} \le \Delta x_{jto},\quad
     \sum_{to} \rho_o (u_{jto} - R_j r_{jto}) + m_j = W_j,\quad m_j \le W_j z_{jH}
 
-where :math:`r_{jto}` says that the slot begins with a restart (`restarts`) and :math:`m_j` is left over. The end is
-linear in these: :math:`\sum_t (t+1) \Delta z_{jt} + H \Delta z_{jH} - \sum_{to} (\Delta x - u) + m_j / \rho^*_j`.
+where :math:`r_{jto}` says that the slot begins with a restart (`restarts`) and :math:`m_j` is left over. The
+end is linear in these:
+:math:`\sum_t (t+1) \Delta z_{jt} + H \Delta z_{jH} - \sum_{to} (\Delta x - u) + m_j / \rho^*_j`.
 """
 
 from __future__ import annotations

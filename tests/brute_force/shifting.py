@@ -1,4 +1,4 @@
-"""Every decision of a tiny shifting instance, one by one; written from the rules, with no code of the package."""
+"""Every decision of a tiny shifting instance, one by one, with no code of the package."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict) -> 
         job["current"] = {"pool": p, "gpus": g}
     if rng.random() < 0.2:
         job["has_run"] = True
-    if rng.random() < 0.15:
+    if rng.random() < 0.1:
         job["deadline_s"] = rng.choice([1.6, 2.3, slots + 1.5]) * slot_s
-    if rng.random() < 0.15:
+    if rng.random() < 0.1:
         job["must_finish"] = True
     return job
 
@@ -78,4 +78,4 @@ def _budgets(rng: random.Random, n_jobs: int, slots: int, slot_s: float) -> dict
         "money": kwh * 0.15,
         "average_completion_s": slots * slot_s,
     }
-    return {name: typical * rng.uniform(0.4, 1.2) for name, typical in choices.items() if rng.random() < 0.25}
+    return {name: typical * rng.uniform(0.5, 2.0) for name, typical in choices.items() if rng.random() < 0.25}

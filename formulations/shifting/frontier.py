@@ -1,0 +1,97 @@
+"""The frontier between average completion time and carbon, or another criterion, from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from wattsched.instances.shifting.instance import ShiftingInstance
+
+TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
+ROOM = 1e-6
+"""What a bound leaves, relative to it, so that an end of the frontier keeps its own total."""
+
+
+class Answer(Protocol):
+    """What a solve returns, as `wattsched.plan` does."""
+
+    objective: float | None
+    totals: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the frontier: totals of its decision, and the answer it comes from."""
+
+    average_completion_s: float
+    total: float
+    answer: Any
+
+
+def trace(
+    instance: ShiftingInstance,
+    n: int,
+    solve: Callable[[ShiftingInstance], Answer],
+    against: str = "carbon",
+) -> list[Point]:
+    """Least average completion time for totals of another criterion, evenly spaced from end to end.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance
+        Its budgets hold besides; those of the two criteria are replaced.
+    n : int
+        Number of points, at least 2.
+    solve : callable
+        Instance to an answer with ``objective`` and ``totals``; an ``objective`` of None is left out.
+    against : {"carbon", "energy", "money"}
+
+    Returns
+    -------
+    list of Point
+        By ascending average completion time; dominated points are left out, and so are there fewer than `n`
+        where solutions coincide.
+
+    Raises
+    ------
+    ValueError
+        If `n` is below 2, or the criterion is unknown.
+    """
+    if n < 2:
+        raise ValueError(f"frontier: needs at least 2 points, got {n}")
+    if against not in TOTALS:
+        raise ValueError(f"frontier: unknown criterion '{against}'; known: {', '.join(TOTALS)}")
+    total = TOTALS[against]
+    quick = _point(solve(_bounded(instance, "completion", {total: None})), total)
+    if quick is None:
+        return []
+    clean = _point(solve(_bounded(instance, against, {"average_completion_s": None, total: None})), total)
+    if clean is None:
+        return [quick]
+    found = [quick, clean]
+    for i in range(1, n - 1):
+        limit = quick.total + (clean.total - quick.total) * i / (n - 1)
+        if limit > 0:
+            point = _point(solve(_bounded(instance, "completion", {total: limit * (1 + ROOM)})), total)
+            found += [] if point is None else [point]
+    return _undominated(found)
+
+
+def _bounded(instance: ShiftingInstance, objective: str, limits: dict[str, float | None]) -> ShiftingInstance:
+    budgets = instance.budgets.model_copy(update=limits)
+    return instance.model_copy(update={"objective": objective, "budgets": budgets})
+
+
+def _point(answer: Answer, total: str) -> Point | None:
+    if answer.objective is None:
+        return None
+    return Point(answer.totals["average_completion_s"], answer.totals[total], answer)
+
+
+def _undominated(points: list[Point]) -> list[Point]:
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.average_completion_s, p.total)):
+        if not kept or point.total < kept[-1].total:
+            kept.append(point)
+    return kept

@@ -1,0 +1,123 @@
+"""Decisions from prices: jobs take their cheapest schedules one after the other, from the GPUs that are left.
+
+The LP's decided jobs stay; the others are inserted by dynamic programming under its prices. Budgets that are
+then exceeded cost more in the next attempt. After that, some jobs at a time are taken out and inserted again
+(Shaw 1998), as long as that pays.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from wattsched.formulations.program import IntArray
+from wattsched.formulations.shifting.column_generation import Generated
+from wattsched.formulations.shifting.horizon import Horizon
+from wattsched.formulations.shifting.prices import Prices
+from wattsched.formulations.shifting.schedule import ROUNDING, Schedules, free_cells, held_gpus, use
+from wattsched.formulations.shifting.schedule_pricing import SchedulePricing
+
+DECIDED = 0.999
+SURCHARGES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 10.0)
+REMOVED = 0.06
+MOST_REMOVED = 12
+IDLE_ROUNDS = 25
+
+
+class Insertion:
+    """Builds decisions of one schedule per job.
+
+    Parameters
+    ----------
+    objective : int
+        Number of the criterion to minimise.
+    """
+
+    def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
+        self.horizon, self.objective, self.pricing = horizon, objective, pricing
+        self.prices = generated.prices
+        self.known, share = generated.pool.all(), generated.master.share
+        best = np.lexsort((-share, self.known.job))
+        self.likely = best[np.unique(self.known.job[best], return_index=True)[1]]
+        self.likelihood = share[self.likely]
+        self.tried: list[Schedules] = []
+
+    def decide(self, time_s: float) -> Schedules | None:
+        """Best decision found in the time, None when none keeps the budgets."""
+        begin = time.perf_counter()
+        best, cost = None, np.inf
+        for surcharge in SURCHARGES:
+            decision = self._insert(self._start(), self._surcharged(surcharge))
+            if self._valid(decision) and (value := self._value(decision)) < cost:
+                best, cost = decision, value
+            if best is not None or time.perf_counter() - begin > time_s:
+                break
+        return (
+            None if best is None else self._improve(best, surcharge, time_s - (time.perf_counter() - begin))
+        )
+
+    def _start(self) -> tuple[Schedules, IntArray]:
+        """Decided jobs and the others, the likeliest first."""
+        order = np.argsort(-self.likelihood, kind="stable")
+        decided = order[self.likelihood[order] >= DECIDED]
+        rest = order[self.likelihood[order] < DECIDED]
+        return self.known.take(self.likely[decided]), self.known.job[self.likely[rest]]
+
+    def _surcharged(self, factor: float) -> Prices:
+        own = (np.arange(len(self.prices.criteria)) == self.objective).astype(float)
+        return Prices(own + factor * (self.prices.criteria - own), self.prices.gpu)
+
+    def _insert(self, start: tuple[Schedules, IntArray], prices: Prices) -> Schedules:
+        """Let jobs take their cheapest schedules in turn, in the order of jobs at the end."""
+        kept, jobs = start
+        free = free_cells(self.horizon) - use(self.horizon, kept)
+        parts = [kept]
+        for job in jobs.tolist():
+            schedule = self.pricing.cheapest_of(job, prices, free)
+            free -= use(self.horizon, schedule)
+            parts.append(schedule)
+        decision = Schedules.joined(parts)
+        decision = decision.take(np.argsort(decision.job, kind="stable"))
+        self.tried.append(decision)
+        return decision
+
+    def _improve(self, best: Schedules, surcharge: float, time_s: float) -> Schedules:
+        begin, idle = time.perf_counter(), 0
+        rng = np.random.default_rng(0)
+        count = int(min(MOST_REMOVED, max(2, REMOVED * self.horizon.n_jobs)))
+        if self.horizon.n_jobs < 2:
+            return best
+        while idle < IDLE_ROUNDS and time.perf_counter() - begin < time_s:
+            jobs = self._related(best, count, rng)
+            kept = best.take(np.flatnonzero(~np.isin(best.job, jobs)))
+            decision = self._insert((kept, jobs), self._surcharged(surcharge))
+            idle += 1
+            if not self._valid(decision):
+                surcharge = min(10.0, surcharge * 1.1)
+                self.tried.pop()
+                continue
+            surcharge = max(0.5, surcharge / 1.05)
+            if self._value(decision) < self._value(best) * (1 - 1e-7):
+                best, idle = decision, 0
+            else:
+                self.tried.pop()
+        return best
+
+    def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
+        """A random job and others that hold GPUs in its slots, in random order."""
+        first = int(rng.integers(len(decision)))
+        which, cell, gpus = held_gpus(self.horizon, decision)
+        weight = np.bincount(cell[which == first], minlength=self.horizon.n_pools * self.horizon.slots)
+        overlap = np.bincount(which, weights=gpus * weight[cell], minlength=len(decision))
+        score = (overlap + 0.05 * overlap.max(initial=1.0)) * rng.random(len(decision))
+        score[first] = np.inf
+        return rng.permutation(decision.job[np.argsort(-score)[:count]])
+
+    def _value(self, decision: Schedules) -> float:
+        return float(decision.criteria[:, self.objective].sum() + self.horizon.standing[self.objective])
+
+    def _valid(self, decision: Schedules) -> bool:
+        amounts = decision.criteria.sum(axis=0) + self.horizon.standing
+        kept = np.all(amounts <= self.horizon.budget * (1 + ROUNDING))
+        return bool(kept and np.isfinite(decision.finish_s).all())

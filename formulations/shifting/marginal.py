@@ -1,0 +1,183 @@
+r"""The marginal rule: work per gram, step by step, generalised from one job to many under shared budgets.
+
+CarbonScaler gives one job, within a window, the steps of most marginal work per marginal carbon,
+:math:`\Delta\rho / (\Delta P \cdot I_t)`, until its work is done (`systems.md` 2.2). Here a step is the
+next option on the concave hull of rate over power, as long as it adds a common share of the work per GPU that
+the job has at its best: GPUs are scarce as well. The jobs are served one after the other from what GPUs are
+left, those with deadlines first, then those of least time per weight. A job's window is a common *stretch*
+times the time that it takes at its fastest. Of all pairs of share and stretch the best that keeps the budgets
+is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattsched.formulations.program import FloatArray, IntArray
+from wattsched.formulations.shifting.horizon import CRITERIA, NEVER, OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.schedule import ROUNDING, Schedules, decision_of, follow
+from wattsched.instances.shifting.decision import ShiftingDecision
+from wattsched.instances.shifting.instance import ShiftingInstance
+
+STRETCHES = (1.0, 1.5, 2.5, 4.0, 8.0, 20.0)
+SHARES = (0.0, 0.3, 0.6, 0.85)
+_WIDER = 4
+_ATTEMPTS = 6
+
+
+def greedy(instance: ShiftingInstance, objective: str) -> ShiftingDecision | None:
+    """Decide by the marginal rule; None where it keeps no budget."""
+    horizon = horizon_of(instance)
+    best = by_stretch(
+        horizon, OBJECTIVES.index(objective), intensity_of(horizon, OBJECTIVES.index(objective))
+    )
+    return None if best is None else decision_of(horizon, best)
+
+
+def carbon_blind(instance: ShiftingInstance, objective: str) -> ShiftingDecision | None:
+    """Decide by the marginal rule without looking at the forecasts: a joule is a joule at any time."""
+    horizon = horizon_of(instance)
+    best = by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))
+    return None if best is None else decision_of(horizon, best)
+
+
+def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
+    """What a joule costs in a slot: in the unit of the objective, else of the first budget, else in grams."""
+    budgets = [c for c in (1, 3, 2) if np.isfinite(horizon.budget[c])]
+    which = objective if objective else (budgets or [1])[0]
+    per_joule = horizon.per_joule[which - 1, :-1]
+    return per_joule if per_joule.any() else np.ones(horizon.slots)
+
+
+def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Schedules | None:
+    """Best schedules of all shares and stretches that keep the budgets."""
+    best, least = None, np.inf
+    for share in SHARES:
+        for stretch in STRETCHES:
+            schedules = serve(horizon, intensity, stretch, share)
+            amounts = schedules.criteria.sum(axis=0) + horizon.standing
+            kept = np.all(amounts <= horizon.budget * (1 + ROUNDING))
+            if not kept or not np.isfinite(schedules.finish_s).all():
+                continue
+            if amounts[objective] < least:
+                best, least = schedules, float(amounts[objective])
+            if CRITERIA[objective] == "completion_s":
+                break
+    return best
+
+
+def serve(horizon: Horizon, intensity: FloatArray, stretch: float, share: float) -> Schedules:
+    """Serve all jobs with one stretch, by steps that add a share of a job's best work per GPU."""
+    steps = [
+        _hull(horizon, np.arange(start, end), share)
+        for start, end in zip(horizon.option_start[:-1], horizon.option_start[1:], strict=True)
+    ]
+    free = np.repeat(horizon.capacity[:, None], horizon.slots, axis=1)
+    option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
+    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
+    free_s = horizon.deadline_s - horizon.arrival_s - fastest_s
+    for job in np.lexsort((fastest_s / np.maximum(horizon.share, 1e-300), free_s)):
+        chosen = _Service(horizon, int(job), steps[horizon.table[job]], free, intensity).within(
+            stretch * float(fastest_s[job])
+        )
+        option[job] = chosen
+        runs = np.flatnonzero(chosen != PAUSE)
+        np.subtract.at(free, (horizon.pool[chosen[runs]], runs), horizon.gpus[chosen[runs]])
+    return follow(horizon, np.arange(horizon.n_jobs), option)
+
+
+class _Service:
+    """One job, the steps on its hull, and the GPUs that are free for it."""
+
+    def __init__(self, horizon: Horizon, job: int, steps: IntArray, free: IntArray, intensity: FloatArray):
+        self.horizon, self.job, self.intensity = horizon, job, intensity
+        self.steps = steps
+        self.fits = horizon.gpus[steps][:, None] <= free[horizon.pool[steps]]
+
+    def within(self, window_s: float) -> IntArray:
+        """Option by slot that does the work within a window; one twice as long where that is impossible."""
+        horizon, begin = self.horizon, int(self.horizon.first_slot[self.job])
+        latest = min(float(horizon.slots), float(horizon.deadline_s[self.job]) / horizon.slot_s)
+        last = max(begin + 1, int(np.ceil(latest - ROUNDING)))
+        slots = max(1, round(window_s / horizon.slot_s + 0.499))
+        while True:
+            end = min(last, begin + slots)
+            option, missing = self._fill(begin, end)
+            if missing <= 0 or end == last:
+                return option
+            slots *= _WIDER
+
+    def _fill(self, begin: int, end: int) -> tuple[IntArray, float]:
+        """Take steps until the work is done; what restarts cost is asked for in further attempts."""
+        slot, step, work = self._ordered(begin, end)
+        done = np.cumsum(work)
+        target = float(self.horizon.work[self.job])
+        for _ in range(_ATTEMPTS):
+            taken = int(np.searchsorted(done, target * (1 - ROUNDING))) + 1
+            level = np.full(self.horizon.slots, -1, dtype=np.int64)
+            np.maximum.at(level, slot[:taken], step[:taken])
+            option = np.where(level >= 0, self.steps[level], PAUSE)
+            missing = self._missing(option)
+            if missing <= 0 or taken > len(done):
+                break
+            target += missing
+        return option, missing
+
+    def _ordered(self, begin: int, end: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Slot, step and work of what can be taken, by work per carbon."""
+        horizon, span = self.horizon, slice(begin, end)
+        rate, watts = np.zeros(end - begin), np.zeros(end - begin)
+        parts = []
+        for k, option in enumerate(self.steps):
+            fits = self.fits[k, span]
+            more, power = horizon.rate[option] - rate, horizon.extra_w[option] - watts
+            worth = more / np.maximum(power * self.intensity[span], 1e-300)
+            slots = np.flatnonzero(fits)
+            parts.append(np.column_stack([slots + begin, np.full(len(slots), k), more[slots], worth[slots]]))
+            rate = np.where(fits, horizon.rate[option], rate)
+            watts = np.where(fits, horizon.extra_w[option], watts)
+        steps = np.concatenate(parts)
+        steps = steps[np.lexsort((steps[:, 1], steps[:, 0], -steps[:, 3]))]
+        return steps[:, 0].astype(np.int64), steps[:, 1].astype(np.int64), steps[:, 2] * horizon.slot_s
+
+    def _missing(self, option: IntArray) -> float:
+        """Work that is not done by the options, at most 0 when it all is."""
+        horizon, job = self.horizon, self.job
+        left, restart_s = float(horizon.work[job]), float(horizon.restart_s[job])
+        kind, ran, last = int(horizon.kind_before[job]), bool(horizon.ran_before[job]), -1
+        for slot in np.flatnonzero(option != PAUSE).tolist():
+            chosen = option[slot]
+            if slot != last + 1:
+                kind = NEVER
+            lost_s = restart_s if ran and kind != horizon.kind[chosen] else 0.0
+            left -= float(horizon.rate[chosen]) * (horizon.slot_s - lost_s)
+            kind, ran, last = int(horizon.kind[chosen]), True, slot
+        return left
+
+
+def _hull(horizon: Horizon, options: IntArray, share: float) -> IntArray:
+    """Options on the concave hull of rate over power, from the least power on, while GPUs add enough."""
+    hull: list[int] = []
+    points = [(0.0, 0.0)]
+    for option in sorted(options.tolist(), key=lambda o: (horizon.extra_w[o], -horizon.rate[o], o)):
+        point = (float(horizon.extra_w[option]), float(horizon.rate[option]))
+        if point[1] <= points[-1][1]:
+            continue
+        while hull and _turns_up(points[-2], points[-1], point):
+            hull.pop()
+            points.pop()
+        hull.append(option)
+        points.append(point)
+    best = max(float(horizon.rate[o] / horizon.gpus[o]) for o in hull)
+    kept, rate, gpus = hull[:1], float(horizon.rate[hull[0]]), int(horizon.gpus[hull[0]])
+    for option in hull[1:]:
+        more, added = float(horizon.rate[option]) - rate, int(horizon.gpus[option]) - gpus
+        if more < share * best * added:
+            continue
+        kept.append(option)
+        rate, gpus = rate + more, gpus + added
+    return np.array(kept, dtype=np.int64)
+
+
+def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - b[0]) <= (c[1] - b[1]) * (b[0] - a[0])

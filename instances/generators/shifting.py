@@ -1,0 +1,206 @@
+"""The `shifting` family: a day or more of jobs on A100 and V100 GPUs under a forecast of carbon intensity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattsched.instances.clusters import known_gpu_type
+from wattsched.instances.generators.kinds import (
+    Choices,
+    draw_kinds,
+    jobs_of_kinds,
+    named,
+    requested_gpus,
+    table_of,
+)
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
+from wattsched.instances.traces.carbon import read_carbon, utc_time
+
+GPU_COUNTS = (1, 2, 4, 8, 16)
+MOST_KINDS = 24
+TYPES = {"A100": (1.0, (1005, 1410)), "V100": (0.45, (1110, 1530))}
+"""GPU type to its speed against an A100 (assumed, near published training throughputs) and its clocks."""
+A100_SHARE = 0.6
+LOAD = 0.6
+"""Share of the horizon that the GPUs would be busy for if the jobs ran as their users ask."""
+RESTART_S = (30.0, 120.0, 600.0)
+DEADLINE_SHARE = 0.1
+
+
+def shifting_horizon(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    slots: int = 48,
+    slot_s: float = 3600.0,
+    carbon: str | None = None,
+    zone: str | None = None,
+    start: str | None = None,
+    carbon_fraction: float | None = 0.5,
+    completion_factor: float | None = None,
+) -> ShiftingInstance:
+    """Jobs that arrive over the first half of a horizon, with up to 10 options on each of two GPU types.
+
+    Parameters
+    ----------
+    slots : int
+        Slots of the horizon.
+    slot_s : float
+        Length of a slot in seconds.
+    carbon : str, optional
+        CSV file of carbon intensities (default: made-up days with a dip at noon).
+    zone : str, optional
+        Column of that file.
+    start : str, optional
+        Time in that file at which the horizon begins, UTC unless it has a zone (default: its first).
+    carbon_fraction : float, optional
+        Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1).
+    completion_factor : float, optional
+        Bound on the average completion time, as a multiple of that at their fastest, and the objective
+        `carbon` in place of a carbon budget.
+
+    Raises
+    ------
+    ValueError
+        For an option out of range, or a file that does not have what the horizon needs.
+    """
+    _require(slots, slot_s, carbon, start, carbon_fraction, completion_factor)
+    rng = np.random.default_rng(seed)
+    wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
+    choices = [
+        Choices(name, known_gpu_type(name), GPU_COUNTS, clocks, (128,), speed)
+        for name, (speed, clocks) in TYPES.items()
+    ]
+    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, MOST_KINDS), len(choices))]
+    drawn = jobs_of_kinds(rng, tables, wanted)
+    pools = _pools(drawn, named(tables), wanted, gpus, slots * slot_s)
+    g_per_kwh = _forecast(rng, slots, slot_s, carbon, zone, start)
+    restart_s = dict(zip(named(tables), rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
+    made = [_job(rng, job, named(tables), restart_s, slots, slot_s) for job in drawn]
+    instance = ShiftingInstance(
+        name=f"shifting-{jobs}-{seed}",
+        slots=slots,
+        slot_s=slot_s,
+        carbon_g_per_kwh=g_per_kwh,
+        pools=pools,
+        tables=named(tables),
+        jobs=made,
+    )
+    fastest_s, least_g, most_g = _extremes(instance)
+    if completion_factor is not None:
+        budgets = HorizonBudgets(average_completion_s=completion_factor * fastest_s)
+        return instance.model_copy(update={"objective": "carbon", "budgets": budgets})
+    if carbon_fraction is None:
+        return instance
+    budgets = HorizonBudgets(carbon_g=least_g + carbon_fraction * (most_g - least_g))
+    return instance.model_copy(update={"budgets": budgets})
+
+
+def _require(
+    slots: int,
+    slot_s: float,
+    carbon: str | None,
+    start: str | None,
+    carbon_fraction: float | None,
+    completion_factor: float | None,
+) -> None:
+    if not 2 <= slots <= 10_000:
+        raise ValueError(f"slots: must be from 2 to 10,000, got {slots}")
+    if not RESTART_S[-1] < slot_s <= 86_400:
+        raise ValueError(f"slot_s: must be above {RESTART_S[-1]:g} and at most 86,400, got {slot_s:g}")
+    if carbon is None and start is not None:
+        raise ValueError(
+            f"start: '{start}' is a time in a file of carbon intensities, but 'carbon' names none"
+        )
+    if carbon_fraction is not None and not 0 <= carbon_fraction <= 1:
+        raise ValueError(f"carbon_fraction: must be from 0 to 1, got {carbon_fraction:g}")
+    if completion_factor is not None and completion_factor < 1:
+        raise ValueError(f"completion_factor: must be at least 1, got {completion_factor:g}")
+
+
+def _pools(
+    jobs: list[Job], tables: dict[str, OptionTable], wanted: np.ndarray, gpus: int | None, horizon_s: float
+) -> dict[str, GpuPool]:
+    """As many GPUs as the jobs ask for over half of the horizon, most of them A100."""
+    if gpus is None:
+        busy_gpu_s = 0.0
+        for job, count in zip(jobs, wanted.tolist(), strict=True):
+            table = tables[str(job.options)]
+            rate = max(r for r, g in zip(table.rate or [], table.gpus, strict=True) if g == count)
+            busy_gpu_s += count * job.remaining_work / rate
+        gpus = int(busy_gpu_s / (LOAD * horizon_s))
+    total = max(gpus, 2)
+    a100 = max(1, min(total - 1, round(A100_SHARE * total)))
+    counts = dict(zip(TYPES, (a100, total - a100), strict=True))
+    return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
+
+
+def _forecast(
+    rng: np.random.Generator,
+    slots: int,
+    slot_s: float,
+    carbon: str | None,
+    zone: str | None,
+    start: str | None,
+) -> list[float]:
+    if carbon is not None:
+        trace = read_carbon(carbon, zone)
+        try:
+            begin = utc_time(start) if start is not None else trace.begin
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
+        return trace.slots(begin, slots, slot_s)
+    hour = (np.arange(slots) + 0.5) * slot_s / 3600.0 % 24
+    dip = np.exp(-(((hour - 12.5) / 3.5) ** 2))
+    drift = np.cumsum(rng.normal(0.0, 6.0, slots))
+    return [float(v) for v in np.round(np.clip(330.0 - 190.0 * dip + drift, 20.0, None), 1)]
+
+
+def _job(
+    rng: np.random.Generator,
+    job: Job,
+    tables: dict[str, OptionTable],
+    restart_s: dict[str, float],
+    slots: int,
+    slot_s: float,
+) -> ShiftingJob:
+    """Half of the jobs are there from the beginning, a tenth has a deadline half a horizon or more away."""
+    arrives, slot = rng.random() < 0.5, int(rng.integers(1, max(2, slots // 2)))
+    arrival_s = slot * slot_s if arrives else 0.0
+    late, slack = rng.random() < DEADLINE_SHARE, float(rng.uniform(0.5, 1.0))
+    fastest_s = job.remaining_work / max(tables[str(job.options)].rate or [1.0])
+    return ShiftingJob(
+        name=job.name,
+        weight=job.weight,
+        options=str(job.options),
+        remaining_work=job.remaining_work,
+        arrival_s=arrival_s,
+        deadline_s=round(arrival_s + 3 * fastest_s + slack * slots * slot_s, 1) if late else None,
+        restart_s=restart_s[str(job.options)],
+    )
+
+
+def _extremes(instance: ShiftingInstance) -> tuple[float, float, float]:
+    """Average completion at the jobs' fastest, and grams at their thriftiest and at their fastest.
+
+    GPUs are taken to be unlimited, the thriftiest to run in the cleanest slots alone, and the fastest at the
+    forecast's average.
+    """
+    g = np.array(instance.carbon_g_per_kwh) / 3.6e6
+    idle_g = sum(p.gpus * p.idle_power_w for p in instance.pools.values()) * instance.slot_s * g.sum()
+    weights, seconds, least, most = 0.0, 0.0, float(idle_g), float(idle_g)
+    clean = float(np.quantile(g, 0.15))
+    for job in instance.jobs:
+        table = instance.table_of(job)
+        pools = [instance.pools[pool] for pool in table.pool]
+        rows = [i for i, pool in enumerate(pools) if table.gpus[i] <= pool.gpus]
+        rate, watts = np.array(table.rate)[rows], np.array(table.power_w)[rows]
+        extra = watts - np.array([table.gpus[i] * pools[i].idle_power_w for i in rows])
+        fastest = int(np.argmax(rate))
+        weights += job.weight
+        seconds += job.weight * job.remaining_work / rate[fastest]
+        least += float(job.remaining_work * (extra / rate).min()) * clean
+        most += float(job.remaining_work * extra[fastest] / rate[fastest] * g.mean())
+    return float(seconds / weights), least, most

@@ -1,0 +1,206 @@
+"""Carbon-intensity forecasts from CSV files of time and g/kWh.
+
+Read are the hourly files of the U.S. Energy Information Administration's grids and of Electricity Maps, its
+exports (``Datetime (UTC)``, ``Carbon intensity gCO₂eq/kWh (Life cycle)``), tables with one column per zone,
+and any file with a column of times and one of numbers; plain or compressed with gzip.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.instances.traces.rows import Row, rows_of
+
+FloatArray = NDArray[np.float64]
+
+TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
+INTENSITY_COLUMNS = (
+    "avg_ci_g_per_kwh",
+    "ci_lca_g_per_kwh",
+    "carbon intensity gco₂eq/kwh (life cycle)",
+    "carbon intensity gco₂eq/kwh (lca)",
+    "carbon_intensity_g_per_kwh",
+    "carbon_intensity_avg",
+    "carbon_intensity",
+    "carbonintensity",
+    "g_per_kwh",
+)
+"""Names of columns that are taken without being asked for, in lower case, the first that is there."""
+
+
+@dataclass(frozen=True)
+class CarbonTrace:
+    """Carbon intensity over time.
+
+    Attributes
+    ----------
+    begin_s : float array, shape (n,)
+        Ascending seconds since 1970; a value holds for `step_s` or until the next one begins.
+    g_per_kwh : float array, shape (n,)
+        nan where the file has no value.
+    step_s : float
+    source : str
+        File and column, for messages.
+    """
+
+    begin_s: FloatArray
+    g_per_kwh: FloatArray
+    step_s: float
+    source: str
+
+    @property
+    def begin(self) -> datetime:
+        """Time of the first value, in UTC."""
+        return datetime.fromtimestamp(float(self.begin_s[0]), tz=UTC)
+
+    def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
+        """Averages over the slots of a horizon.
+
+        Raises
+        ------
+        ValueError
+            If values are missing for a part of the horizon.
+        """
+        edges = begin.timestamp() + slot_s * np.arange(slots + 1)
+        ends = np.minimum(self.begin_s + self.step_s, np.append(self.begin_s[1:], np.inf))
+        known = np.isfinite(self.g_per_kwh)
+        begins, ends, values = self.begin_s[known], ends[known], self.g_per_kwh[known]
+        covered_s = _integral(begins, ends, np.ones(len(values)), edges)
+        if (short := np.flatnonzero(np.diff(covered_s) < slot_s * (1 - 1e-6))).size:
+            slot = int(short[0])
+            raise ValueError(
+                f"{self.source}: no value for a part of slot {slot}, which begins at {_shown(edges[slot])}; "
+                f"the file reaches from {_shown(self.begin_s[0])} "
+                f"to {_shown(self.begin_s[-1] + self.step_s)}, "
+                f"the horizon of {slots} slots from {_shown(edges[0])} to {_shown(edges[-1])}"
+            )
+        return [float(v) for v in np.diff(_integral(begins, ends, values, edges)) / slot_s]
+
+
+def _integral(begins: FloatArray, ends: FloatArray, values: FloatArray, at: Any) -> FloatArray:
+    """Integral of a step function that is 0 between its steps, up to some times."""
+    times = np.column_stack([begins, ends]).ravel()
+    amounts = np.column_stack([np.zeros(len(values)), values * (ends - begins)]).ravel()
+    return np.interp(at, times, np.cumsum(amounts)) if len(times) else np.zeros(len(at))
+
+
+def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
+    """Read carbon intensities.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
+        times and g/kWh.
+    column : str, optional
+        Name of the column (default: the first of `INTENSITY_COLUMNS`, or the only one besides the times).
+
+    Raises
+    ------
+    ValueError
+        For a file without rows, an unknown column, a cell that is no time or number, a negative number, and
+        times that do not ascend, with the line.
+    OSError
+        When the file cannot be read.
+    """
+    rows = list(rows_of(path, ()))
+    if not rows:
+        raise ValueError(f"{path}: has no rows of times and numbers")
+    header = list(rows[0].cells)
+    if len(header) == 2 and _is_time(header[0]):
+        rows.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
+        time_column, value_column = header
+    else:
+        time_column = _time_column(path, header)
+        value_column = _value_column(path, header, time_column, column)
+    begin_s = np.array([_seconds(row, time_column) for row in rows])
+    for i in np.flatnonzero(np.diff(begin_s) <= 0)[:1]:
+        raise ValueError(
+            f"{rows[i + 1].place}: the times do not ascend, {_shown(begin_s[i + 1])} comes after "
+            f"{_shown(begin_s[i])} (all in UTC; local times without a zone repeat an hour in autumn)"
+        )
+    values = np.array([_intensity(row, value_column) for row in rows])
+    step_s = float(np.median(np.diff(begin_s))) if len(rows) > 1 else 3600.0
+    return CarbonTrace(begin_s, values, step_s, f"{path}, column '{value_column}'")
+
+
+def utc_time(text: str) -> datetime:
+    """Read a time as ISO 8601 or seconds since 1970; one without a zone is UTC.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    text = text.strip()
+    try:
+        if text.replace(".", "", 1).isdigit() and len(text.partition(".")[0]) >= 9:
+            return datetime.fromtimestamp(float(text), tz=UTC)
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
+        raise ValueError(f"'{text}' is no time, expected such as {example}") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        utc_time(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _time_column(path: str | Path, header: list[str]) -> str:
+    for name in header:
+        if name.lower() in TIME_COLUMNS:
+            return name
+    if header[0] in ("", "index") or len(header) != 2:
+        names = ", ".join(TIME_COLUMNS)
+        raise ValueError(f"{path}, line 1: no column of times ({names}), found {_listed(header)}")
+    return header[0]
+
+
+def _value_column(path: str | Path, header: list[str], time_column: str, asked: str | None) -> str:
+    others = [name for name in header if name != time_column]
+    if asked is not None:
+        if asked not in others:
+            raise ValueError(f"{path}, line 1: no column '{asked}', found {_listed(others)}")
+        return asked
+    lowered = {name.lower(): name for name in reversed(others)}
+    for name in INTENSITY_COLUMNS:
+        if name in lowered:
+            return lowered[name]
+    if len(others) == 1:
+        return others[0]
+    raise ValueError(f"{path}, line 1: name the column of intensities, one of {_listed(others)}")
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f"'{name}'" for name in names[:most]) + more
+
+
+def _seconds(row: Row, column: str) -> float:
+    try:
+        return utc_time(row.text(column)).timestamp()
+    except ValueError as error:
+        if str(error).startswith(row.place):
+            raise
+        raise row.fault(column, str(error)) from None
+
+
+def _intensity(row: Row, column: str) -> float:
+    """Intensity of a row, nan for an empty cell."""
+    return row.number(column) if row.cells[column].strip() else math.nan
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,124 @@
+"""Schedules, their pricing and its bounds against brute force and full enumeration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute_force import shifting as brute_force
+from strategies.shifting import tiny
+
+from wattsched.formulations.shifting import schedules
+from wattsched.formulations.shifting.enumeration import all_schedules
+from wattsched.formulations.shifting.horizon import OBJECTIVES, Horizon, horizon_of
+from wattsched.formulations.shifting.prices import Prices
+from wattsched.formulations.shifting.schedule import decision_of, schedules_of
+from wattsched.formulations.shifting.schedule_pricing import SchedulePricing, lower_bound, priced_cost
+from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.shifting.certificate import prove
+from wattsched.instances.shifting.checker import check
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.solvers import highs
+from wattsched.solvers.solution import Limits
+
+CASES = 200
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 20))
+def test_equals_brute_force(first: int) -> None:
+    for seed in range(first, first + 20):
+        instance = tiny(seed)
+        best = brute_force.optimum(instance)
+        plan = schedules.build(instance, instance.objective)
+        solution = highs.solve(plan.program, Limits(gap=0.0))
+        if best is None:
+            assert solution.termination.reason == "infeasible", seed
+            continue
+        assert solution.x is not None, seed
+        report = check(instance, plan.decide(solution.x))
+        assert not report.faults, (seed, report.faults)
+        assert report.objective == pytest.approx(best, rel=1e-6, abs=1e-9), seed
+        assert plan.program.objective(solution.x) == pytest.approx(best, rel=1e-6, abs=1e-9), seed
+        prices = None if solution.prices is None else plan.priced(solution.prices)
+        assert prices is not None
+        assert prove(instance, prices) <= best + 1e-9 * max(1.0, abs(best))
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
+    monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
+    gaps = []
+    for seed in range(first, first + 20):
+        instance = tiny(seed)
+        best = brute_force.optimum(instance)
+        if best is None:
+            continue
+        plan = schedules.build(instance, instance.objective)
+        assert plan.bound is not None
+        assert plan.bound <= best + 1e-9 * max(1.0, abs(best)), seed
+        solution = highs.solve(plan.program, Limits(gap=0.0))
+        if solution.x is not None:
+            report = check(instance, plan.decide(solution.x))
+            assert not report.faults, (seed, report.faults)
+            gaps.append(((report.objective or 0.0) - best) / max(abs(best), 1e-9))
+            assert plan.point(plan.decide(solution.x)) is not None
+    assert len(gaps) >= 8
+    assert float(np.median(gaps)) < 0.02
+
+
+def random_prices(instance: ShiftingInstance, horizon: Horizon, rng: np.random.Generator) -> Prices:
+    """Prices of the size that they have: some cells free, some budgets cheap."""
+    which = OBJECTIVES.index(instance.objective)
+    typical = np.maximum(np.abs(horizon.budget), 1e-9)
+    unit = 1.0 if which else horizon.slots * horizon.slot_s
+    limited = np.isfinite(horizon.budget)
+    criteria = np.where(limited, rng.random(4) * unit / np.where(limited, typical, 1.0), 0.0)
+    criteria[which] += 1.0
+    cells = horizon.n_pools * horizon.slots
+    gpu = unit / horizon.slots * rng.random(cells) * (rng.random(cells) < 0.6)
+    return Prices(criteria, gpu)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_bounds_hold_and_are_sharp(first: int) -> None:
+    """At any prices: below the sum of every job's cheapest schedule, and not by much."""
+    rng = np.random.default_rng(first)
+    for seed in range(first, first + 20):
+        instance = tiny(seed)
+        horizon, which = horizon_of(instance), OBJECTIVES.index(instance.objective)
+        prices = random_prices(instance, horizon, rng)
+        everything = all_schedules(horizon)
+        assert everything is not None
+        least = np.full(horizon.n_jobs, np.inf)
+        np.minimum.at(least, everything.job, priced_cost(horizon, everything, prices))
+        if not np.isfinite(least).all():
+            continue
+        over = prices.criteria - (np.arange(4) == which)
+        charged = over > 0
+        charges = over[charged] @ (horizon.budget - horizon.standing)[charged]
+        charges += prices.gpu @ np.repeat(horizon.capacity, horizon.slots)
+        exact = float(least.sum() + horizon.standing[which] - charges)
+        size = float(least.sum() + abs(charges) + horizon.standing[which])
+        found = schedules.named_prices(horizon, which, prices)
+        for bound in (lower_bound(horizon, prices, which), prove(instance, found)):
+            assert bound <= exact + 1e-9 * size, seed
+            assert bound >= exact - 0.02 * size, seed
+        guided = priced_cost(horizon, SchedulePricing(horizon, 500).cheapest(prices), prices)
+        assert np.all(guided >= least - 1e-9 * size)
+        assert np.median(guided - least) <= 0.01 * size
+
+
+def test_decisions_become_schedules_and_back() -> None:
+    instance = shifting_horizon(jobs=12, slots=12, seed=3)
+    horizon = horizon_of(instance)
+    prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), np.full(horizon.n_pools * horizon.slots, 3.0))
+    found = SchedulePricing(horizon).cheapest(prices)
+    again = schedules_of(horizon, decision_of(horizon, found))
+    assert again is not None
+    assert np.array_equal(again.option, found.option)
+    assert np.allclose(again.criteria, found.criteria)
+    report = check(
+        instance.model_copy(update={"budgets": type(instance.budgets)()}), decision_of(horizon, found)
+    )
+    assert report.objective == pytest.approx(found.criteria[:, 0].sum())
+    assert report.totals["carbon_g"] == pytest.approx(found.criteria[:, 1].sum() + horizon.standing[1])
