@@ -23,8 +23,11 @@ from wattsched.instances.sharing.patterns import Patterns, patterns_of
 if TYPE_CHECKING:
     import networkx as nx
 
-SCALE = 2**40
+SCALE = 2**60
 """Costs are whole numbers of this part of the largest: the blossom algorithm is exact on these."""
+
+ROUNDING = 2.0**-50
+"""Error of such a cost, relative to the largest, with room to spare."""
 
 MOST_JOBS = 1_000
 """Above this the blossom algorithm would take many minutes."""
@@ -53,8 +56,8 @@ def build(instance: SharingInstance, objective: str, time_s: float | None = None
     )
     paid = [costs.of(formed) for formed in sets] + [costs.waiting[j] for j in waiting]
     program = _program(paid, costs.offset, sense, feasible=True)
-    # Costs were rounded to whole numbers for the matching.
-    rounding = costs.largest * (len(names) + 1) / SCALE
+    # The matching is exact for costs rounded to whole numbers, by way of doubles.
+    rounding = costs.largest * len(names) * ROUNDING
     return Plan(
         program=program,
         decide=lambda x: decision,

@@ -172,12 +172,6 @@ def program_of(of: Round, columns: Columns) -> Program:
     patterns, kinds = of.patterns, of.kinds
     n, m, k = len(columns.pattern), len(columns.kind), len(kinds)
     slots = slots_of(patterns, columns.pattern)
-    names = [
-        *(f"job:{of.instance.jobs[members[0]].name}" for members in kinds.members),
-        *(f"slot:{s}" for s in slots.tolist()),
-        *(unit.row for unit in of.instance.unit_types),
-        *(budget.name for budget in of.budgets),
-    ]
     slot_row = np.full(len(patterns.job_class), -1)
     slot_row[slots] = k + np.arange(len(slots))
     place = np.zeros(len(patterns), dtype=np.int64)
@@ -194,7 +188,7 @@ def program_of(of: Round, columns: Columns) -> Program:
         entries.add(np.full(n, row), np.arange(n), budget.of_pattern[columns.pattern])
         used = budget.per_epoch[columns.slot] * kinds.epochs[columns.kind]
         entries.add(np.full(m, row), n + np.arange(m), used)
-    matrix = csc_array(entries.matrix((len(names), n + m + k)))
+    matrix = csc_array(entries.matrix((types + len(of.units) + len(of.budgets), n + m + k)))
     equal = np.concatenate([kinds.jobs, np.zeros(len(slots))])
     upper = np.concatenate([equal, of.units, [budget.capacity for budget in of.budgets]])
     lower = np.concatenate([equal, np.full(len(upper) - len(equal), -np.inf)])
@@ -213,11 +207,26 @@ def program_of(of: Round, columns: Columns) -> Program:
         upper=most,
         integer=np.ones(n + m + k, dtype=bool),
         group_start=np.zeros(1, dtype=np.int64),
-        rows=tuple(Block(name, 1) for name in names),
+        rows=(
+            Block("job", k, lambda i: f"job:{of.instance.jobs[kinds.members[i][0]].name}"),
+            Block("slot", len(slots), lambda i: _slot_name(of, int(slots[i]))),
+            *(Block(unit.row, 1) for unit in of.instance.unit_types),
+            *(Block(budget.name, 1) for budget in of.budgets),
+        ),
         columns=(Block("pattern", n), Block("placement", m), Block("waiting", k)),
         offset=of.costs.offset,
         sense=OBJECTIVES[of.objective],
     )
+
+
+def _slot_name(of: Round, slot: int) -> str:
+    """Name such as ``slot:v100:A+B+B:B``."""
+    patterns, names = of.patterns, [job_class.name for job_class in of.instance.classes]
+    p = int(of.slot_pattern[slot])
+    own = slice(int(patterns.start[p]), int(patterns.start[p + 1]))
+    members = np.repeat(patterns.job_class[own], patterns.jobs[own])
+    unit = of.instance.unit_types[patterns.unit_type[p]].name
+    return f"slot:{unit}:{'+'.join(names[c] for c in members)}:{names[patterns.job_class[slot]]}"
 
 
 class _Entries:

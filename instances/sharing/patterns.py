@@ -70,11 +70,10 @@ class Patterns:
 
     def numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
         """Pattern by unit type and ascending classes, one per job."""
-        members = np.split(np.repeat(self.job_class, self.jobs), np.cumsum(self.size)[:-1])
-        return {
-            (int(t), tuple(m.tolist())): p
-            for p, (t, m) in enumerate(zip(self.unit_type, members, strict=True))
-        }
+        members = np.repeat(self.job_class, self.jobs).tolist()
+        ends = np.cumsum(self.size).tolist()
+        rows = zip(self.unit_type.tolist(), self.size.tolist(), ends, strict=True)
+        return {(t, tuple(members[end - n : end])): p for p, (t, n, end) in enumerate(rows)}
 
 
 def patterns_of(instance: SharingInstance) -> Patterns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from brute_force.sharing import optimum
 from hypothesis import given, settings
@@ -78,3 +79,21 @@ def test_gandiva_pairs_when_units_are_short_and_it_helps(slowdown: float, runnin
     assert len(waiting) == 4 - running
     enough = instance_of(4, {"a": 10.0}, "aaaa", [("aa", slowdown)], unmeasured="refuse")
     assert formed("gandiva", enough) == (["a0", "a1", "a2", "a3"], [])
+
+
+def test_a_round_without_jobs_has_its_decision() -> None:
+    instance = instance_of(2, {"a": 10.0}, "", [], limits={"jobs_per_set": 2})
+    for rule in PROBLEM.rules.values():
+        decision = rule(instance, "eaco")
+        assert check(instance, decision).objective == 0
+    for build in PROBLEM.formulations.values():
+        plan = build(instance, "eaco", None)
+        assert check(instance, plan.decide(np.zeros(plan.program.n_columns))).faults == []
+
+
+def test_rows_have_names() -> None:
+    instance = instance_of(2, {"a": 10.0, "b": 20.0}, "abb", [], limits={"jobs_per_set": 2})
+    plan = PROBLEM.formulations["patterns"](instance, "eaco", None)
+    names = plan.program.row_names()
+    assert len(set(names)) == len(names) == plan.program.n_rows
+    assert {"job:a0", "job:b1", "slot:u:a+b:b", "slot:u:b+b:b", "gpus:u"} <= set(names)
