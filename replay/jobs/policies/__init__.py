@@ -13,12 +13,12 @@ from wattsched.replay.jobs.policies.powerflow import PowerFlow
 from wattsched.replay.jobs.policies.sidecar import sidecar, termination
 from wattsched.replay.jobs.policies.srtf import Srtf
 from wattsched.replay.jobs.policies.tiresias import Tiresias
-from wattsched.replay.jobs.policies.worth import completion, in_time, progress, rank
+from wattsched.replay.jobs.policies.worth import SLACK, completion, in_time, progress, rank
 from wattsched.replay.jobs.policy import Policy, Setting
 
 POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "elastic": Elastic,
-    "elastic-makespan": partial(Elastic, worth=in_time(rank, 0.1)),
+    "elastic-makespan": partial(Elastic, worth=in_time(rank, SLACK)),
     "elastic-progress": partial(Elastic, worth=progress),
     "elastic-completion": partial(Elastic, worth=completion),
     "fifo": Fifo,

@@ -35,6 +35,9 @@ CONCAVITY = 0.3
 HOLD_S = 600.0
 """Seconds that `rank` expects a configuration to be kept: the gap between events of a small cluster."""
 
+SLACK = 1.0
+"""By how much `elastic-makespan` lets the last job end later than it must; see docs/elastic.md."""
+
 _BEYOND = 10.0
 _ROUNDS = 40
 

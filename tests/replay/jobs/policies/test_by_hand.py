@@ -7,6 +7,8 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies.elastic import Elastic
+from wattsched.replay.jobs.policies.worth import in_time, rank
 from wattsched.replay.jobs.policy import Restarts, Setting
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
@@ -86,13 +88,14 @@ def test_elastic_leaves_a_job_that_would_lose_more_by_the_restart() -> None:
     assert ends(trace, "elastic") == [18, 10]
 
 
-def test_elastic_makespan_keeps_the_long_job_going() -> None:
+def test_the_last_job_keeps_going_when_it_must_not_end_late() -> None:
     flat = {1: 1.0, 2: 1.5, 4: 2.0}
     jobs = [(0.0, 100.0, 1, flat), *((0.0, 40.0, 1, flat) for _ in range(3))]
     trace = trace_by_hand(cluster_of(4), *jobs)
-    plain, last = replay(trace, "elastic"), replay(trace, "elastic-makespan")
-    assert last.end_s < plain.end_s
-    assert last.jobs.first_start_s[0] == 0
+    plain, setting = replay(trace, "elastic"), Setting(trace, Restarts(5.0, 20.0))
+    punctual = simulate(trace, Elastic(setting, worth=in_time(rank, 0.1)))
+    assert punctual.end_s < plain.end_s
+    assert punctual.jobs.first_start_s[0] == 0
 
 
 @pytest.mark.parametrize("name", [n for n in names() if n not in ("fifo", "srtf", "tiresias-2dlas")])

@@ -1,0 +1,126 @@
+"""Replay generated jobs on 16 GPUs under SideCar's rule, its baselines and ours, and compare the gains.
+
+    python benchmarks/elastic.py [--write]
+
+``--write`` puts the tables into docs/elastic.md. Nothing but the package is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from pages import DOCS, replace_part, table
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.replay.jobs.metrics import Summary, summary
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import Restarts, Setting
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
+from wattsched.replay.jobs.workload import poisson_jobs
+
+SEEDS = range(10)
+JOBS = 40
+GAPS_S = (300.0, 120.0)
+RESTARTS_S = ((5.0, 30.0), (10.0, 60.0), (30.0, 300.0))
+"""Process restart and pod termination."""
+COMPARED = ("termination", "sidecar", "elastic", "elastic-makespan")
+OTHERS = ("srtf", "tiresias-2dlas", "optimus", "elasticflow", "powerflow", "elastic-progress")
+ELASTICITY = 16
+"""A job may use from one GPU to all."""
+
+Floats = np.ndarray
+
+
+@cache
+def trace(gap_s: float, seed: int) -> Trace:
+    """Jobs that arrive with these gaps on four nodes of four V100."""
+    cluster = homogeneous_cluster(4, 4, "V100")
+    return trace_of_durations(
+        cluster, poisson_jobs(JOBS, seed, gap_s=gap_s), seed=seed, elasticity=ELASTICITY
+    )
+
+
+@cache
+def runs(policy: str, gap_s: float, restarts: Restarts) -> tuple[Summary, ...]:
+    """Replay every seed; decisions at every arrival and completion."""
+    found = []
+    for seed in SEEDS:
+        made = policy_of(policy, Setting(trace(gap_s, seed), restarts))
+        found.append(summary(simulate(trace(gap_s, seed), made, name=policy)))
+    print(f"{policy}, gaps of {gap_s:g} s, {restarts}", file=sys.stderr)
+    return tuple(found)
+
+
+def values(policy: str, gap_s: float, restarts: Restarts, field: str) -> Floats:
+    """Figures of all seeds."""
+    return np.array([getattr(run, field) for run in runs(policy, gap_s, restarts)], dtype=float)
+
+
+def change(policy: str, base: str, gap_s: float, restarts: Restarts, field: str) -> str:
+    """Mean change against another policy over the seeds, and the best."""
+    ratio = values(policy, gap_s, restarts, field) / values(base, gap_s, restarts, field) - 1
+    if policy == base:
+        return ""
+    return f"{100 * ratio.mean():+.0f} % ({100 * ratio.min():+.0f} %)"
+
+
+def gains() -> str:
+    """Makespan and mean completion time against the two baselines of the publication."""
+    header = [
+        "gaps, restart, policy", "makespan, h", "vs `fifo`", "vs `termination`", "mean JCT, min", "vs `fifo`",
+        "vs `termination`", "restarts",
+    ]  # fmt: skip
+    rows = []
+    for gap_s in GAPS_S:
+        for process_s, pod_s in RESTARTS_S:
+            costs = Restarts(process_s, pod_s)
+            for policy in ("fifo", *COMPARED):
+                cells = [f"{gap_s:g} s, {process_s:g} / {pod_s:g} s, `{policy}`"]
+                for field, unit_s in (("makespan_s", 3600), ("jct_mean_s", 60)):
+                    cells.append(f"{values(policy, gap_s, costs, field).mean() / unit_s:.2f}")
+                    cells += [change(policy, base, gap_s, costs, field) for base in ("fifo", "termination")]
+                    if policy == "fifo":
+                        cells[-1] = ""
+                restarted = values(policy, gap_s, costs, "restarts") + values(
+                    policy, gap_s, costs, "migrations"
+                )
+                rows.append([*cells, f"{restarted.mean():.0f}"])
+    return table(header, rows)
+
+
+def against_sidecar() -> str:
+    """Every policy against the rule of SideCar, at one restart cost."""
+    costs = Restarts(*RESTARTS_S[1])
+    header = ["policy"]
+    for gap_s in GAPS_S:
+        header += [f"JCT, gaps of {gap_s:g} s", "makespan", "energy"]
+    rows = []
+    for policy in ("fifo", *OTHERS, *COMPARED):
+        cells = [f"`{policy}`"]
+        for gap_s in GAPS_S:
+            for field in ("jct_mean_s", "makespan_s", "energy_j"):
+                ratio = values(policy, gap_s, costs, field) / values("sidecar", gap_s, costs, field)
+                error = 1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))
+                cells.append("1" if policy == "sidecar" else f"{ratio.mean():.2f} ± {error:.2f}")
+        rows.append(cells)
+    return table(header, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/elastic.md")
+    asked = parser.parse_args(arguments)
+    for part, content in {"gains": gains(), "against-sidecar": against_sidecar()}.items():
+        print(f"\n{content}\n")
+        if asked.write:
+            replace_part(DOCS / "elastic.md", part, content)
+
+
+if __name__ == "__main__":
+    main()
