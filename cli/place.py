@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,8 @@ from wattsched.cli.files import written as say_written
 from wattsched.cli.parameters import Number, ParamType, Whole
 
 if TYPE_CHECKING:
-    from wattsched.replay.placement.curves import Curves
+    from wattsched.replay.placement.bounds import Distances
+    from wattsched.replay.placement.curves import Curves, Floats
     from wattsched.replay.placement.stream import Experiment
 
 MOST_SEEDS = 1000
@@ -93,6 +95,12 @@ def _arrivals(ctx: click.Context, param: click.Parameter, value: float) -> float
     return value
 
 
+def _bound_gap(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if value >= 1:
+        raise click.BadParameter(f"must be below 1, got {value:g}", ctx, param)
+    return value
+
+
 def _plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     if name is None:
         return None
@@ -146,6 +154,21 @@ def _plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> 
 @click.option(
     "--processes", type=Whole(1, 256), default=1, show_default=True, metavar="N", help="Runs at a time."
 )
+@click.option(
+    "--bound/--no-bound",
+    default=True,
+    show_default=True,
+    help="Say how far from any placement's best they are.",
+)
+@click.option(
+    "--bound-gap",
+    type=Number(1e-6),
+    default=0.01,
+    show_default=True,
+    metavar="G",
+    callback=_bound_gap,
+    help="How loose the bound may be; 0.001 takes some ten times as long.",
+)
 @click.option("--plot", metavar="FILE", callback=_plot_file, help="Draw the curves: .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print the curves as JSON, alone, on standard output.")
 def command(
@@ -156,6 +179,8 @@ def command(
     seeds: list[int],
     cpu_model: str,
     processes: int,
+    bound: bool,
+    bound_gap: float,
     plot: str | None,
     as_json: bool,
 ) -> None:
@@ -169,13 +194,14 @@ def command(
     curves = _mean_curves(experiment, policies, seeds, processes)
     if plot is not None:
         _plot(curves, plot)
+    beyond = _distances(experiment, curves, seeds, bound_gap) if bound else None
     if as_json:
-        write(None, _document(curves))
+        write(None, _document(curves, beyond))
         return
     from wattsched.cli.place_table import print_curves
     from wattsched.cli.terminal import console
 
-    print_curves(console(), experiment, curves, len(seeds))
+    print_curves(console(), experiment, curves, len(seeds), beyond)
 
 
 def _experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed: int) -> Experiment:
@@ -239,7 +265,17 @@ def _plot(curves: Mapping[str, Curves], file: str) -> None:
     say_written(file)
 
 
-def _document(curves: Mapping[str, Curves]) -> str:
+def _distances(
+    experiment: Experiment, curves: Mapping[str, Curves], seeds: list[int], gap: float
+) -> Distances:
+    from wattsched.cli.terminal import progress
+    from wattsched.replay.placement.bounds import distances
+
+    with progress("bounding any placement"):
+        return distances(experiment, curves, seeds, gap)
+
+
+def _document(curves: Mapping[str, Curves], beyond: Distances | None) -> str:
     """JSON with one curve per line."""
     policies = []
     for policy, of in curves.items():
@@ -253,9 +289,26 @@ def _document(curves: Mapping[str, Curves]) -> str:
             "frag_pct": of.frag_pct,
             "failed": of.failed,
         }
-        lines = [
-            f"   {json.dumps(name)}: {json.dumps([round(value, DECIMALS) for value in array.tolist()])}"
-            for name, array in arrays.items()
-        ]
-        policies.append(f"  {json.dumps(policy)}: {{\n" + ",\n".join(lines) + "\n  }")
-    return '{\n "policies": {\n' + ",\n".join(policies) + "\n }\n}\n"
+        policies.append(_object(policy, arrays))
+    bounds = []
+    if beyond is not None:
+        curves_of_any = {
+            "arrived": beyond.arrived,
+            "allocated_pct": beyond.allocated_pct,
+            "eopc_w": beyond.eopc_w,
+        }
+        bounds = [_line(name, array, "  ") for name, array in curves_of_any.items()]
+        bounds.append(_object("floor_w", beyond.floor_w))
+    inside = "{\n" + ",\n".join(bounds) + "\n }" if bounds else "{}"
+    return '{\n "policies": {\n' + ",\n".join(policies) + f'\n }},\n "bound": {inside}\n}}\n'
+
+
+def _object(name: str, arrays: Mapping[str, Floats]) -> str:
+    lines = [_line(key, array, "   ") for key, array in arrays.items()]
+    return f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }"
+
+
+def _line(name: str, array: Floats, indent: str) -> str:
+    """One curve; null where it is infinite."""
+    values = [round(value, DECIMALS) if math.isfinite(value) else None for value in array.tolist()]
+    return f"{indent}{json.dumps(name)}: {json.dumps(values)}"

@@ -12,6 +12,7 @@ from wattsched.replay.placement.curves import Floats, saving_pct
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattsched.replay.placement.bounds import Distances
     from wattsched.replay.placement.curves import Curves
     from wattsched.replay.placement.stream import Experiment
 
@@ -19,13 +20,21 @@ POINTS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.3)
 REFERENCE = "fgd"
 
 
-def print_curves(out: Console, experiment: Experiment, curves: Mapping[str, Curves], seeds: int) -> None:
+def print_curves(
+    out: Console,
+    experiment: Experiment,
+    curves: Mapping[str, Curves],
+    seeds: int,
+    beyond: Distances | None = None,
+) -> None:
     """Print the mean curves at some points.
 
     Parameters
     ----------
     seeds : int
         How many runs they are the mean of.
+    beyond : Distances, optional
+        What no placement can beat.
     """
     nodes, tasks = experiment.nodes, experiment.tasks
     line(
@@ -43,6 +52,23 @@ def print_curves(out: Console, experiment: Experiment, curves: Mapping[str, Curv
         note = f"% of that of {REFERENCE}"
         _section(out, "Power saved", note, others, lambda of: saving_pct(of, reference), "{:.1f}")
     _section(out, "Fragmentation", "% of the capacity", curves, lambda of: of.frag_pct, "{:.2f}")
+    if beyond is not None:
+        _print_distances(out, curves, beyond)
+
+
+def _print_distances(out: Console, curves: Mapping[str, Curves], beyond: Distances) -> None:
+    """How far the policies are from any placement's best."""
+    any_of = {"most of any placement": next(iter(curves.values()))}
+    note = "% of the capacity that any placement can allocate"
+    _section(out, "Bound on the allocation", note, any_of, lambda of: beyond.allocated_pct, "{:.2f}")
+    note = "% above the least power of any placement that hosts as much"
+    points = _points(next(iter(curves.values())))
+    heading(out, "Power above the bound", note)
+    rows = []
+    for name, of in curves.items():
+        above = beyond.above_pct(name, of)
+        rows.append([name, *(f"{above[of.at(percent / 100)]:.1f}" for percent in points)])
+    table(out, [("policy", "left"), *((f"{percent} %", "right") for percent in points)], rows)
 
 
 def _section(

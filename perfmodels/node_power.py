@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ class NodePower:
     package_idle_w: Integers
     package_full_w: Integers
 
-    @property
+    @cached_property
     def packages(self) -> Integers:
         """CPU packages of each node, shape (N,)."""
         return -(-self.cores // self.package_cores)
@@ -130,11 +131,19 @@ class NodePower:
         nodes : (S,) int, optional
             Positions of the nodes; all N without it.
         """
-        cores, per_package = self.cores[nodes], self.package_cores[nodes]
-        busy = cores - cpu_free_milli // (1000 * VCPU_PER_CORE)
-        active = -(-busy // per_package)
+        _, active = self._busy(cpu_free_milli, nodes)
         idle_w, full_w = self.package_idle_w[nodes], self.package_full_w[nodes]
-        return idle_w * -(-cores // per_package) + (full_w - idle_w) * active
+        return idle_w * self.packages[nodes] + (full_w - idle_w) * active
+
+    def spare_vcpus(self, cpu_free_milli: Integers, nodes: Nodes = ALL) -> Integers:
+        """VCPUs of active packages of these nodes that nothing uses; arguments as of `cpu_w`."""
+        busy, active = self._busy(cpu_free_milli, nodes)
+        return VCPU_PER_CORE * (active * self.package_cores[nodes] - busy)
+
+    def _busy(self, cpu_free_milli: Integers, nodes: Nodes) -> tuple[Integers, Integers]:
+        """Busy cores, and the packages that they keep active."""
+        busy = self.cores[nodes] - cpu_free_milli // (1000 * VCPU_PER_CORE)
+        return busy, -(-busy // self.package_cores[nodes])
 
     def node_w(self, cpu_free_milli: Integers, free_gpus: Integers, nodes: Nodes = ALL) -> Integers:
         """Watts of these nodes, CPU packages and GPUs; arguments as of `cpu_w` and `gpu_w`."""

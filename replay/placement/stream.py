@@ -9,7 +9,7 @@ import numpy as np
 from wattsched.instances.arrivals import arrival_order, node_order
 from wattsched.instances.target import target_workload
 from wattsched.instances.tasks import Integers, NodeTable, TaskTable
-from wattsched.perfmodels.node_power import CPU_OF_GPU, node_power
+from wattsched.perfmodels.node_power import CPU_OF_GPU, NodePower, node_power
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory
 from wattsched.replay.placement.policy import Factory, Setting
@@ -49,10 +49,16 @@ class Experiment:
             If the power of a GPU model is unknown.
         """
         nodes = _in_order(self.nodes, node_order(len(self.nodes), seed))
+        return Setting(nodes, self._power_of(nodes), target_workload(self.tasks), seed)
+
+    def power(self) -> NodePower:
+        """Power of the nodes, in the order of `nodes`."""
+        return self._power_of(self.nodes)
+
+    def _power_of(self, nodes: NodeTable) -> NodePower:
         models = [nodes.models[model] for model in nodes.model]
         cpus = [CPU_OF_GPU.get(model, "") for model in models] if self.mapped_cpus else None
-        power = node_power(nodes.cpu_milli, nodes.gpus, models, cpus)
-        return Setting(nodes, power, target_workload(self.tasks), seed)
+        return node_power(nodes.cpu_milli, nodes.gpus, models, cpus)
 
     def arriving(self, seed: int) -> Integers:
         """Positions of the arriving tasks in the list, in their order, shape (A,).

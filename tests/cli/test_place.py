@@ -48,6 +48,7 @@ def test_a_table_per_measure_and_a_row_per_policy(place: Run) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "2 nodes with 10 GPUs, 5 tasks in the list; means over 3 seeds"
     titles = ["Allocated GPU", "GRAR", "Power", "Power of the CPUs", "Power saved", "Fragmentation"]
+    titles += ["Bound on the allocation", "Power above the bound"]
     assert [line.split("  ")[0] for line in lines if line and line[0] != " "][2:] == titles
     saved = lines[next(i for i, line in enumerate(lines) if line.startswith("Power saved")) :]
     assert " ".join(saved[1].split()) == "policy 20 % 40 % 60 % 80 % 90 % 100 % 130 %"
@@ -74,6 +75,31 @@ def test_json_holds_the_mean_curves(place: Run) -> None:
     for name in CURVES:
         means = [(a + b) / 2 for a, b in zip(each[0][name], each[1][name], strict=True)]
         assert both["random"][name] == pytest.approx(means, abs=2e-6)
+
+
+def test_no_policy_beats_the_bound(place: Run) -> None:
+    policies = ("fgd", "pwr", "bid", "bid-reserve", "random")
+    result = place("--json", "--seeds", "1-3", "--policy", ",".join(policies), "--bound-gap", "0.001")
+    found = json.loads(result.stdout)
+    bound = found["bound"]
+    assert list(bound) == ["arrived", "allocated_pct", "eopc_w", "floor_w"]
+    assert bound["arrived"] == [i / 100 for i in range(131)]
+    assert tuple(bound["floor_w"]) == policies
+    for name in policies:
+        curves = found["policies"][name]
+        for most, has in zip(bound["allocated_pct"], curves["allocated_pct"], strict=True):
+            assert has <= most + 1e-6
+        for least, draws in zip(bound["floor_w"][name], curves["eopc_w"], strict=True):
+            assert least <= draws * (1 + 1e-9)
+        hosts_all = [failed == 0 for failed in curves["failed"]]
+        for least, draws, all_hosted in zip(bound["eopc_w"], curves["eopc_w"], hosts_all, strict=True):
+            assert not all_hosted or (least is not None and least <= draws * (1 + 1e-9))
+
+
+def test_without_a_bound(place: Run) -> None:
+    found = json.loads(place("--json", "--seeds", "1", "--policy", "fgd", "--no-bound").stdout)
+    assert found["bound"] == {}
+    assert "bound" not in place("--seeds", "1", "--policy", "fgd", "--no-bound").stdout
 
 
 def test_processes_change_nothing(place: Run) -> None:

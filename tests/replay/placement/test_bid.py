@@ -15,7 +15,7 @@ from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.target import target_workload
 from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.replay.placement.policies.bid import HORIZON, LOOK_AHEAD, Bid
+from wattsched.replay.placement.policies.bid import HORIZON, LOOK_AHEAD, SPARE_W, Bid
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.replay.placement.stream import requests_of
@@ -54,6 +54,7 @@ class Reference:
                 after = self.worth(node, cpu - request.cpu_milli, free)
                 cost = after[0] - before[0] + prices.capacity_w * (before[1] - after[1])
                 cost += reserve_w[node] * request.demand_milli / 1000
+                cost += SPARE_W * spare_vcpus(state, node, request.cpu_milli)
                 cost += breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
                 found[Placement(node, way)] = round(cost, 6)
         return found
@@ -65,6 +66,13 @@ class Reference:
         watts = power.gpu_w(np.array([idle]), here)[0] + power.cpu_w(np.array([cpu]), here)[0]
         value = self.capacity.gpu_value(free)
         return float(watts), float(self.capacity.usable(value, np.array(cpu)))
+
+
+def spare_vcpus(state: ClusterState, node: int, cpu_milli: int) -> int:
+    """Of packages of 16 cores, each of two vCPUs, as many as the busy cores need."""
+    free = (int(state.cpu_free_milli[node]) - cpu_milli) // 2000
+    busy = -(-int(state.nodes.cpu_milli[node]) // 2000) - free
+    return 2 * (16 * -(-busy // 16) - busy)
 
 
 @pytest.mark.parametrize("reserving", [False, True])
