@@ -1,6 +1,7 @@
 r"""`matching`: at most two jobs per unit of one type, without budgets, as a minimum-cost matching.
 
-Each of N units has two places: a pair takes both, a job alone shares its unit with a *blank*. There are
+Jobs are matched by what pairs save against both jobs alone. If that takes more units than there are, each of
+N units has two places: a pair takes both, a job alone shares its unit with a *blank*. There are
 :math:`2N - n` blanks for n jobs, and one more for each job that waits: a job that may wait has a vertex that
 is matched either with it, or with a blank that is then used up. A perfect matching of least cost is the
 optimum (Edmonds' blossoms, networkx).
@@ -29,8 +30,8 @@ SCALE = 2**60
 ROUNDING = 2.0**-50
 """Error of such a cost, relative to the largest, with room to spare."""
 
-MOST_JOBS = 1_000
-"""Above this the blossom algorithm would take many minutes."""
+MOST_JOBS = 200
+"""Above this the blossom algorithm would take many minutes, and nothing can stop it."""
 
 
 def build(instance: SharingInstance, objective: str, time_s: float | None = None) -> Plan:
@@ -135,8 +136,37 @@ def _parts(
     return np.where(late, np.inf, slot[:, None] + per_epoch[:, None] * epochs[None, :])
 
 
-def _matched(instance: SharingInstance, costs: _PairCosts) -> tuple[list[list[int]], list[int]] | None:
+Sets = tuple[list[list[int]], list[int]]
+
+
+def _matched(instance: SharingInstance, costs: _PairCosts) -> Sets | None:
     """Sets and waiting jobs of least cost, None when there are none."""
+    found = _with_units_for_all(costs)
+    if found is not None and len(found[0]) <= instance.unit_types[0].count:
+        return found
+    return _with_blanks(instance, costs)
+
+
+def _with_units_for_all(costs: _PairCosts) -> Sets | None:
+    """Sets of least cost if units were no limit, by what pairs save; None if a job has to be in a pair."""
+    import networkx as nx
+
+    waiting = np.array(costs.waiting, dtype=float)
+    single = np.minimum(costs.alone, waiting)
+    if not np.all(np.isfinite(single)):
+        return None
+    saved = single[:, None] + single[None, :] - costs.pair
+    graph: nx.Graph[Any] = nx.Graph()
+    for i, j in np.argwhere(np.triu(saved > 0, 1)).tolist():
+        graph.add_edge(i, j, weight=round(float(saved[i, j]) / costs.largest * SCALE))
+    pairs = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
+    rest = sorted(set(range(len(single))) - {j for pair in pairs for j in pair})
+    alone = [[j] for j in rest if costs.alone[j] <= waiting[j]]
+    return sorted([*pairs, *alone]), [j for j in rest if costs.alone[j] > waiting[j]]
+
+
+def _with_blanks(instance: SharingInstance, costs: _PairCosts) -> Sets | None:
+    """Sets of least cost on the units that there are."""
     import networkx as nx
 
     n, units = len(instance.jobs), instance.unit_types[0].count
