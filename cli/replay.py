@@ -61,6 +61,12 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
     return name
 
 
+def _carbon_option(ctx: click.Context, param: click.Parameter, text: str) -> float | str:
+    if text.endswith((".csv", ".csv.gz")):
+        return text
+    return Number(0).convert(text, param, ctx)
+
+
 @click.command("replay", cls=Policies)
 @click.argument("trace")
 @click.option(
@@ -92,7 +98,8 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
 @click.option("--to", "to_day", type=Number(above=0), metavar="DAY", help="Jobs before this day.")
 @click.option("--seeds", type=Seeds(), default="0", show_default=True, metavar="A-B",
               help="Of the models that jobs of itp and philly train.")  # fmt: skip
-@click.option("--carbon", type=Number(0), default=0.0, metavar="G", help="Grams of CO2 per kWh.")
+@click.option("--carbon", default="0", metavar="G|FILE", callback=_carbon_option,
+              help="Grams of CO2 per kWh, or a file of them over time (.csv).")  # fmt: skip
 @click.option("--sleep-after", type=Number(0), metavar="S", help="Nodes without a job sleep after S seconds.")
 @click.option("--sleep-power", type=Number(0), default=0.0, metavar="W", help="Draw of a sleeping node.")
 @click.option("--wake", type=Number(0), default=0.0, metavar="S", help="Seconds that a node takes to wake.")
@@ -115,7 +122,7 @@ def command(
     from_day: float,
     to_day: float | None,
     seeds: list[int],
-    carbon: float,
+    carbon: float | str,
     sleep_after: float | None,
     sleep_power: float,
     wake: float,
@@ -129,7 +136,7 @@ def command(
     Every watt is accounted for: GPUs that jobs hold, idle ones and nodes. Times of a trace count from its
     first job.
     """
-    from wattsched.replay.jobs.accounts import Carbon, Sleep
+    from wattsched.replay.jobs.accounts import Sleep
     from wattsched.replay.jobs.metrics import summary
     from wattsched.replay.jobs.policy import Restarts
 
@@ -141,14 +148,13 @@ def command(
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
     traces = {seed: _trace(trace, form, tables, cluster, seed, (from_day, to_day)) for seed in seeds}
+    intensity = {seed: _carbon(carbon, float(jobs.arrival_s[0])) for seed, jobs in traces.items()}
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     for policy in policies:
         for seed, jobs in traces.items():
             with _bar(f"{policy}, seed {seed}", len(jobs)) as progress:
-                outcome = _replay(
-                    jobs, policy, restarts, round_s, gap, Carbon.constant(carbon), sleep, progress
-                )
+                outcome = _replay(jobs, policy, restarts, round_s, gap, intensity[seed], sleep, progress)
             found[policy].append(summary(outcome))
             if output is not None:
                 _record(outcome, Path(output), seed)
@@ -179,6 +185,16 @@ def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) ->
         return read_instance(file).cluster
     with refusing(options={"gpu_type": "--gpu-type"}):
         return homogeneous_cluster(nodes, gpus_per_node, gpu_type)
+
+
+def _carbon(asked: float | str, begin_s: float) -> Carbon:
+    from wattsched.instances.traces.carbon import read_carbon
+    from wattsched.replay.jobs.accounts import Carbon
+
+    if isinstance(asked, float):
+        return Carbon.constant(asked)
+    with refusing(asked):
+        return Carbon.of(read_carbon(asked), begin_s)
 
 
 def _trace(

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from wattsched.instances.traces.carbon import CarbonTrace
 from wattsched.replay.jobs.menus import Booleans, Floats, Integers
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
@@ -45,6 +46,12 @@ class Carbon:
     def constant(cls, g_per_kwh: float) -> Carbon:
         """Intensity that never changes."""
         return cls(np.zeros(1), np.array([float(g_per_kwh)]))
+
+    @classmethod
+    def of(cls, trace: CarbonTrace, at_s: float) -> Carbon:
+        """Intensities of a file that begins at `at_s`; where it has no value, the one before stays."""
+        known = np.isfinite(trace.g_per_kwh)
+        return cls(trace.begin_s[known] - trace.begin_s[0] + at_s, trace.g_per_kwh[known])
 
     def per_watt(self, until_s: Floats | float) -> Floats:
         """Grams for each watt drawn from time 0 until then."""

@@ -18,9 +18,10 @@ import numpy as np
 
 from wattsched.replay.jobs.accounts import Carbon, Meter, Nodes, Sleep
 from wattsched.replay.jobs.ground import Ground
-from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers
-from wattsched.replay.jobs.outcome import JobRecords, Outcome, PowerLog, Rounds
+from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.outcome import Outcome, PowerLog, Rounds
 from wattsched.replay.jobs.policy import Decision, Policy, View
+from wattsched.replay.jobs.segments import Segments
 from wattsched.replay.jobs.trace import Trace
 
 Progress = Callable[[float, int], None]
@@ -66,33 +67,25 @@ def simulate(
 
 
 class _Replay:
-    """State of a replay: arrays over all jobs of the trace, and the numbers of those in the system."""
+    """State of a replay: who is in the system, what each job holds, and the watts of this moment."""
 
     def __init__(
         self, trace: Trace, policy: Policy, name: str, round_s: float, carbon: Carbon, sleep: Sleep | None
     ) -> None:
-        n = len(trace)
         self.trace, self.policy, self.name, self.round_s = trace, policy, name, round_s
-        self.time_s = self.begin_s = float(trace.arrival_s[0]) if n else 0.0
+        self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0
         self.complete = 0
-        self.records = JobRecords.empty(n)
         self.rounds, self.power = Rounds(), PowerLog()
+        self._segments = Segments(trace, carbon)
         self._meter = Meter(carbon, self.time_s)
-        self._carbon = carbon
         self._nodes = Nodes(trace.cluster, trace.pools, sleep, self.time_s)
         self._grounds = [Ground(pool) for pool in trace.pools]
-        idle = [trace.cluster.gpu_types[pool.gpu_type].idle_power_w for pool in trace.pools]
-        self._idle_w = np.array([*idle, 0.0])
-        gpus = sum(watts * int(p.available.sum()) for watts, p in zip(idle, trace.pools, strict=True))
-        self._all_idle_w = float(gpus)
+        self._all_idle_w = sum(
+            trace.cluster.gpu_types[pool.gpu_type].idle_power_w * int(pool.available.sum())
+            for pool in trace.pools
+        )
         self._arrived = 0
         self._here: list[int] = []
-        self._row = np.full(n, WAITS, dtype=np.int64)
-        # A job's segment: since when it holds this row, when it works, and what was left of it then.
-        self._since = np.zeros(n)
-        self._works = np.zeros(n)
-        self._left = trace.work.copy()
-        self._finish = np.full(n, np.inf)
         self._running: Integers = np.empty(0, dtype=np.int64)
         self._changed = False
         self._again_s = math.inf
@@ -126,7 +119,7 @@ class _Replay:
         return Outcome(
             self.trace,
             self.name,
-            self.records,
+            self._segments.records,
             self.rounds,
             self._meter,
             self.power,
@@ -135,8 +128,8 @@ class _Replay:
         )
 
     def _next_s(self) -> float:
-        finish = self._finish[self._running]
-        works = self._works[self._running]
+        finish = self._segments.finish_s[self._running]
+        works = self._segments.works_s[self._running]
         times = [
             float(np.min(finish, initial=math.inf)),
             float(np.min(works[works > self.time_s], initial=math.inf)),
@@ -162,11 +155,11 @@ class _Replay:
         return self._round_s() <= self.time_s
 
     def _complete_jobs(self) -> None:
-        done = self._running[self._finish[self._running] <= self.time_s]
+        done = self._running[self._segments.finish_s[self._running] <= self.time_s]
         if not len(done):
             return
-        self._close(done)
-        self.records.end_s[done] = self.time_s
+        self._segments.close(done, self.time_s)
+        self._segments.records.end_s[done] = self.time_s
         self._vacate(done)
         gone = set(done.tolist())
         self._here = [job for job in self._here if job not in gone]
@@ -198,31 +191,22 @@ class _Replay:
         rounds.gap.append(decision.gap)
         rounds.running.append(len(self._running))
         rounds.waiting.append(len(view) - len(self._running))
-        rounds.busy_gpus.append(int(self.trace.menus.gpus[self._row[self._running]].sum()))
+        rounds.busy_gpus.append(self._segments.draw(self._running, self.time_s)[2])
 
     def _view(self) -> View:
-        jobs = np.array(self._here, dtype=np.int64)
+        jobs, held = np.array(self._here, dtype=np.int64), self._segments
         return View(
             time_s=self.time_s,
             trace=self.trace,
             jobs=jobs,
-            remaining=self._remaining(jobs),
-            row=self._row[jobs],
-            ran=np.isfinite(self.records.first_start_s[jobs]),
-            restarting_s=np.maximum(self._works[jobs] - self.time_s, 0.0),
-            served_gpu_s=self.records.gpu_s[jobs] + self._held_gpus(jobs) * (self.time_s - self._since[jobs]),
+            remaining=held.remaining(jobs, self.time_s),
+            row=held.row[jobs],
+            ran=np.isfinite(held.records.first_start_s[jobs]),
+            restarting_s=np.maximum(held.works_s[jobs] - self.time_s, 0.0),
+            served_gpu_s=held.served_gpu_s(jobs, self.time_s),
             restart_s=self.policy.restart_s,
             grounds=self._grounds,
         )
-
-    def _remaining(self, jobs: Integers) -> Floats:
-        rate = np.append(self.trace.menus.rate, 0.0)[self._row[jobs]]
-        left = self._left[jobs] - rate * np.maximum(self.time_s - self._works[jobs], 0.0)
-        # A job that is due at this very moment but for rounding.
-        return np.asarray(np.maximum(left, 1e-12 * self.trace.work[jobs]))
-
-    def _held_gpus(self, jobs: Integers) -> Integers:
-        return np.append(self.trace.menus.gpus, 0)[self._row[jobs]]
 
     def _check(self, view: View, decision: Decision) -> None:
         row, menus = decision.row, self.trace.menus
@@ -239,34 +223,23 @@ class _Replay:
         changed = row != view.row
         if not changed.any():
             return
-        jobs, new = view.jobs[changed], row[changed]
-        delay = view.delay_s(np.flatnonzero(changed), new)
-        stays = self._keeps_place(view.row[changed], new)
-        moves = jobs[~stays]
-        left = self._remaining(jobs)
-        self._close(jobs)
-        self._vacate(moves[self._row[moves] != WAITS])
-        self._left[jobs] = left
-        self._row[jobs] = new
+        jobs, new, held = view.jobs[changed], row[changed], self._segments
+        delay_s = view.delay_s(np.flatnonzero(changed), new)
+        moves = ~held.same_place(jobs, new)
+        held.close(jobs, self.time_s)
+        self._vacate(jobs[moves & (held.row[jobs] != WAITS)])
+        held.row[jobs] = new
         self._running = view.jobs[row != WAITS]
         runs = new != WAITS
-        again = runs & ~stays & view.ran[changed]
-        self.records.restarts[jobs[again]] += 1
-        moved, wake_s = self._settle(moves[self._row[moves] != WAITS])
-        self._migrate(moved[~np.isin(moved, jobs)], wake_s)
-        delay[np.isin(jobs, moved)] = self.policy.restart_s
-        self.records.migrations[moved] += 1
-        started = jobs[runs]
-        self._open(started, delay[runs] + wake_s[started])
-        first = self.records.first_start_s
-        first[started] = np.minimum(first[started], self.time_s)
-
-    def _keeps_place(self, old: Integers, new: Integers) -> Booleans:
-        menus = self.trace.menus
-        same = (menus.gpus[old] == menus.gpus[new]) & (menus.pool[old] == menus.pool[new])
-        batch = menus.batch_size
-        same &= (batch[old] == batch[new]) | (np.isnan(batch[old]) & np.isnan(batch[new]))
-        return np.asarray(same & (old != WAITS) & (new != WAITS))
+        held.records.restarts[jobs[runs & moves & view.ran[changed]]] += 1
+        moved, wake_s = self._settle(jobs[runs & moves])
+        held.records.migrations[moved] += 1
+        delay_s[np.isin(jobs, moved)] = self.policy.restart_s
+        held.open(jobs[runs], self.time_s, delay_s[runs] + wake_s[jobs[runs]])
+        # Those whose row stays but whose GPUs others needed restart on GPUs that are as good.
+        others = moved[~np.isin(moved, jobs)]
+        held.close(others, self.time_s)
+        held.open(others, self.time_s, self.policy.restart_s + wake_s[others])
 
     def _settle(self, jobs: Integers) -> tuple[Integers, Floats]:
         """Give jobs GPUs.
@@ -278,7 +251,7 @@ class _Replay:
         wake_s : float array, shape (n_jobs,)
             Seconds that each job waits for its nodes to wake.
         """
-        menus, row = self.trace.menus, self._row
+        menus, row = self.trace.menus, self._segments.row
         everyone_moved: list[int] = []
         wake_s = np.zeros(len(self.trace))
         for p, ground in enumerate(self._grounds):
@@ -298,55 +271,21 @@ class _Replay:
             everyone_moved += moved
         return np.array(everyone_moved, dtype=np.int64), wake_s
 
-    def _migrate(self, jobs: Integers, wake_s: Floats) -> None:
-        """Restart jobs on GPUs that are as good as those that others needed."""
-        if len(jobs):
-            left = self._remaining(jobs)
-            self._close(jobs)
-            self._left[jobs] = left
-            self._open(jobs, self.policy.restart_s + wake_s[jobs])
-
-    def _open(self, jobs: Integers, delay: Floats) -> None:
-        """Begin segments in the rows that the jobs have now."""
-        self._since[jobs] = self.time_s
-        self._works[jobs] = self.time_s + delay
-        self._finish[jobs] = self._works[jobs] + self._left[jobs] / self.trace.menus.rate[self._row[jobs]]
-
-    def _close(self, jobs: Integers) -> None:
-        """Book the segments of jobs that hold a row until now."""
-        jobs = jobs[self._row[jobs] != WAITS]
-        menus, records, rows = self.trace.menus, self.records, self._row[jobs]
-        since, works = self._since[jobs], np.minimum(self._works[jobs], self.time_s)
-        idle_w = menus.gpus[rows] * self._idle_w[menus.pool[rows]]
-        held = self.time_s - since
-        records.held_s[jobs] += held
-        records.gpu_s[jobs] += held * menus.gpus[rows]
-        power_w = menus.power_w[rows]
-        records.energy_j[jobs] += idle_w * (works - since) + power_w * (self.time_s - works)
-        begin, turn, end = (self._carbon.per_watt(t) for t in (since, works, np.full(len(jobs), self.time_s)))
-        records.carbon_g[jobs] += idle_w * (turn - begin) + power_w * (end - turn)
-        records.done[jobs] += menus.rate[rows] * (self.time_s - works)
-
     def _vacate(self, jobs: Integers) -> None:
         """Take jobs off their GPUs."""
-        for job, p in zip(jobs.tolist(), self.trace.menus.pool[self._row[jobs]].tolist(), strict=True):
+        pools = self.trace.menus.pool[self._segments.row[jobs]]
+        for job, p in zip(jobs.tolist(), pools.tolist(), strict=True):
             block = self._grounds[p].blocks[job]
             self._grounds[p].release(job)
             self._leave(p, block.start, block.gpus)
-        self._row[jobs] = WAITS
-        self._finish[jobs] = np.inf
+        self._segments.stop(jobs)
 
     def _leave(self, pool: int, start: int, gpus: int) -> None:
         self._nodes.leave(self._nodes.of(pool, start, gpus), self.time_s)
 
     def _measure(self) -> None:
         """Sum up the watts from now to the next event."""
-        menus, rows = self.trace.menus, self._row[self._running]
-        gpus = menus.gpus[rows]
-        idle_w = gpus * self._idle_w[menus.pool[rows]]
-        works = self._works[self._running] <= self.time_s
-        self._jobs_w = float(np.where(works, menus.power_w[rows], idle_w).sum())
+        self._jobs_w, held_idle_w, self._busy = self._segments.draw(self._running, self.time_s)
         self._base_w, spared_w = self._nodes.standing_w()
-        self._free_w = self._all_idle_w - float(idle_w.sum()) - spared_w
-        self._busy = int(gpus.sum())
+        self._free_w = self._all_idle_w - held_idle_w - spared_w
         self.power.add(self.time_s, self._jobs_w + self._free_w + self._base_w)

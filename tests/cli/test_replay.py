@@ -61,6 +61,18 @@ def test_json_holds_the_figures(replay: Run) -> None:
     assert found["rho_max"] == pytest.approx(1.0)
 
 
+def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
+    """A forecast of one value is that value; of two it lies between them."""
+    same = write("time,g\n2022-07-01T00:00,400\n2022-07-01T01:00,400\n", "same.csv")
+    falls = write("time,g\n2022-07-01T00:00,400\n2022-07-01T00:10,100\n", "falls.csv")
+    grams = [
+        document(replay("--policy", "fifo", "--json", "--carbon", carbon))["fifo"][0]["carbon_g"]
+        for carbon in (400, same, falls, 100)
+    ]
+    assert grams[0] == pytest.approx(grams[1])
+    assert grams[0] > grams[2] > grams[3] > 0
+
+
 def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = replay("--policy", "fifo,elastic", "-o", out, "--plot", tmp_path / "r.svg")
@@ -95,6 +107,8 @@ def test_public_traces(replay: Run) -> None:
         (("--from", "1"), "--from and --to do not go with the format csv"),
         (("--gpu-type", "H9"), "--gpu-type: 'H9' is not known"),
         (("--round", "-1"), "must be at least 0, got -1"),
+        (("--carbon", "much"), "'much' is not a number"),
+        (("--carbon", "missing.csv"), "missing.csv: no such file or directory"),
         (("--gap", "1"), "--gap: must be below 1, got 1"),
         (("-o", "/nowhere/at/all"), "the folder '/nowhere/at' does not exist"),
         (("--cluster", "missing.json"), "missing.json: "),

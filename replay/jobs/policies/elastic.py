@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from wattsched.formulations.program import Program
 from wattsched.replay.jobs.menus import Floats, fastest
 from wattsched.replay.jobs.policies.rounds import columns_of, program_of
@@ -9,7 +11,7 @@ from wattsched.replay.jobs.policies.worth import Worth, rank
 from wattsched.replay.jobs.policy import Decision, Setting, View
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.solvers.solution import Limits, Solution, Start, Termination
 
 RULE = "greedy"
 """Solver that is asked first: it starts from last round's prices, and its answer has a bound."""
@@ -45,6 +47,8 @@ class Elastic:
         return Decision(columns.chosen(solution.x), gap=relative_gap(solution.objective, solution.bound))
 
     def _solve(self, program: Program) -> Solution:
+        if (everybody := _unhindered(program)) is not None:
+            return everybody
         quick = self._rule(program, self._limits, Start(prices=self._prices))
         if quick.termination.reason == "optimal":
             return quick
@@ -52,3 +56,16 @@ class Elastic:
         if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
             return quick
         return exact
+
+
+def _unhindered(program: Program) -> Solution | None:
+    """Every job's best column, where there is room for all of them; prices are zero then."""
+    starts = program.group_start
+    least = np.repeat(np.minimum.reduceat(program.cost, starts[:-1]), np.diff(starts))
+    hits = np.flatnonzero(program.cost == least)
+    x = np.zeros(program.n_columns)
+    x[hits[np.searchsorted(hits, starts[:-1])]] = 1.0
+    if np.any(program.matrix @ x > program.row_upper):
+        return None
+    cost = program.objective(x)
+    return Solution(Termination("optimal"), x, cost, cost, np.zeros(program.n_rows))
