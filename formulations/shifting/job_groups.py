@@ -11,8 +11,6 @@ from wattsched.formulations.shifting.horizon import NEVER, Horizon
 
 RAN, NEVER_RAN = -2, -1
 """States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
-SIZES = 3.0
-"""Largest ratio between the work of two jobs of a group, so that levels of work suit both."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,11 @@ class JobGroup:
         )
 
 
-def groups_of(horizon: Horizon) -> list[JobGroup]:
-    """Put the jobs into groups."""
+def groups_of(horizon: Horizon, sizes: float) -> list[JobGroup]:
+    """Put the jobs into groups, in which the work of two jobs has a ratio of at most `sizes`."""
     if not horizon.n_jobs:
         return []
-    size = np.floor(np.log(horizon.work) / np.log(SIZES))
+    size = np.floor(np.log(horizon.work) / np.log(sizes))
     keys = np.column_stack([horizon.table, horizon.restart_s, size])
     _, of_job = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(of_job.ravel(), kind="stable")

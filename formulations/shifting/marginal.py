@@ -2,11 +2,11 @@ r"""The marginal rule: work per gram, step by step, generalised from one job to 
 
 CarbonScaler gives one job, within a window, the steps of most marginal work per marginal carbon,
 :math:`\Delta\rho / (\Delta P \cdot I_t)`, until its work is done (`systems.md` 2.2). Here a step is the
-next option on the concave hull of rate over power, as long as it adds a common share of the work per GPU that
-the job has at its best: GPUs are scarce as well. The jobs are served one after the other from what GPUs are
-left, those with deadlines first, then those of least time per weight. A job's window is a common *stretch*
-times the time that it takes at its fastest. Of all pairs of share and stretch the best that keeps the budgets
-is taken.
+next option on the concave hull of rate over power in one pool, as long as it adds common shares of the best
+work per GPU and per joule: GPUs are scarce as well, and budgets tight. The jobs are served one after the
+other from what GPUs are left, those with deadlines first, then those of least time per weight, each in the
+pool where it ends first, or draws least. A job's window is a common *stretch* times the time that it takes at
+its fastest. The best combination that keeps the budgets is taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
 
 STRETCHES = (1.0, 1.5, 2.5, 4.0, 8.0, 20.0)
-SHARES = (0.0, 0.3, 0.6, 0.85)
+EFFORTS = ((0.3, 0.0, False), (0.6, 0.0, False), (0.6, 0.7, True), (0.9, 0.95, True))
+"""Shares of the best work per GPU and per joule that steps have to add; whether pools go by their draw."""
 _WIDER = 4
 _ATTEMPTS = 6
 
@@ -50,11 +51,11 @@ def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
 
 
 def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Schedules | None:
-    """Best schedules of all shares and stretches that keep the budgets."""
+    """Best schedules of all efforts and stretches that keep the budgets."""
     best, least = None, np.inf
-    for share in SHARES:
+    for effort in EFFORTS:
         for stretch in STRETCHES:
-            schedules = serve(horizon, intensity, stretch, share)
+            schedules = serve(horizon, intensity, stretch, effort)
             amounts = schedules.criteria.sum(axis=0) + horizon.standing
             kept = np.all(amounts <= horizon.budget * (1 + ROUNDING))
             if not kept or not np.isfinite(schedules.finish_s).all():
@@ -66,10 +67,12 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Sched
     return best
 
 
-def serve(horizon: Horizon, intensity: FloatArray, stretch: float, share: float) -> Schedules:
-    """Serve all jobs with one stretch, by steps that add a share of a job's best work per GPU."""
+def serve(
+    horizon: Horizon, intensity: FloatArray, stretch: float, effort: tuple[float, float, bool]
+) -> Schedules:
+    """Serve all jobs with one stretch, by steps that are worth some effort."""
     steps = [
-        _hull(horizon, np.arange(start, end), share)
+        _hulls(horizon, np.arange(start, end), effort)
         for start, end in zip(horizon.option_start[:-1], horizon.option_start[1:], strict=True)
     ]
     free = np.repeat(horizon.capacity[:, None], horizon.slots, axis=1)
@@ -77,9 +80,10 @@ def serve(horizon: Horizon, intensity: FloatArray, stretch: float, share: float)
     fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
     free_s = horizon.deadline_s - horizon.arrival_s - fastest_s
     for job in np.lexsort((fastest_s / np.maximum(horizon.share, 1e-300), free_s)):
-        chosen = _Service(horizon, int(job), steps[horizon.table[job]], free, intensity).within(
-            stretch * float(fastest_s[job])
-        )
+        window_s = stretch * float(fastest_s[job])
+        services = [_Service(horizon, int(job), hull, free, intensity) for hull in steps[horizon.table[job]]]
+        found = [service.within(window_s) for service in services]
+        chosen = min(found, key=lambda f: (f[0], f[2] if effort[2] else f[1]))[3]
         option[job] = chosen
         runs = np.flatnonzero(chosen != PAUSE)
         np.subtract.at(free, (horizon.pool[chosen[runs]], runs), horizon.gpus[chosen[runs]])
@@ -94,8 +98,8 @@ class _Service:
         self.steps = steps
         self.fits = horizon.gpus[steps][:, None] <= free[horizon.pool[steps]]
 
-    def within(self, window_s: float) -> IntArray:
-        """Option by slot that does the work within a window; one twice as long where that is impossible."""
+    def within(self, window_s: float) -> tuple[float, int, float, IntArray]:
+        """Work missing, last slot, draw and option by slot; windows grow until the work fits into them."""
         horizon, begin = self.horizon, int(self.horizon.first_slot[self.job])
         latest = min(float(horizon.slots), float(horizon.deadline_s[self.job]) / horizon.slot_s)
         last = max(begin + 1, int(np.ceil(latest - ROUNDING)))
@@ -104,8 +108,10 @@ class _Service:
             end = min(last, begin + slots)
             option, missing = self._fill(begin, end)
             if missing <= 0 or end == last:
-                return option
-            slots *= _WIDER
+                runs = np.flatnonzero(option != PAUSE)
+                draw = float(horizon.power_w[option[runs]] @ self.intensity[runs])
+                return max(0.0, missing), int(runs[-1:].sum()), draw, option
+            slots += max(1, slots // _WIDER)
 
     def _fill(self, begin: int, end: int) -> tuple[IntArray, float]:
         """Take steps until the work is done; what restarts cost is asked for in further attempts."""
@@ -130,12 +136,12 @@ class _Service:
         parts = []
         for k, option in enumerate(self.steps):
             fits = self.fits[k, span]
-            more, power = horizon.rate[option] - rate, horizon.extra_w[option] - watts
+            more, power = horizon.rate[option] - rate, horizon.power_w[option] - watts
             worth = more / np.maximum(power * self.intensity[span], 1e-300)
             slots = np.flatnonzero(fits)
             parts.append(np.column_stack([slots + begin, np.full(len(slots), k), more[slots], worth[slots]]))
             rate = np.where(fits, horizon.rate[option], rate)
-            watts = np.where(fits, horizon.extra_w[option], watts)
+            watts = np.where(fits, horizon.power_w[option], watts)
         steps = np.concatenate(parts)
         steps = steps[np.lexsort((steps[:, 1], steps[:, 0], -steps[:, 3]))]
         return steps[:, 0].astype(np.int64), steps[:, 1].astype(np.int64), steps[:, 2] * horizon.slot_s
@@ -155,12 +161,18 @@ class _Service:
         return left
 
 
-def _hull(horizon: Horizon, options: IntArray, share: float) -> IntArray:
+def _hulls(horizon: Horizon, options: IntArray, effort: tuple[float, float, bool]) -> list[IntArray]:
+    """Steps in each pool: a job stays in one."""
+    pools = horizon.pool[options]
+    return [_hull(horizon, options[pools == pool], effort) for pool in np.unique(pools)]
+
+
+def _hull(horizon: Horizon, options: IntArray, effort: tuple[float, float, bool]) -> IntArray:
     """Options on the concave hull of rate over power, from the least power on, while GPUs add enough."""
     hull: list[int] = []
     points = [(0.0, 0.0)]
-    for option in sorted(options.tolist(), key=lambda o: (horizon.extra_w[o], -horizon.rate[o], o)):
-        point = (float(horizon.extra_w[option]), float(horizon.rate[option]))
+    for option in sorted(options.tolist(), key=lambda o: (horizon.power_w[o], -horizon.rate[o], o)):
+        point = (float(horizon.power_w[option]), float(horizon.rate[option]))
         if point[1] <= points[-1][1]:
             continue
         while hull and _turns_up(points[-2], points[-1], point):
@@ -169,13 +181,14 @@ def _hull(horizon: Horizon, options: IntArray, share: float) -> IntArray:
         hull.append(option)
         points.append(point)
     best = max(float(horizon.rate[o] / horizon.gpus[o]) for o in hull)
-    kept, rate, gpus = hull[:1], float(horizon.rate[hull[0]]), int(horizon.gpus[hull[0]])
-    for option in hull[1:]:
-        more, added = float(horizon.rate[option]) - rate, int(horizon.gpus[option]) - gpus
-        if more < share * best * added:
+    thrifty = points[1][1] / max(points[1][0], 1e-300)
+    kept, gpus, (watts, rate) = hull[:1], int(horizon.gpus[hull[0]]), points[1]
+    for option, point in zip(hull[1:], points[2:], strict=True):
+        more, added = point[1] - rate, int(horizon.gpus[option]) - gpus
+        if more < effort[0] * best * added or more < effort[1] * thrifty * (point[0] - watts):
             continue
         kept.append(option)
-        rate, gpus = rate + more, gpus + added
+        gpus, (watts, rate) = gpus + added, point
     return np.array(kept, dtype=np.int64)
 
 

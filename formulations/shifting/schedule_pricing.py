@@ -14,6 +14,8 @@ from wattsched.formulations.shifting.values import option_costs, values
 
 GUIDING_LEVELS = 120
 SAFE_LEVELS = 1000
+SIZES, SAFE_SIZES = 30.0, 3.0
+"""Largest ratios between the work of two jobs that share levels."""
 
 
 class SchedulePricing:
@@ -27,7 +29,7 @@ class SchedulePricing:
 
     def __init__(self, horizon: Horizon, levels: int = GUIDING_LEVELS):
         self.horizon = horizon
-        self._groups = [(g, levels_of(horizon, g, levels, safe=False)) for g in groups_of(horizon)]
+        self._groups = [(g, levels_of(horizon, g, levels, safe=False)) for g in groups_of(horizon, SIZES)]
         self._group_of = np.empty(horizon.n_jobs, dtype=np.int64)
         for number, (group, _) in enumerate(self._groups):
             self._group_of[group.job] = number
@@ -85,10 +87,10 @@ class _Walk:
         level = self.levels.below(np.maximum(self.left - can, 0.0))
         end_s = slot * horizon.slot_s + used_s
         last = np.where(end_s > self.deadline_s, np.inf, self.weight * end_s)
-        rest = np.where(ends, last, later[group.kind[:, None], row, level])
+        rest = np.where(ends, last, later[row, group.kind[:, None], level])
         cost = self.gpu_cost[slot][:, None] + self.joule[slot] * watts * used_s + rest
         resting = np.where(self.state == NEVER_RAN, NEVER_RAN, RAN)
-        wait = later[resting, row, self.levels.below(self.left)]
+        wait = later[row, resting, self.levels.below(self.left)]
         best, each = np.argmin(cost, axis=0), np.arange(len(group.job))
         begun = self.first_slot <= slot
         runs = (cost[best, each] < wait) & ~self.ended & begun
@@ -115,13 +117,15 @@ def lower_bound(horizon: Horizon, prices: Prices, objective: int, levels: int = 
         Number of the criterion that is minimised.
     """
     total = float(horizon.standing[objective]) - prices.criteria[0] * float(horizon.share @ horizon.arrival_s)
-    for group in groups_of(horizon):
+    for group in groups_of(horizon, SAFE_SIZES):
         grid = levels_of(horizon, group, levels, safe=True)
         slots, layer = np.unique(horizon.first_slot[group.job], return_inverse=True)
         cost = values(horizon, group, grid, prices, slots, option_costs(horizon, group, prices))
         option_of_kind = np.searchsorted(group.kind, group.kind_before)
         state = np.where(group.kind_before >= 0, option_of_kind, group.kind_before)
-        total += float(cost[layer, state, group.row, grid.below(horizon.work[group.job])].sum())
+        # Going on with what is held counts as the middle of a run: its part of a level is given back here.
+        level = np.maximum(grid.below(horizon.work[group.job]) - (group.kind_before >= 0), 0)
+        total += float(cost[layer, group.row, state, level].sum())
     over = prices.criteria.copy()
     over[objective] -= 1.0
     charged = over > 0

@@ -21,7 +21,7 @@ from wattsched.formulations.shifting.column_generation import Generated, generat
 from wattsched.formulations.shifting.enumeration import all_schedules
 from wattsched.formulations.shifting.horizon import OBJECTIVES, PAUSE, Horizon, horizon_of
 from wattsched.formulations.shifting.insertion import Insertion
-from wattsched.formulations.shifting.marginal import by_stretch, intensity_of
+from wattsched.formulations.shifting.marginal import EFFORTS, intensity_of, serve
 from wattsched.formulations.shifting.prices import Prices, budget_rows, names_of_prices, row_names
 from wattsched.formulations.shifting.restricted_master import coupling
 from wattsched.formulations.shifting.schedule import (
@@ -41,6 +41,10 @@ COARSE, FINE = 120, 500
 _COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.3, 0.6, 0.8
 """Shares of the time after which first rounds, last rounds and insertion end; the bound takes the rest."""
 _INSERT_S = 60.0
+_BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
+"""Stretches and efforts of the marginal rule's schedules to begin with."""
+_CELLS, _SAFE_LEVELS = 2e7, (600, 4000)
+"""Jobs times slots times levels of work for the bound, and the range of its levels."""
 PER_JOB = 40
 """Schedules of a job that go into the program, those of least reduced cost."""
 
@@ -62,7 +66,8 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     insertion = Insertion(horizon, which, pricing, generated)
     best = insertion.decide(_INSERT_S if time_s is None else left(_INSERT_SHARE) or 0.0)
     columns = _columns(horizon, generated, insertion.tried)
-    bound = lower_bound(horizon, generated.prices, which)
+    levels = int(np.clip(_CELLS / (horizon.n_jobs * horizon.slots), *_SAFE_LEVELS))
+    bound = lower_bound(horizon, generated.prices, which, levels)
     return Plan(
         _program(horizon, which, columns),
         decide=_decide(horizon, columns),
@@ -84,11 +89,12 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Plan:
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:
-    """Schedules to begin with: never running, what costs least by itself, and the marginal rule's."""
+    """Schedules to begin with: those of the marginal rule, quick and thrifty ones, and never running."""
     jobs = np.arange(horizon.n_jobs)
     never = follow(horizon, jobs, np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64))
-    rule = by_stretch(horizon, objective, intensity_of(horizon, objective))
-    return [never] if rule is None else [rule, never]
+    intensity = intensity_of(horizon, objective)
+    served = [serve(horizon, intensity, stretch, effort) for stretch, effort in _BEGINNINGS]
+    return [*served, never]
 
 
 def _columns(horizon: Horizon, generated: Generated, tried: list[Schedules]) -> Schedules:

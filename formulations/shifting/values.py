@@ -55,7 +55,7 @@ def values(
 
     Returns
     -------
-    float array, shape (len(slots), n_states, n_rows, n_levels)
+    float array, shape (len(slots), n_rows, n_states, n_levels)
         Completion is counted from the beginning of the horizon.
     """
     recursion = _Recursion(horizon, group, levels, prices, gpu_cost)
@@ -84,11 +84,10 @@ class _Move:
         can: FloatArray,
     ):
         rate = horizon.rate[group.option][:, None]
-        ends = levels.work <= can[:, None] + ROUNDING * rate * horizon.slot_s
-        self.ending = np.count_nonzero(ends, axis=1).tolist()
-        self.used_s = np.where(ends, lost_s + levels.work / rate, horizon.slot_s)
-        self.end_s = np.where(ends, self.used_s, 0.0)
-        self.joules = horizon.extra_w[group.option][:, None] * self.used_s
+        self.ends = levels.work <= can[:, None] + ROUNDING * rate * horizon.slot_s
+        used_s = np.where(self.ends, lost_s + levels.work / rate, horizon.slot_s)
+        self.joules = horizon.extra_w[group.option][:, None] * used_s
+        self.end_s = np.where(self.ends, used_s, 0.0)
         self.delay = weight[:, None] * self.end_s
 
 
@@ -107,7 +106,13 @@ class _Recursion:
             self.again = _Move(horizon, group, levels, self.weight, group.restart_s, cut)
         self.state = np.arange(len(group.option)) if levels.safe else group.kind
         self.n_states = int(self.state[-1]) + 3
+        self.level = np.arange(len(levels.work))
+        self.offset = (self.state * len(levels.work))[:, None]
         self.kind_start = np.searchsorted(group.kind, np.arange(group.n_kinds))
+        self.others = [
+            np.flatnonzero((group.kind == kind) & (np.arange(len(group.kind)) != c))
+            for c, kind in enumerate(group.kind)
+        ]
         self.by_deadline = bool(np.isfinite(group.deadline_s).any())
         shape = (group.n_rows, len(group.option), len(levels.work))
         self.buffers = [np.empty(shape) for _ in range(3)]
@@ -120,41 +125,50 @@ class _Recursion:
         end_s = horizon.slots * horizon.slot_s + seconds
         cost = self.weight * end_s + self.joule[-1] * horizon.power_w[fastest] * seconds
         late = (end_s > self._deadline_s(1)) | group.must_finish[:, None]
-        return np.repeat(np.where(late, np.inf, cost)[None], self.n_states, axis=0)
+        return np.repeat(np.where(late, np.inf, cost)[:, None], self.n_states, axis=1)
 
     def before(self, slot: int, later: FloatArray) -> FloatArray:
         """Values of a slot from those of the next one."""
         levels, group, gpu = self.levels, self.group, self.gpu_cost[slot]
         start = self._run(slot, later, self.free, levels.starting[slot], gpu, 0)
-        of_kind = np.minimum.reduceat(start, self.kind_start, axis=1)
-        first = of_kind.min(axis=1)
-        again = first
+        again = start
         if group.restart_s:
-            again = self._run(slot, later, self.again, levels.restarting[slot], gpu, 1).min(axis=1)
+            again = self._run(slot, later, self.again, levels.restarting[slot], gpu, 1)
         now = np.empty_like(later)
-        np.minimum(later[RAN], again, out=now[RAN])
-        np.minimum(later[NEVER_RAN], first, out=now[NEVER_RAN])
-        held = np.minimum(of_kind, now[RAN][:, None])
-        if levels.safe:
-            going_on = self._run(slot, later, self.free, levels.going_on[slot], gpu, 2)
-            held = np.minimum(held[:, group.kind], going_on)
-        now[:RAN] = held.swapaxes(0, 1)
+        np.minimum(later[:, RAN], again.min(axis=1), out=now[:, RAN])
+        np.minimum(later[:, NEVER_RAN], start.min(axis=1), out=now[:, NEVER_RAN])
+        if not levels.safe:
+            of_kind = np.minimum.reduceat(start, self.kind_start, axis=1)
+            now[:, :RAN] = np.minimum(of_kind, now[:, RAN, None])
+            return now
+        going_on = self._run(slot, later, self.free, levels.going_on[slot], gpu, 2)
+        np.minimum(going_on, later[:, RAN, None], out=going_on)
+        np.minimum(going_on, self._other_kinds(again)[:, group.kind], out=going_on)
+        for c, others in enumerate(self.others):
+            if len(others):
+                np.minimum(going_on[:, c], start[:, others].min(axis=1), out=going_on[:, c])
+        now[:, :RAN] = going_on
         return now
+
+    def _other_kinds(self, cost: FloatArray) -> FloatArray:
+        """Least cost among the options of all other kinds, for every kind.
+
+        An option that goes on is not begun again, or every slot would be given a part of a level.
+        """
+        of_kind = np.minimum.reduceat(cost, self.kind_start, axis=1)
+        if of_kind.shape[1] == 1:
+            return np.full_like(of_kind, np.inf)
+        least = np.partition(of_kind, 1, axis=1)[:, :2]
+        return np.where(of_kind == least[:, :1], least[:, 1:], least[:, :1])
 
     def _run(
         self, slot: int, later: FloatArray, move: _Move, done: IntArray, gpu: FloatArray, buffer: int
     ) -> FloatArray:
         """Cost of running every option in the slot, shape (n_rows, n_options, n_levels)."""
-        horizon, cost, n = self.horizon, self.buffers[buffer], len(self.levels.work)
-        begin_s = slot * horizon.slot_s
-        for c, (down, ending, state) in enumerate(
-            zip(done.tolist(), move.ending, self.state.tolist(), strict=True)
-        ):
-            row = cost[:, c]
-            row[:, :ending] = self.weight * begin_s
-            low = max(ending, min(down, n))
-            row[:, ending:low] = later[state, :, :1]
-            row[:, low:] = later[state, :, low - down : n - down]
+        cost, begin_s = self.buffers[buffer], slot * self.horizon.slot_s
+        left = np.maximum(self.level - done[:, None], 0) + self.offset
+        np.take(later.reshape(len(later), -1), left, axis=1, out=cost, mode="clip")
+        np.copyto(cost, self.weight[:, None] * begin_s, where=move.ends)
         cost += move.delay
         cost += gpu[:, None] + self.joule[slot] * move.joules
         if self.by_deadline:

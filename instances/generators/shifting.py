@@ -24,6 +24,7 @@ TYPES = {"A100": (1.0, (1005, 1410)), "V100": (0.45, (1110, 1530))}
 A100_SHARE = 0.6
 LOAD = 0.6
 """Share of the horizon that the GPUs would be busy for if the jobs ran as their users ask."""
+LEAST_GPUS = 8
 RESTART_S = (30.0, 120.0, 600.0)
 DEADLINE_SHARE = 0.1
 
@@ -80,6 +81,7 @@ def shifting_horizon(
     restart_s = dict(zip(named(tables), rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
     made = [_job(rng, job, named(tables), restart_s, slots, slot_s) for job in drawn]
     instance = ShiftingInstance(
+        problem="shifting",
         name=f"shifting-{jobs}-{seed}",
         slots=slots,
         slot_s=slot_s,
@@ -130,7 +132,7 @@ def _pools(
             table = tables[str(job.options)]
             rate = max(r for r, g in zip(table.rate or [], table.gpus, strict=True) if g == count)
             busy_gpu_s += count * job.remaining_work / rate
-        gpus = int(busy_gpu_s / (LOAD * horizon_s))
+        gpus = max(LEAST_GPUS, int(busy_gpu_s / (LOAD * horizon_s)))
     total = max(gpus, 2)
     a100 = max(1, min(total - 1, round(A100_SHARE * total)))
     counts = dict(zip(TYPES, (a100, total - a100), strict=True))

@@ -213,10 +213,17 @@ class _Programme:
         )  # fmt: skip
         going_on = self._run(slot, later, per_slot, 0.0)
         paused = np.minimum(later[n], again.min(axis=0))
-        of_kind = np.array([start[same].min(axis=0) for same in self.same_kind])
-        held = np.minimum(of_kind, paused)
         never = np.minimum(later[n + 1], start.min(axis=0))
-        return np.concatenate([np.minimum(held, going_on), paused[None], never[None], held])
+        # A run that goes on is not begun again, or every slot would be given a part of a level.
+        running = np.minimum(going_on, later[n])
+        held = np.tile(paused, (n, 1))
+        for o, same in enumerate(self.same_kind):
+            others = same.copy()
+            others[o] = False
+            running[o] = np.minimum(running[o], start[others].min(axis=0, initial=math.inf))
+            running[o] = np.minimum(running[o], again[~same].min(axis=0, initial=math.inf))
+            held[o] = np.minimum(held[o], start[same].min(axis=0))
+        return np.concatenate([running, paused[None], never[None], held])
 
     def _first(self, slot: int, lost_s: float) -> FloatArray:
         """Levels of the first slot of a run."""

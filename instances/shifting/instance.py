@@ -114,7 +114,7 @@ class ShiftingInstance(Strict):
 
     format: Literal["wattsched-instance/1"] = FORMAT
     name: Name = "instance"
-    problem: Literal["shifting"] = "shifting"
+    problem: Literal["shifting"]
     objective: Name = "completion"
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
     slot_s: Positive = 3600.0

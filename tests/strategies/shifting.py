@@ -21,6 +21,7 @@ def tiny(seed: int) -> ShiftingInstance:
     }
     jobs = [_job(rng, j, slots, slot_s, pools) for j in range(n_jobs)]
     document = {
+        "problem": "shifting",
         "slots": slots,
         "slot_s": slot_s,
         "carbon_g_per_kwh": [rng.choice([0.0, 50.0, 120.0, 400.0]) for _ in range(slots)],

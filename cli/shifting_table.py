@@ -1,0 +1,107 @@
+"""A shifting instance and its decisions as text: what every job does over the slots of the horizon."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from wattsched.cli.terminal import Justify, heading, line, table
+from wattsched.cli.wording import count, duration, listed, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
+    from wattsched.instances.shifting.instance import ShiftingInstance
+
+MOST_ROWS = 20
+MOST_SLOTS = 96
+SHADES = "▁▂▃▄▅▆▇█"
+COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("job", "left"),
+    ("slots", "right"),
+    ("ends in", "right"),
+    ("pauses", "right"),
+    ("runs", "left"),
+)
+
+
+def print_instance(out: Console, instance: ShiftingInstance) -> None:
+    """Print the horizon, its forecasts, the pools and the budgets."""
+    slots = f"{count(instance.slots, 'slot')} of {duration(instance.slot_s)}"
+    line(out, (instance.name, "bold"), f": {instance.problem}, {count(len(instance.jobs), 'job')}, {slots}")
+    pools = [
+        (name, f"{pool.gpus:,} GPUs", f"{pool.idle_power_w:g} W idle")
+        for name, pool in instance.pools.items()
+    ]
+    heading(out, "Pools")
+    table(out, [("", "left"), ("", "right"), ("", "right")], pools, header=False)
+    for title, values, unit in (
+        ("Carbon intensity", instance.carbon_g_per_kwh, "g/kWh"),
+        ("Price", instance.price_per_kwh, "per kWh"),
+    ):
+        if values is not None:
+            heading(out, title, f"{number(min(values))} to {number(max(values))} {unit}")
+            line(out, curve(values[: instance.slots]), indent=2)
+    limits = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
+    if limits:
+        heading(out, "Budgets")
+        table(out, [("", "left"), ("", "right")], limits, header=False)
+
+
+def curve(values: list[float]) -> str:
+    """Values as a line of bars, the first ones of a long list."""
+    shown = values[:MOST_SLOTS]
+    low, high = min(shown), max(shown)
+    scale = (len(SHADES) - 1) / (high - low) if high > low else 0.0
+    return "".join(SHADES[round((value - low) * scale)] for value in shown)
+
+
+def print_decision(
+    out: Console, decision: ShiftingDecision, instance: ShiftingInstance | None = None
+) -> None:
+    """Print the runs of the first jobs, and the names of those that do not run within the horizon."""
+    heading(
+        out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait for the next horizon"
+    )
+    shown = decision.jobs[:MOST_ROWS]
+    ends_s = {} if instance is None else {s.job: end_s(instance, s) for s in shown}
+    table(out, COLUMNS, [_row(schedule, ends_s.get(schedule.job)) for schedule in shown])
+    if len(decision.jobs) > MOST_ROWS:
+        line(out, (f"... {len(decision.jobs) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    if decision.waiting:
+        line(out, f"waiting: {listed(decision.waiting)}", indent=2)
+
+
+def end_s(instance: ShiftingInstance, schedule: Schedule) -> float:
+    """Seconds from the beginning of the horizon to a job's end, as the checker finds them."""
+    from wattsched.instances.shifting.checker import check
+    from wattsched.instances.shifting.decision import ShiftingDecision
+    from wattsched.instances.shifting.instance import HorizonBudgets
+
+    jobs = [job for job in instance.jobs if job.name == schedule.job]
+    alone = instance.model_copy(update={"jobs": jobs, "budgets": HorizonBudgets()})
+    report = check(alone, ShiftingDecision(jobs=[schedule], waiting=[]))
+    return report.totals["average_completion_s"] + sum(job.arrival_s for job in jobs)
+
+
+def _row(schedule: Schedule, ends_s: float | None) -> tuple[str, ...]:
+    runs = schedule.runs
+    pauses = sum(b.first_slot > a.first_slot + a.slots for a, b in pairwise(runs))
+    return (
+        schedule.job,
+        str(sum(run.slots for run in runs)),
+        "" if ends_s is None else duration(ends_s),
+        str(pauses) if pauses else "",
+        ", ".join(_told(run) for run in runs),
+    )
+
+
+def _told(run: Run) -> str:
+    last = run.first_slot + run.slots - 1
+    where = f"{run.first_slot}" if run.slots == 1 else f"{run.first_slot}-{last}"
+    settings = [f"{run.gpus} {run.pool}"]
+    settings += [f"{run.frequency_mhz} MHz"] if run.frequency_mhz is not None else []
+    settings += [f"{run.power_limit_w:g} W"] if run.power_limit_w is not None else []
+    settings += [f"batch {run.batch_size}"] if run.batch_size is not None else []
+    return f"{where}: {' '.join(settings)}"

@@ -1,0 +1,77 @@
+"""Faults of shifting instances name field and value."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from wattsched.instances.files import InputError
+from wattsched.instances.problems import any_instance_of
+
+GOOD: dict[str, Any] = {
+    "problem": "shifting",
+    "slots": 3,
+    "carbon_g_per_kwh": [100.0, 50.0, 80.0],
+    "pools": {"a": {"gpus": 4, "idle_power_w": 50.0}},
+    "jobs": [
+        {
+            "name": "x",
+            "remaining_work": 3600.0,
+            "options": {"gpus": [1, 2], "pool": ["a", "a"], "power_w": [200.0, 400.0], "rate": [1.0, 1.8]},
+        }
+    ],
+}
+
+
+def faults(change: Any) -> str:
+    document = copy.deepcopy(GOOD)
+    change(document)
+    with pytest.raises(InputError) as error:
+        any_instance_of(document)
+    return str(error.value)
+
+
+def job(**fields: Any) -> Any:
+    return lambda document: document["jobs"][0].update(fields)
+
+
+def top(**fields: Any) -> Any:
+    return lambda document: document.update(fields)
+
+
+def options(**fields: Any) -> Any:
+    return lambda document: document["jobs"][0]["options"].update(fields)
+
+
+def test_a_good_instance_is_read() -> None:
+    assert any_instance_of(copy.deepcopy(GOOD)).slots == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (top(carbon_g_per_kwh=[1.0, 2.0]), "carbon_g_per_kwh has 2 numbers but the horizon has 3 slots"),
+        (top(carbon_g_per_kwh=[1.0, -2.0, 3.0]), "carbon_g_per_kwh[1]"),
+        (top(price_per_kwh=[0.1]), "price_per_kwh has 1 numbers"),
+        (top(budgets={"money": 3.0}), "budgets.money needs the forecast 'price_per_kwh'"),
+        (top(objective="money"), "objective 'money' needs the forecast"),
+        (job(deadline_s=-5.0), "deadline_s -5 is past"),
+        (job(arrival_s=7200.0, deadline_s=7000.0), "deadline_s 7000 is past when it arrives, at 7200"),
+        (job(arrival_s=9000.0), "arrival_s 9000 leaves no slot"),
+        (job(restart_s=3600.0), "restart_s 3600 leaves nothing"),
+        (job(arrival_s=100.0, current={"gpus": 1, "pool": "a"}), "contradicts 'current'"),
+        (job(current={"gpus": 1, "pool": "b"}), "current.pool 'b' is unknown"),
+        (job(options="t"), "options names the unknown table 't'"),
+        (job(remaining_work=1e-9), "remaining_work 1e-09 takes"),
+        (options(gpus=[8, 16]), "no option fits into its pool"),
+        (options(pool=["a", "b"]), "row 1: unknown pool 'b'"),
+        (options(power_w=[20.0, 400.0]), "row 0: power_w 20 is less than the 50 W of idle GPUs"),
+        (options(rate=None, completion_s=[1.0, 2.0]), "needs 'rate'"),
+        (lambda document: document["jobs"].append(document["jobs"][0]), "duplicate job name 'x'"),
+        (top(surprise=1), "surprise"),
+    ],
+)
+def test_faults_are_named(change: Any, words: str) -> None:
+    assert words in faults(change)

@@ -1,0 +1,115 @@
+"""Carbon-intensity files: columns, time zones, resampling, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.shifting.instance import faults_of
+from wattsched.instances.traces.carbon import read_carbon, utc_time
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "carbon.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+HOURS = "\n".join(f"2022-01-01 {hour:02d}:00:00,{100 + hour}" for hour in range(24))
+
+
+def test_two_columns_with_and_without_a_header_and_compressed(tmp_path: Path) -> None:
+    begin = utc_time("2022-01-01T02:00")
+    expected = [102.0, 103.0, 104.0]
+    assert read_carbon(written(tmp_path, HOURS)).slots(begin, 3, 3600.0) == pytest.approx(expected)
+    with_header = written(tmp_path, f"time,g\n{HOURS}\n")
+    assert read_carbon(with_header).slots(begin, 3, 3600.0) == pytest.approx(expected)
+    compressed = tmp_path / "carbon.csv.gz"
+    compressed.write_bytes(gzip.compress(with_header.read_bytes()))
+    assert read_carbon(compressed).slots(begin, 3, 3600.0) == pytest.approx(expected)
+
+
+def test_resampling_averages_and_repeats(tmp_path: Path) -> None:
+    trace = read_carbon(written(tmp_path, HOURS))
+    begin = utc_time("2022-01-01")
+    assert trace.slots(begin, 2, 7200.0) == pytest.approx([100.5, 102.5])
+    assert trace.slots(begin, 4, 1800.0) == pytest.approx([100.0, 100.0, 101.0, 101.0])
+    late = utc_time("2022-01-01T00:30")
+    assert trace.slots(late, 1, 3600.0) == pytest.approx([100.5])
+
+
+def test_time_zones_and_exports(tmp_path: Path) -> None:
+    export = "Datetime (UTC),Country,Zone id,Carbon intensity gCO₂eq/kWh (direct),"
+    export += "Carbon intensity gCO₂eq/kWh (Life cycle)\n"
+    export += "2023-01-01 00:00:00,Spain,ES,90,120\n2023-01-01 01:00:00,Spain,ES,91,130\n"
+    trace = read_carbon(written(tmp_path, export))
+    assert trace.slots(utc_time("2023-01-01 02:00+02:00"), 2, 3600.0) == pytest.approx([120.0, 130.0])
+    zoned = "time,DE,FR\n2022-06-01T00:00+02:00,1,5\n2022-06-01T01:00+02:00,2,6\n"
+    trace = read_carbon(written(tmp_path, zoned), "FR")
+    assert trace.slots(utc_time("2022-05-31T22:00"), 2, 3600.0) == pytest.approx([5.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,6\n", None, "line 3: the times do not ascend"),
+        ("time,g\n2022-01-01 00:00,-5\n", None, "line 2, column 'g': must be at least 0"),
+        ("time,g\nyesterday,5\n", None, "'yesterday' is no time"),
+        ("time,g\n2022-01-01 00:00,much\n", None, "'much' is not a number"),
+        ("time,a,b\n2022-01-01 00:00,1,2\n", None, "name the column of intensities, one of 'a', 'b'"),
+        ("time,a,b\n2022-01-01 00:00,1,2\n", "c", "no column 'c', found 'a', 'b'"),
+        ("when,a,b\n2022-01-01 00:00,1,2\n", None, "no column of times"),
+        ("time,g\n", None, "has no rows"),
+    ],
+)
+def test_faults(tmp_path: Path, text: str, column: str | None, words: str) -> None:
+    with pytest.raises(ValueError, match=r"carbon\.csv") as error:
+        read_carbon(written(tmp_path, text), column)
+    assert words in str(error.value)
+
+
+def test_missing_hours_are_named(tmp_path: Path) -> None:
+    lines = HOURS.splitlines()
+    gap = read_carbon(written(tmp_path, "\n".join(["time,g", *lines[:5], *lines[7:]])))
+    assert len(gap.slots(utc_time("2022-01-01"), 5, 3600.0)) == 5
+    with pytest.raises(ValueError, match="slot 5, which begins at 2022-01-01 05:00"):
+        gap.slots(utc_time("2022-01-01"), 8, 3600.0)
+    with pytest.raises(ValueError, match="to 2022-01-02 00:00"):
+        gap.slots(utc_time("2022-01-01T20:00"), 8, 3600.0)
+    empty = read_carbon(written(tmp_path, "time,g\n" + HOURS.replace("103", "")))
+    with pytest.raises(ValueError, match="slot 3"):
+        empty.slots(utc_time("2022-01-01"), 5, 3600.0)
+
+
+def test_public_files(data_dir: Path) -> None:
+    for file, zone, start in (
+        ("carbon-eia-us-2022/CISO_2022_hourly.csv.gz", None, "2022-07-12"),
+        ("carbon-electricitymaps/ES_2021_2023_hourly.csv.gz", None, "2023-02-01"),
+        ("carbon-electricitymaps/zones123_2022_hourly_lca.csv.gz", "DE", "2022-07-12"),
+    ):
+        instance = shifting_horizon(
+            jobs=5, slots=24, carbon=str(data_dir / file), zone=zone, start=start, seed=1
+        )
+        assert not faults_of(instance)
+        assert instance.carbon_g_per_kwh is not None
+        assert 10 < min(instance.carbon_g_per_kwh) < max(instance.carbon_g_per_kwh) < 1000
+
+
+def test_the_generator_refuses_what_makes_no_sense() -> None:
+    for options, words in (
+        ({"slots": 1}, "slots"),
+        ({"slot_s": 10.0}, "slot_s"),
+        ({"start": "2022-01-01"}, "start"),
+        ({"carbon_fraction": 2.0}, "carbon_fraction"),
+        ({"completion_factor": 0.5}, "completion_factor"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            shifting_horizon(jobs=3, **options)  # type: ignore[arg-type]
+
+
+def test_equal_seeds_give_equal_instances() -> None:
+    assert shifting_horizon(jobs=20, seed=5) == shifting_horizon(jobs=20, seed=5)
+    assert shifting_horizon(jobs=20, seed=5) != shifting_horizon(jobs=20, seed=6)
