@@ -59,16 +59,21 @@ class Menus:
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     @classmethod
-    def of(cls, templates: Templates, default_batches: Sequence[int | None]) -> Menus:
-        """Take the templates of an instance over.
+    def of(cls, templates: Templates, default_batches: Sequence[int | None], largest: Sequence[int]) -> Menus:
+        """Take the templates of an instance over, as far as their blocks fit into the pools.
 
         Parameters
         ----------
         default_batches : sequence, shape (n_kinds,)
             Customary batch size of each kind, None where its rows have none.
+        largest : sequence of int, shape (n_pools,)
+            Largest block of each pool of which every GPU is available.
         """
-        columns = templates.columns
-        kind = np.repeat(np.arange(len(templates.start) - 1), np.diff(templates.start))
+        n_kinds = len(templates.start) - 1
+        pool, block = (np.asarray(templates.columns[name], dtype=np.int64) for name in ("pool", "block"))
+        keep = block <= np.array(largest, dtype=np.int64)[pool]
+        columns = {name: values[keep] for name, values in templates.columns.items()}
+        kind = np.repeat(np.arange(n_kinds), np.diff(templates.start))[keep]
 
         def floats(name: str) -> Floats:
             return np.asarray(columns[name], dtype=float)
@@ -85,7 +90,7 @@ class Menus:
         standard[order] = np.any(np.diff(alike, prepend=-1), axis=0)
         return cls(
             of_job=templates.of_job,
-            start=templates.start,
+            start=np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=n_kinds))]).astype(np.int64),
             pool=integers("pool"),
             gpus=integers("gpus"),
             block=integers("block"),

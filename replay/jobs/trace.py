@@ -13,6 +13,7 @@ from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, model_hash
 from wattsched.perfmodels.catalogue import find
 from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
+from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
@@ -81,7 +82,9 @@ def trace_of(
     pools = pools_of(cluster)
     templates = templates_of(instance, pools)
     _, first = np.unique(templates.of_job, return_index=True)
-    menus = Menus.of(templates, [_default_batch(jobs[j], cluster) for j in first])
+    free = [free_by_level(pool.blocks, pool.available) for pool in pools]
+    largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
+    menus = Menus.of(templates, [_default_batch(jobs[j], cluster) for j in first], largest)
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(menus, requested, len(pools))
     if len(jobs) and (stuck := np.flatnonzero((request < 0).all(axis=1))).size:

@@ -43,19 +43,17 @@ def trace_by_hand(cluster: Cluster, *jobs: tuple[float, float, int, dict[int, fl
 
 
 @st.composite
-def traces(draw: st.DrawFn, most_jobs: int = 7) -> Trace:
-    """Trace of jobs with concave rates on one or two nodes."""
-    nodes = draw(st.sampled_from([(2,), (4,), (4, 4), (8, 8), (3, 3)]))
+def traces(draw: st.DrawFn, nodes: Sequence[tuple[int, ...]] = ((2,), (4,), (4, 4), (8, 8), (3, 3))) -> Trace:
+    """Trace of up to seven jobs with concave rates on one of these clusters."""
+    sizes = draw(st.sampled_from(nodes))
     broken = draw(st.sampled_from([(), (0,)]))
     jobs, arrivals, requests = [], [], []
-    for i in range(draw(st.integers(1, most_jobs))):
-        largest = draw(st.sampled_from([1, 2, 4] if nodes[0] >= 4 else [1, 2]))
+    for i in range(draw(st.integers(1, 7))):
+        largest = draw(st.sampled_from([1, 2, 4] if sizes[0] >= 4 else [1, 2]))
         exponent = draw(st.floats(0.2, 1.0))
         speed = draw(st.floats(0.5, 2.0))
         rates = {gpus: speed * gpus**exponent for gpus in range(1, largest + 1)}
-        if broken and nodes[0] <= 4 and len(nodes) == 1:
-            rates = {gpus: rate for gpus, rate in rates.items() if gpus <= nodes[0] // 2}
         jobs.append(job_of(f"job{i}", draw(st.floats(1.0, 2000.0)), rates))
         arrivals.append(draw(st.one_of(st.just(0.0), st.floats(0.0, 1000.0))))
         requests.append(draw(st.integers(1, max(rates))))
-    return trace_of(cluster_of(*nodes, unavailable=broken), jobs, arrivals, requests)
+    return trace_of(cluster_of(*sizes, unavailable=broken), jobs, arrivals, requests)

@@ -18,6 +18,8 @@ from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
 CARBON = Carbon(np.array([0.0, 300.0, 900.0]), np.array([200.0, 50.0, 400.0]))
+ONE_POOL = ("sidecar", "termination", "optimus", "elasticflow")
+"""Rules that do not tell pools apart."""
 
 
 class Watched:
@@ -54,7 +56,19 @@ def replay(trace: Trace, name: str, round_s: float = 0.0, sleep: Sleep | None = 
 @settings(max_examples=12)
 @given(traces(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
 def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep | None) -> None:
-    outcome = replay(trace, name, round_s, sleep)
+    check_sums(replay(trace, name, round_s, sleep))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in ONE_POOL])
+@settings(max_examples=8)
+@given(traces([(4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
+def test_nothing_is_lost_in_two_pools(name: str, trace: Trace, round_s: float) -> None:
+    assert len(trace.pools) == 2
+    check_sums(replay(trace, name, round_s, Sleep(30.0, 5.0, 7.0)))
+
+
+def check_sums(outcome: Outcome) -> None:
+    trace = outcome.trace
     jobs, meter = outcome.jobs, outcome.meter
     assert np.all(np.isfinite(jobs.end_s))
     assert jobs.done == pytest.approx(trace.work, rel=1e-9)

@@ -1,0 +1,65 @@
+"""Traces from durations, and the public list of a cluster for a day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.snapshot import TraceJob
+from wattsched.replay.jobs.metrics import summary
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import trace_of, trace_of_durations
+from wattsched.replay.jobs.workload import poisson_jobs
+
+
+@pytest.mark.parametrize("gpu_type", ["A100", "V100", "T4"])
+def test_jobs_alone_take_as_long_as_recorded(gpu_type: str) -> None:
+    recorded = poisson_jobs(30, seed=3, gap_s=1e7)
+    trace = trace_of_durations(homogeneous_cluster(2, 8, gpu_type), recorded, seed=5)
+    assert trace.requested_gpus.tolist() == [job.gpus for job in recorded]
+    durations = np.array([job.duration_s for job in recorded])
+    assert trace.work / trace.requested_rate == pytest.approx(durations)
+    outcome = simulate(trace, policy_of("fifo", Setting(trace)))
+    assert outcome.jobs.end_s - trace.arrival_s == pytest.approx(durations)
+
+
+def test_elasticity_bounds_the_counts() -> None:
+    trace = trace_of_durations(homogeneous_cluster(2, 8), [TraceJob("a", 0.0, 60.0, 4)], elasticity=2)
+    assert set(trace.menus.gpus.tolist()) == {2, 4, 8}
+
+
+def test_models_depend_on_seed_and_name_alone() -> None:
+    cluster, jobs = homogeneous_cluster(2, 8), poisson_jobs(20, seed=1)
+    one, other = trace_of_durations(cluster, jobs, seed=1), trace_of_durations(cluster, jobs[5:], seed=1)
+    assert one.work[5:].tolist() == other.work.tolist()
+    assert one.work.tolist() != trace_of_durations(cluster, jobs, seed=2).work.tolist()
+
+
+def test_traces_without_jobs_are_refused() -> None:
+    with pytest.raises(ValueError, match="has no job that uses a GPU"):
+        trace_of_durations(homogeneous_cluster(1, 8), [TraceJob("a", 0.0, 60.0, 0)])
+    empty = trace_of(homogeneous_cluster(1, 8), [], [], [])
+    assert simulate(empty, policy_of("fifo", Setting(empty))).meter.energy_j == 0
+
+
+def test_half_a_day_of_a_real_cluster(data_dir: Path) -> None:
+    jobs = read_itp(data_dir / "itp-elasticflow-2021" / "raw" / "cluster04.csv")
+    first = min(job.submitted_s for job in jobs) + 20 * 86_400
+    day = [job for job in jobs if first <= job.submitted_s < first + 43_200]
+    trace = trace_of_durations(homogeneous_cluster(16, 8), day, seed=0)
+    found = {}
+    for name in ("fifo", "elastic"):
+        setting = Setting(trace, round_s=60.0, gap=5e-3)
+        outcome = simulate(trace, policy_of(name, setting), name=name, round_s=60.0)
+        found[name] = summary(outcome)
+        books_j = outcome.jobs.energy_j.sum() + outcome.meter.idle_j + outcome.meter.base_j
+        assert books_j == pytest.approx(outcome.meter.energy_j, rel=1e-9)
+    assert found["elastic"].jct_mean_s < 0.7 * found["fifo"].jct_mean_s
+    assert found["elastic"].gap_max is not None
+    assert found["elastic"].gap_max <= 5e-3
