@@ -20,10 +20,11 @@ from wattsched.formulations.sharing.problem import PROBLEM
 from wattsched.instances.sharing.checker import Outcomes, check
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import Budgets, Job, SharingInstance
+from wattsched.instances.sharing.instance import Limits as SetLimits
 from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
-from wattsched.replay.sharing import Replay, replay
+from wattsched.replay.sharing import Decide, Replay, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
@@ -81,8 +82,8 @@ def rounds(data: Path) -> str:
     for per_type in (350, 500):
         gpus = dict.fromkeys(("v100", "p100", "k80"), per_type)
         plain = round_of_pairs(pairs, jobs, gpus)
-        # Watts between the least that runs all jobs and what is drawn when throughput alone counts.
-        budget = Budgets(power_w=200.0 * 3 * per_type * 0.75)
+        # About three quarters of what is drawn when throughput alone counts.
+        budget = Budgets(power_w=150.0 * 3 * per_type)
         for objective, budgets in (
             ("throughput", Budgets()),
             ("power", Budgets()),
@@ -153,7 +154,7 @@ def stream(nodes: int, seed: int) -> tuple[SharingInstance, list[float]]:
     return instance, arrival_s
 
 
-def optimum(objective: str, **fields: object) -> Callable[[SharingInstance], SharingDecision]:
+def optimum(objective: str, **fields: object) -> Decide:
     """Decide by `patterns`, jobs of a class being equal: what is left of their work does not count."""
 
     def decide(instance: SharingInstance) -> SharingDecision:
@@ -168,12 +169,18 @@ def optimum(objective: str, **fields: object) -> Callable[[SharingInstance], Sha
     return decide
 
 
+def _limited(rule: Callable[[SharingInstance, str], SharingDecision | None], most: int) -> Decide:
+    """Rule with at most so many jobs on a node."""
+    return lambda instance: rule(instance.model_copy(update={"limits": SetLimits(jobs_per_set=most)}), "eaco")
+
+
 def policies() -> str:
     """Energy, completion times and active nodes of every policy."""
-    deciders: dict[str, Callable[[SharingInstance], SharingDecision | None]] = {
+    deciders: dict[str, Decide] = {
         f"`{name}`": (lambda instance, rule=rule: rule(instance, "eaco"))  # type: ignore[misc]
         for name, rule in PROBLEM.rules.items()
     }
+    deciders |= {f"`eaco`, at most {most} per node": _limited(PROBLEM.rules["eaco"], most) for most in (2, 3)}
     deciders["optimum of `energy`"] = optimum("energy")
     deciders["optimum of `power`"] = optimum("power")
     deciders["optimum of `throughput`"] = optimum("throughput")

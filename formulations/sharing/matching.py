@@ -75,6 +75,8 @@ def _require_pairs(instance: SharingInstance) -> None:
     for name, limit in instance.budgets:
         if limit is not None:
             raise ValueError(f"matching takes no budgets, the instance has budgets.{name}")
+    if instance.unit_types[0].pool is not None:
+        raise ValueError(f"matching takes no pools, unit type '{instance.unit_types[0].name}' is of one")
     if len(instance.jobs) > MOST_JOBS:
         raise ValueError(f"matching takes up to {MOST_JOBS:,} jobs, the instance has {len(instance.jobs):,}")
 

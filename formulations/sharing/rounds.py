@@ -116,9 +116,12 @@ def round_of(instance: SharingInstance, objective: str) -> Round:
 
 
 def budgets_of(instance: SharingInstance, patterns: Patterns) -> tuple[Budget, ...]:
-    """Budget rows of an instance."""
-    rows, given = [], instance.budgets
+    """Rows of the GPUs of pools and of the budgets of an instance."""
     nothing, energy_j = np.zeros(len(patterns)), patterns.epoch_energy_j
+    rows, given = [], instance.budgets
+    for pool in instance.pools:
+        gpus = np.array([unit.gpus * (unit.pool == pool.name) for unit in instance.unit_types], dtype=float)
+        rows.append(Budget(pool.row, gpus[patterns.unit_type], np.zeros(len(energy_j)), float(pool.gpus)))
     if given.power_w is not None:
         sleep_w = np.array([unit.sleep_power_w for unit in instance.unit_types])
         asleep_w = float(sum(unit.count * unit.sleep_power_w for unit in instance.unit_types))

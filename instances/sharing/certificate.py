@@ -51,12 +51,14 @@ def prove(instance: SharingInstance, prices: Mapping[str, float]) -> float:
     gain = {job.name: sign * prices.get(f"job:{job.name}", 0.0) for job in instance.jobs}
     parts = [min(gain[job.name], _waiting_cost(instance, job, outcomes)) for job in instance.jobs]
     parts += [-charged[name] * limit for name, limit in instance.budgets if limit is not None]
+    parts += [-charged[pool.row] * pool.gpus for pool in instance.pools]
     for unit in instance.unit_types:
         asleep_w = unit.count * unit.sleep_power_w
         parts.append(asleep_w * (charged["power_w"] + (instance.objective == "power")))
         least = min(_reduced(instance, unit.name, charged, gain, outcomes), default=0.0)
+        of_unit = charged[unit.row] + (0.0 if unit.pool is None else charged[f"gpus:{unit.pool}"] * unit.gpus)
         parts.append(-charged[unit.row] * unit.count)
-        parts.append(unit.count * min(0.0, charged[unit.row] + least))
+        parts.append(unit.count * min(0.0, of_unit + least))
     bound = math.fsum(parts)
     # Rounding of the sum, on the safe side.
     bound -= 1e-13 * math.fsum(abs(part) for part in parts)
@@ -65,7 +67,7 @@ def prove(instance: SharingInstance, prices: Mapping[str, float]) -> float:
 
 def _charged(instance: SharingInstance, prices: Mapping[str, float], sign: float) -> dict[str, float]:
     """What a unit of each capacity and budget costs, not negative."""
-    rows = {unit.row for unit in instance.unit_types}
+    rows = {unit.row for unit in instance.unit_types} | {pool.row for pool in instance.pools}
     rows |= {name for name, limit in instance.budgets if limit is not None}
     known = rows | {f"job:{job.name}" for job in instance.jobs}
     charged: dict[str, float] = defaultdict(float)

@@ -139,7 +139,7 @@ def check(instance: SharingInstance, decision: SharingDecision) -> PlanReport:
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}
     faults = list(_pairing(instance, decision))
-    faults += _units(decision, outcomes)
+    faults += [*_units(decision, outcomes), *_pools(instance, decision, outcomes)]
     runs: list[_Running] = []
     for number, formed in enumerate(decision.sets):
         members = [jobs[name] for name in formed.jobs if name in jobs]
@@ -209,6 +209,17 @@ def _units(decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
             yield f"the unit type '{name}' is not in the instance"
         elif used > outcomes.types[name].count:
             yield f"{used} sets on '{name}', it has {outcomes.types[name].count} units"
+
+
+def _pools(instance: SharingInstance, decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
+    used: Counter[str] = Counter()
+    for formed in decision.sets:
+        unit = outcomes.types.get(formed.unit_type)
+        if unit is not None and unit.pool is not None:
+            used[unit.pool] += unit.gpus
+    for pool in instance.pools:
+        if used[pool.name] > pool.gpus:
+            yield f"the sets use {used[pool.name]} GPUs of pool '{pool.name}', it has {pool.gpus}"
 
 
 def _set_faults(members: list[Job], outcome: SetOutcome) -> Iterator[str]:

@@ -40,6 +40,9 @@ class UnitType(Strict):
         to 1, unless the set on it was measured.
     sleep_power_w : float
         Draw of a unit on which no job runs.
+    pool : str, optional
+        Pool whose GPUs units of this type are made of: then a type is a configuration, such as four GPUs at a
+        clock, and choosing the type of a set is choosing its size. Such units have no draw asleep.
     """
 
     name: Name
@@ -49,6 +52,7 @@ class UnitType(Strict):
     full_power_w: NonNegative
     power_exponent: Annotated[float, Field(gt=0, le=5)] = POWER_EXPONENT
     sleep_power_w: NonNegative = 0.0
+    pool: Name | None = None
 
     @property
     def row(self) -> str:
@@ -63,6 +67,18 @@ class UnitType(Strict):
                 f"idle_power_w {self.idle_power_w:g}"
             )
         return self
+
+
+class GpuPool(Strict):
+    """GPUs that unit types of several sizes and settings are made of."""
+
+    name: Name
+    gpus: Count
+
+    @property
+    def row(self) -> str:
+        """Name of the capacity in prices."""
+        return f"gpus:{self.name}"
 
 
 class Alone(Strict):
@@ -221,6 +237,7 @@ class SharingInstance(Strict):
     limits: Limits = Limits()
     unmeasured: Literal["law", "refuse"] = "law"
     slowdown: Slowdown = Slowdown()
+    pools: list[GpuPool] = Field(default_factory=list)
     unit_types: Annotated[list[UnitType], Field(min_length=1)]
     classes: list[JobClass]
     sets: list[MeasuredSet] = Field(default_factory=list)
@@ -228,7 +245,7 @@ class SharingInstance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        faults = [*_duplicates(self), *_unknown(self), *_bad_sets(self), *_bad_jobs(self)]
+        faults = [*_duplicates(self), *_unknown(self), *_bad_pools(self), *_bad_sets(self), *_bad_jobs(self)]
         if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
             faults.append("a carbon budget needs 'carbon_g_per_kwh'")
         if faults:
@@ -262,6 +279,7 @@ def faults_of(instance: SharingInstance) -> list[str]:
 
 def _duplicates(instance: SharingInstance) -> Iterator[str]:
     for what, named in (
+        ("pool", instance.pools),
         ("unit type", instance.unit_types),
         ("class", instance.classes),
         ("job", instance.jobs),
@@ -294,6 +312,17 @@ def _unknown(instance: SharingInstance) -> Iterator[str]:
     for job in instance.jobs:
         if job.job_class not in classes:
             yield f"job '{job.name}' names the unknown class '{job.job_class}'"
+
+
+def _bad_pools(instance: SharingInstance) -> Iterator[str]:
+    pools = {pool.name for pool in instance.pools}
+    for unit in instance.unit_types:
+        if unit.name in pools:
+            yield f"'{unit.name}' is the name of a pool and of a unit type"
+        if unit.pool is not None and unit.pool not in pools:
+            yield f"unit type '{unit.name}' names the unknown pool '{unit.pool}'"
+        if unit.pool is not None and unit.sleep_power_w > 0:
+            yield f"unit type '{unit.name}' is of a pool: sleep_power_w must be 0, not {unit.sleep_power_w:g}"
 
 
 def _bad_sets(instance: SharingInstance) -> Iterator[str]:

@@ -119,6 +119,10 @@ def _cost(instance, objective, split, places, waits, fastest) -> float | None:  
         if places.count(unit.name) > unit.count:
             return None
         watts_all += (unit.count - places.count(unit.name)) * unit.sleep_power_w
+    for pool in instance.pools:
+        of_pool = {unit.name: unit.gpus for unit in instance.unit_types if unit.pool == pool.name}
+        if sum(of_pool.get(place, 0) for place in places) > pool.gpus:
+            return None
     for jobs, place in zip(split, places, strict=True):
         if place is None:
             if len(jobs) > 1 or waits[jobs[0].name] is None:

@@ -11,7 +11,7 @@ from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
 def sharing_instances(
     draw: st.DrawFn, most_jobs: int = 5, most_types: int = 2, most_per_set: int = 3, plain: bool = False
 ) -> SharingInstance:
-    """Instance with measured and unmeasured sets, deadlines, exclusive jobs and budgets (none if `plain`)."""
+    """Instance with measured and other sets; not `plain`: deadlines, exclusive jobs, pools and budgets."""
     whole = lambda low, high: draw(st.integers(low, high)) * 1.0  # noqa: E731
     types = [f"T{t}" for t in range(draw(st.integers(1, most_types)))]
     units = [
@@ -25,6 +25,11 @@ def sharing_instances(
         }
         for name in types
     ]
+    pools = []
+    if not plain and draw(st.booleans()):
+        pools = [{"name": "pool", "gpus": draw(st.integers(1, 20))}]
+        for unit in draw(st.lists(st.sampled_from(units), min_size=1, unique_by=id)):
+            unit |= {"pool": "pool", "sleep_power_w": 0.0}
     classes = []
     for c in range(draw(st.integers(1, 3))):
         places = draw(st.lists(st.sampled_from(types), min_size=1, unique=True))
@@ -84,6 +89,7 @@ def sharing_instances(
                 "memory_pct": draw(st.sampled_from([100.0, 90.0])),
             },
             "unmeasured": draw(st.sampled_from(["law", "law", "refuse"])),
+            "pools": pools,
             "unit_types": units,
             "classes": classes,
             "sets": list(sets.values()),

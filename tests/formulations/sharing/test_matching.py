@@ -17,7 +17,8 @@ from wattsched.solvers.solution import Limits
 @settings(max_examples=220)
 @given(sharing_instances(most_jobs=6, most_types=1, most_per_set=2))
 def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> None:
-    instance = instance.model_copy(update={"budgets": Budgets()})
+    unit = instance.unit_types[0].model_copy(update={"pool": None})
+    instance = instance.model_copy(update={"budgets": Budgets(), "unit_types": [unit], "pools": []})
     best = optimum(instance, instance.objective)
     plan = matching.build(instance, instance.objective)
     answer = get("highs")(plan.program, Limits(gap=0.0))

@@ -117,3 +117,10 @@ def test_deadlines_and_exclusive_jobs_are_kept() -> None:
 def test_prices_that_prove_nothing_are_refused(prices: dict[str, float], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         prove(eaco_instance("AlexNet"), prices)
+
+
+def test_units_of_a_pool_share_its_gpus() -> None:
+    node = eaco_node(4).model_copy(update={"pool": "v100"})
+    instance = eaco_instance("AlexNet", "VGG-16", unit_types=[node], pools=[{"name": "v100", "gpus": 15}])
+    assert check(instance, decided("j0+j1")).faults == []
+    assert check(instance, decided("j0", "j1")).faults == ["the sets use 16 GPUs of pool 'v100', it has 15"]

@@ -53,6 +53,8 @@ def test_the_document_without_faults_has_none() -> None:
         (("alpha",), 1.5, "alpha"),
         (("limits",), {"jobs_per_set": 9}, "jobs_per_set"),
         (("limit",), 3, "limit"),
+        (("unit_types", 0, "pool"), "p", "unit type 'node' names the unknown pool 'p'"),
+        (("pools",), [{"name": "node", "gpus": 4}], "'node' is the name of a pool and of a unit type"),
     ],
 )
 def test_faults_name_field_and_value(path: tuple[Any, ...], value: Any, told: str) -> None:
