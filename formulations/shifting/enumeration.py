@@ -9,7 +9,7 @@ import numpy as np
 from wattsched.formulations.shifting.horizon import PAUSE, Horizon
 from wattsched.formulations.shifting.schedule import Schedules, follow
 
-MOST = 20_000
+MOST = 60_000
 
 
 def all_schedules(horizon: Horizon, most: int = MOST) -> Schedules | None:

@@ -22,7 +22,7 @@ DECIDED = 0.999
 SURCHARGES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 10.0)
 REMOVED = 0.06
 MOST_REMOVED = 12
-IDLE_ROUNDS = 25
+IDLE_ROUNDS = 60
 
 
 class Insertion:
@@ -91,7 +91,9 @@ class Insertion:
         while idle < IDLE_ROUNDS and time.perf_counter() - begin < time_s:
             jobs = self._related(best, count, rng)
             kept = best.take(np.flatnonzero(~np.isin(best.job, jobs)))
-            decision = self._insert((kept, jobs), self._surcharged(surcharge))
+            prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
+            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.gpu)
+            decision = self._insert((kept, jobs), prices)
             idle += 1
             if not self._valid(decision):
                 surcharge = min(10.0, surcharge * 1.1)

@@ -40,7 +40,7 @@ COARSE, FINE = 120, 500
 """Levels of work in the first and in the last rounds of column generation."""
 _COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.3, 0.6, 0.8
 """Shares of the time after which first rounds, last rounds and insertion end; the bound takes the rest."""
-_INSERT_S = 60.0
+_INSERT_S = 20.0
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
 _CELLS, _SAFE_LEVELS = 2e7, (600, 4000)

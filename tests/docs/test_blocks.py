@@ -19,7 +19,7 @@ from docs.markdown import Block, blocks_of, commands_of, first_difference
 from wattsched.instances import instance as instance_models
 from wattsched.instances.checker import check_result
 from wattsched.instances.decision import Decision
-from wattsched.instances.files import instance_of
+from wattsched.instances.problems import any_instance_of
 from wattsched.perfmodels.profile import Profile
 from wattsched.result import Result
 from wattsched.topology import cluster as cluster_models
@@ -126,7 +126,7 @@ def test_json_examples_are_valid(page: Path) -> None:
             report = check_result(instances[content["instance"]], content)
             assert not report.faults, f"{block.where}: {report.faults}"
         elif "format" in content:
-            instances[content["name"]] = instance_of(content, source=block.where)
+            instances[content["name"]] = any_instance_of(content, source=block.where)
         else:
             assert block.tag in models, f"{block.where}: name the class of this part after the fence"
             models[block.tag].model_validate_json(block.text)

@@ -1,0 +1,112 @@
+"""The marginal rule: valid decisions, greedy-optimal for one job, and what it leaves to the optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wattsched.formulations.shifting import schedules
+from wattsched.formulations.shifting.frontier import trace
+from wattsched.formulations.shifting.marginal import carbon_blind, greedy
+from wattsched.formulations.shifting.problem import PROBLEM
+from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.plan_report import PlanReport
+from wattsched.instances.shifting.checker import check
+from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
+from wattsched.solvers import highs
+from wattsched.solvers.solution import Limits
+
+
+def test_decisions_are_valid_and_deterministic() -> None:
+    """It may find none where deadlines are many and budgets tight."""
+    found = 0
+    for seed in range(4):
+        instance = shifting_horizon(jobs=25, slots=24, seed=seed, carbon_fraction=0.9)
+        for rule in (greedy, carbon_blind):
+            decision = rule(instance, "completion")
+            assert decision == rule(instance, "completion")
+            if decision is not None:
+                found += 1
+                assert not check(instance, decision).faults
+    assert found >= 6
+
+
+def test_one_job_takes_the_cleanest_slots() -> None:
+    """CarbonScaler's case: one concave job, least carbon by steps of most work per gram."""
+    instance = ShiftingInstance.model_validate(
+        {
+            "problem": "shifting",
+            "objective": "carbon",
+            "slots": 6,
+            "carbon_g_per_kwh": [500.0, 100.0, 300.0, 90.0, 400.0, 450.0],
+            "pools": {"a": {"gpus": 4}},
+            "tables": {
+                "t": {
+                    "gpus": [1, 2, 4],
+                    "pool": ["a"] * 3,
+                    "power_w": [100.0, 210.0, 430.0],
+                    "rate": [1.0, 1.9, 3.4],
+                }
+            },
+            "jobs": [{"name": "x", "options": "t", "remaining_work": 5.3 * 3600.0, "must_finish": True}],
+        }
+    )
+    decision = greedy(instance, "carbon")
+    assert decision is not None
+    found = check(instance, decision)
+    plan = schedules.build(instance, "carbon")
+    solution = highs.solve(plan.program, Limits(gap=0.0))
+    assert solution.objective is not None
+    assert not found.faults
+    assert found.objective is not None
+    assert solution.objective <= found.objective <= 1.1 * solution.objective
+    assert {run.first_slot for run in decision.jobs[0].runs} <= {1, 2, 3}
+
+
+def test_looking_at_the_forecast_saves_grams() -> None:
+    saved = []
+    for seed in range(4):
+        instance = shifting_horizon(jobs=15, slots=24, seed=seed, completion_factor=4.0)
+        aware, blind = greedy(instance, "carbon"), carbon_blind(instance, "carbon")
+        assert aware is not None
+        assert blind is not None
+        seen, unseen = check(instance, aware).objective, check(instance, blind).objective
+        assert seen is not None
+        assert unseen is not None
+        saved.append(1 - seen / unseen)
+    assert np.mean(saved) > 0.0
+
+
+class Answered:
+    def __init__(self, report: PlanReport) -> None:
+        self.objective, self.totals = report.objective, report.totals
+
+
+def test_the_frontier_runs_from_quick_to_clean() -> None:
+    instance = shifting_horizon(jobs=2, slots=4, seed=1).model_copy(update={"budgets": HorizonBudgets()})
+    instance = instance.model_copy(
+        update={"tables": {name: _two_rows(table) for name, table in instance.tables.items()}}
+    )
+
+    def solve(bounded: ShiftingInstance) -> Answered:
+        plan = PROBLEM.formulations["schedules"](bounded, bounded.objective, None)
+        solution = highs.solve(plan.program, Limits(gap=0.0))
+        assert solution.x is not None
+        return Answered(check(bounded, plan.decide(solution.x)))
+
+    points = trace(instance, 5, solve)
+    assert len(points) >= 2
+    assert all(not isinstance(p.answer, str) for p in points)
+    times = [p.average_completion_s for p in points]
+    grams = [p.total for p in points]
+    assert times == sorted(times)
+    assert grams == sorted(grams, reverse=True)
+    for n, against in ((1, "carbon"), (3, "smoke")):
+        with pytest.raises(ValueError, match="frontier"):
+            trace(instance, n, solve, against)
+
+
+def _two_rows(table: object) -> object:
+    """The first A100 rows: few enough schedules to enumerate."""
+    document = table.model_dump(exclude_none=True)  # type: ignore[attr-defined]
+    return type(table)(**{name: values[:3] for name, values in document.items()})
