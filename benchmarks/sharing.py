@@ -40,7 +40,9 @@ J_PER_KWH = 3.6e6
 
 def measured() -> str:
     """Energy and completion times of EaCO's sets: published, from the instance, and from the laws alone."""
-    given = SharingInstance(unit_types=[eaco_node(1)], classes=eaco_classes(), sets=eaco_sets(), jobs=[])
+    given = SharingInstance(
+        problem="sharing", unit_types=[eaco_node(1)], classes=eaco_classes(), sets=eaco_sets(), jobs=[]
+    )
     by_law = given.model_copy(update={"sets": []})
     rows = []
     for members, run in [*(((name,), run) for name, run in ALONE.items()), *SHARED.items()]:
@@ -145,6 +147,7 @@ def stream(nodes: int, seed: int) -> tuple[SharingInstance, list[float]]:
     ]
     arrival_s = np.cumsum(rng.exponential(MEAN_ARRIVAL_S, STREAM_JOBS)).tolist()
     instance = SharingInstance(
+        problem="sharing",
         name=f"stream-{seed}",
         unit_types=[eaco_node(nodes)],
         classes=eaco_classes(),

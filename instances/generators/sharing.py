@@ -74,6 +74,7 @@ def sharing_round(
         classes = _gpu_classes(rng, [t.name for t in types])
     full_w = sum(unit.count * unit.full_power_w for unit in types)
     return SharingInstance(
+        problem="sharing",
         name=f"sharing-{jobs}-{seed}",
         budgets=Budgets(power_w=None if power_fraction is None else round(power_fraction * full_w, 1)),
         limits=Limits(jobs_per_set=jobs_per_set or (4 if units == "nodes" else 2)),

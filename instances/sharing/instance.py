@@ -227,7 +227,7 @@ class SharingInstance(Strict):
 
     format: Literal["wattsched-instance/1"] = FORMAT
     name: Name = "instance"
-    problem: Literal["sharing"] = "sharing"
+    problem: Literal["sharing"]
     objective: Name = "eaco"
     alpha: Fraction = 0.5
     waiting_penalty: Annotated[float, Field(ge=0, le=1e3)] = 2.0

@@ -191,6 +191,7 @@ def round_of_pairs(
         for c in table.classes
     ]
     given: dict[str, Any] = {
+        "problem": "sharing",
         "limits": Limits(jobs_per_set=2),
         "unmeasured": "refuse",
         "unit_types": types,

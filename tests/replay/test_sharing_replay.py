@@ -16,6 +16,7 @@ def stream(units: int, **job: object) -> SharingInstance:
     """Jobs of 10 epochs of 10 s, which two of them take 12 s for when they share a unit of 100 W."""
     return SharingInstance.model_validate(
         {
+            "problem": "sharing",
             "unit_types": [
                 {"name": "u", "count": units, "idle_power_w": 0.0, "full_power_w": 90.0, "sleep_power_w": 5.0}
             ],

@@ -78,6 +78,7 @@ def sharing_instances(
         budgets["carbon_g"] = whole(5, 120)
     return SharingInstance.model_validate(
         {
+            "problem": "sharing",
             "objective": draw(st.sampled_from(list(OBJECTIVES))),
             "alpha": draw(st.sampled_from([0.0, 0.3, 1.0])),
             "round_s": whole(60, 600),

@@ -54,6 +54,7 @@ def test_many_different_jobs_are_certified() -> None:
     loads = rng.uniform(5, 60, 6).round(1)
     instance = SharingInstance.model_validate(
         {
+            "problem": "sharing",
             "unit_types": [
                 {"name": "node", "count": 60, "gpus": 8, "idle_power_w": 356.0, "full_power_w": 1971.6},
                 {"name": "old", "count": 60, "gpus": 8, "idle_power_w": 300.0, "full_power_w": 1500.0},

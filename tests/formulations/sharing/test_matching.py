@@ -51,6 +51,7 @@ def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> No
 )
 def test_what_is_no_matching_is_refused(change: dict, told: str) -> None:
     document = {
+        "problem": "sharing",
         "limits": {"jobs_per_set": 2},
         "unit_types": [{"name": "a", "count": 1, "idle_power_w": 1.0, "full_power_w": 2.0}],
         "classes": [{"name": "c", "alone": {"a": {"epoch_s": 1.0, "utilisation_pct": 5.0}}}],

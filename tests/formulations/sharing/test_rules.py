@@ -39,6 +39,7 @@ def instance_of(
     """Instance with one unit type; a letter of `jobs` is a job of that class."""
     return SharingInstance.model_validate(
         {
+            "problem": "sharing",
             "unit_types": [{"name": "u", "count": count, "idle_power_w": 10.0, "full_power_w": 100.0}],
             "classes": [
                 {"name": c, "alone": {"u": {"epoch_s": 10.0, "utilisation_pct": load}}}

@@ -20,7 +20,13 @@ SAVINGS_PCT = (29.8, 31.4, 31.7, 44.5, 42.4, 42.1)
 def eaco_instance(*classes: str, **fields: Any) -> SharingInstance:
     """One job of each class, with all of its epochs."""
     jobs = [Job(name=f"j{i}", job_class=name, remaining_epochs=EPOCHS) for i, name in enumerate(classes)]
-    given = {"unit_types": [eaco_node(4)], "classes": eaco_classes(), "sets": eaco_sets(), "jobs": jobs}
+    given = {
+        "problem": "sharing",
+        "unit_types": [eaco_node(4)],
+        "classes": eaco_classes(),
+        "sets": eaco_sets(),
+        "jobs": jobs,
+    }
     return SharingInstance(**(given | fields))
 
 
