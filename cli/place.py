@@ -101,7 +101,8 @@ def _bound_gap(ctx: click.Context, param: click.Parameter, value: float) -> floa
     return value
 
 
-def _plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+def plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Check the name of a plot before any work is done."""
     if name is None:
         return None
     if not name.endswith(PLOT_SUFFIXES):
@@ -169,7 +170,7 @@ def _plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> 
     callback=_bound_gap,
     help="How loose the bound may be; 0.001 takes some ten times as long.",
 )
-@click.option("--plot", metavar="FILE", callback=_plot_file, help="Draw the curves: .png, .svg or .pdf.")
+@click.option("--plot", metavar="FILE", callback=plot_file, help="Draw the curves: .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print the curves as JSON, alone, on standard output.")
 def command(
     nodes: str,

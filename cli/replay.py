@@ -15,7 +15,7 @@ from wattsched.cli.failures import BadInput, reason, refusing
 from wattsched.cli.files import write
 from wattsched.cli.files import written as say_written
 from wattsched.cli.parameters import Number, Whole
-from wattsched.cli.place import Seeds, _plot_file
+from wattsched.cli.place import Seeds, plot_file
 
 if TYPE_CHECKING:
     from wattsched.replay.jobs.accounts import Carbon, Sleep
@@ -106,7 +106,7 @@ def _carbon_option(ctx: click.Context, param: click.Parameter, text: str) -> flo
 @click.option("--gap", type=Number(0), default=1e-3, show_default=True, help="Gap of each round's program.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, alone, on standard output.")
 @click.option("-o", "--output", metavar="DIR", callback=_folder, help="Write jobs, rounds and power (.csv).")
-@click.option("--plot", metavar="FILE", callback=_plot_file, help="Draw the first seed: .png, .svg or .pdf.")
+@click.option("--plot", metavar="FILE", callback=plot_file, help="Draw the first seed: .png, .svg or .pdf.")
 def command(
     trace: str,
     form: str,
