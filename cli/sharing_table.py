@@ -1,4 +1,4 @@
-"""A decision of `sharing` as a table: which jobs share a unit, and how that suits them."""
+"""Instances and decisions of `sharing` as tables: which jobs share a unit, and how that suits them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import listed, number
+from wattsched.cli.wording import count, listed, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,45 @@ COLUMNS: tuple[tuple[str, Justify], ...] = (
     ("classes", "left"),
     ("jobs", "left"),
 )
+
+CLASS_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("class", "left"),
+    ("jobs", "right"),
+    ("epoch", "right"),
+    ("GPU use", "right"),
+    ("fastest on", "left"),
+)
+
+
+def print_instance(out: Console, instance: SharingInstance) -> None:
+    """Print the units, the classes with their jobs, what was measured, and the budgets."""
+    sets = sum(measured.fits for measured in instance.sets)
+    told = f"{count(len(instance.jobs), 'job')}, {count(sets, 'measured set')}"
+    line(out, (instance.name, "bold"), f": {instance.problem}, {told}")
+    limits = instance.limits
+    others = "and others by law" if instance.unmeasured == "law" else "and no others"
+    line(out, (f"up to {count(limits.jobs_per_set, 'job')} per unit, sets as measured {others}", "dim"))
+    heading(out, "Units")
+    units = [
+        (u.name, f"{u.count:,}", f"{u.gpus} GPU", f"{number(u.idle_power_w)} to {number(u.full_power_w)} W")
+        for u in instance.unit_types
+    ]
+    table(out, [("", "left"), ("", "right"), ("", "right"), ("", "left")], units, header=False)
+    heading(out, "Classes")
+    jobs = Counter(job.job_class for job in instance.jobs)
+    classes: list[tuple[str, ...]] = []
+    for known in instance.classes:
+        fastest = min(known.alone, key=lambda name: (known.alone[name].epoch_s, name))
+        alone = known.alone[fastest]
+        at_best = f"{number(alone.epoch_s)} s", f"{number(alone.utilisation_pct, 3)} %", fastest
+        classes.append((known.name, f"{jobs[known.name]:,}", *at_best))
+    table(out, CLASS_COLUMNS, classes[:MOST_ROWS])
+    if len(classes) > MOST_ROWS:
+        line(out, (f"... {len(classes) - MOST_ROWS:,} more", "dim"), indent=2)
+    budgets = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
+    if budgets:
+        heading(out, "Budgets")
+        table(out, [("", "left"), ("", "right")], budgets, header=False)
 
 
 def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:

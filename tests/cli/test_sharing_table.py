@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from wattsched.cli.sharing_table import print_decision
+from wattsched.cli.sharing_table import print_decision, print_instance
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 
@@ -33,3 +33,13 @@ def test_equal_sets_are_one_row() -> None:
     assert rest[0] in text
     plain = printed(SharingDecision(sets=sets, waiting=rest))
     assert plain.count(unit_type) == len(jobs)
+
+
+def test_an_instance_tells_its_units_and_classes() -> None:
+    out = Console(file=io.StringIO(), width=160)
+    print_instance(out, sharing_round(jobs=30, seed=1, power_fraction=0.5))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "30 jobs, 6 measured sets" in text
+    assert "356 to 1,972 W" in text
+    assert "VGG-16" in text
+    assert "power_w" in text
