@@ -2,14 +2,15 @@ r"""Bid: the least watts now plus the worth of the capacity that is used up or s
 
 A placement on node n costs
 
-.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d + \omega_n + \epsilon s_n
+.. math:: \Delta P_n + \pi\,(U_n - U_n') + \sigma_n d + \omega_n + \epsilon_n
 
 where :math:`\Delta P_n` are the watts that it adds, :math:`U_n - U_n'` is the usable capacity that it takes
 from the node (`UsableCapacity`: more than the task asks for if it strands GPUs without CPU, or leaves a rest
 of a GPU that no share fits into), d the GPUs asked for, and :math:`\pi` and :math:`\sigma_n` are the
 `CapacityPrices` at the demand that will have arrived a little later, or at the horizon; :math:`\omega_n` is
-owed when a node that was whole is broken up (`WholeNodes`), and :math:`\epsilon s_n` is next to nothing, for
-the :math:`s_n` vCPUs of active packages that are left over. The task goes where it costs least.
+owed when a node that was whole is broken up (`WholeNodes`), and :math:`\epsilon_n` is next to nothing: for the
+vCPUs of active packages that are left over, and for CPU beside a free GPU that a task without GPU takes. The
+task goes where it costs least.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from wattsched.replay.placement.state import ClusterState, Placement, Request
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-LOOK_AHEAD = 0.06
+LOOK_AHEAD = 0.07
 """How much further than what has arrived prices look, as a part of the cluster's GPU capacity."""
 
 SPARE_W = 0.3
 """Cost of a vCPU left over in active packages: where CPU costs nothing more, the tightest fit wins."""
+
+BESIDE_W = 1.0
+"""Price of a vCPU beside a GPU that is still of use, for tasks without GPU."""
 
 HORIZON = 0.95
 """Demand that `reserving` prepares for, as a part of the capacity: once all is used, all is equally dear."""
@@ -133,6 +137,8 @@ class Bid:
         free = state.gpu_free_milli[nodes]
         value = self._capacity.gpu_value(free)
         before = self._capacity.usable(value, cpu)
+        if not request.gpus:
+            cpu_w = cpu_w + BESIDE_W * np.minimum(value, 1.0) * (request.cpu_milli / 1000)
         if not request.shared:
             after = self._capacity.usable(value - request.gpus, cpu_after)
             costs.watts[nodes, 0] = cpu_w + gpu_w * request.gpus

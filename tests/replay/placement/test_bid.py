@@ -15,7 +15,7 @@ from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.target import target_workload
 from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.replay.placement.policies.bid import HORIZON, LOOK_AHEAD, SPARE_W, Bid
+from wattsched.replay.placement.policies.bid import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.replay.placement.stream import requests_of
@@ -55,6 +55,9 @@ class Reference:
                 cost = after[0] - before[0] + prices.capacity_w * (before[1] - after[1])
                 cost += reserve_w[node] * request.demand_milli / 1000
                 cost += SPARE_W * spare_vcpus(state, node, request.cpu_milli)
+                if not request.gpus:
+                    value = float(self.capacity.gpu_value(state.gpu_free_milli[node]))
+                    cost += BESIDE_W * min(1.0, value) * request.cpu_milli / 1000
                 cost += breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
                 found[Placement(node, way)] = round(cost, 6)
         return found
