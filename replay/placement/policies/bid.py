@@ -8,7 +8,7 @@ where :math:`\Delta P_n` are the watts that it adds, :math:`U_n - U_n'` is the u
 from the node (`UsableCapacity`: more than the task asks for if it strands GPUs without CPU, or leaves a rest
 of a GPU that no share fits into), d the GPUs asked for, and :math:`\pi` and :math:`\sigma_n` are the
 `CapacityPrices` at the demand that will have arrived a little later, or at the horizon; :math:`\omega_n` is
-owed when a node that was whole is broken up (`WholeNodes`), and :math:`\epsilon_n` is next to nothing: for the
+owed when a node that was whole is broken up (`WholeNodes`), and :math:`\epsilon_n` is next to nothing: for
 vCPUs of active packages that are left over, and for CPU beside a free GPU that a task without GPU takes. The
 task goes where it costs least.
 """
