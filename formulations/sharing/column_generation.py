@@ -19,9 +19,10 @@ import numpy as np
 from wattsched.formulations.plan import Plan
 from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.sharing.coarse import coarse_slot_prices
+from wattsched.formulations.sharing.decisions import certificate_prices, columns_of
 from wattsched.formulations.sharing.master import Master, Prices, typical_cost
 from wattsched.formulations.sharing.patterns import plan_of
-from wattsched.formulations.sharing.rounds import Columns, Round, certificate_prices, columns_of, slots_of
+from wattsched.formulations.sharing.rounds import Columns, Round, slots_of
 
 GAP = 1e-5
 """Relative distance of the LP to its bound at which it is good enough."""
