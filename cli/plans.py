@@ -178,7 +178,8 @@ def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:
         heading(out, "Uses")
         rows = [(name, f"{value:,.6g}") for name, value in result.totals.items()]
         table(out, [("", "left"), ("", "right")], rows, header=False)
-    scarce = {name: price for name, price in result.prices.items() if price > 0}
+    # Prices of single jobs belong to the proof; they are nothing that one could buy more of.
+    scarce = {n: price for n, price in result.prices.items() if price > 0 and not n.startswith("job:")}
     if scarce:
         heading(out, "Prices", "what one more unit of a budget or capacity would improve the objective by")
         rows = [(name, f"{price:.6g}") for name, price in list(scarce.items())[:12]]

@@ -50,7 +50,7 @@ def dual_prices(
     bound : float
         Far above any cost, or infinite, when the LP relaxation is infeasible.
     """
-    if program.n_columns <= _SMALL or not _bounded(program):
+    if program.n_columns <= _SMALL or program.n_groups == 0 or not _bounded(program):
         from wattsched.solvers.highs import solve_lp
 
         relaxed = solve_lp(program, Limits(time_s=time_s))

@@ -8,15 +8,18 @@ from typing import Any
 
 from wattsched.instances.generators.hetero import hetero_round
 from wattsched.instances.generators.philly import philly_round
+from wattsched.instances.generators.sharing import sharing_round
+from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.generators.sia import sia_round
 from wattsched.instances.generators.uniform import uniform_round
-from wattsched.instances.instance import Instance
 
-_FAMILIES: dict[str, Callable[..., Instance]] = {
+_FAMILIES: dict[str, Callable[..., Any]] = {
     "uniform": uniform_round,
     "hetero": hetero_round,
     "philly-like": philly_round,
     "sia-like": sia_round,
+    "shifting": shifting_horizon,
+    "sharing": sharing_round,
 }
 _COMMON = ("jobs", "gpus", "seed")
 
@@ -30,7 +33,7 @@ def families() -> dict[str, str]:
     return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in _FAMILIES.items()}
 
 
-def builder(family: str) -> Callable[..., Instance]:
+def builder(family: str) -> Callable[..., Any]:
     """Function that generates a family.
 
     Raises
@@ -65,7 +68,7 @@ def options_of(family: str) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 
-def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, **options: Any) -> Instance:
+def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, **options: Any) -> Any:
     """Generate an instance; equal arguments give equal instances.
 
     Parameters
@@ -80,6 +83,11 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
     seed : int
     **options
         As `options_of` lists.
+
+    Returns
+    -------
+    Instance, ShiftingInstance or SharingInstance
+        As the family's problem is.
 
     Raises
     ------
