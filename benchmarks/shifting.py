@@ -143,7 +143,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120.0, help="for each large horizon")
-    parser.add_argument("--small-seconds", type=float, default=30.0, help="for each comparison")
+    parser.add_argument("--small-seconds", type=float, default=6.0, help="for each comparison")
     parser.add_argument("--only", choices=["savings", "sizes"])
     parser.add_argument("--write", action="store_true", help="put the tables into docs/shifting.md")
     arguments = parser.parse_args()

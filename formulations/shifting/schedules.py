@@ -38,13 +38,13 @@ from wattsched.instances.shifting.instance import ShiftingInstance
 
 COARSE, FINE = 120, 500
 """Levels of work in the first and in the last rounds of column generation."""
-_COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.3, 0.6, 0.8
-"""Shares of the time after which first rounds, last rounds and insertion end; the bound takes the rest."""
+_COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.3, 0.55, 0.15
+"""Shares of the time after which first and last rounds end, and that insertion takes; the rest is the bound's."""
 _INSERT_S = 20.0
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
-_CELLS, _SAFE_LEVELS = 2e7, (600, 4000)
-"""Jobs times slots times levels of work for the bound, and the range of its levels."""
+_LEAST_LEVELS, _MOST_LEVELS = 250, 2000
+"""Levels of work for the bound; between them as many as there is time for."""
 PER_JOB = 40
 """Schedules of a job that go into the program, those of least reduced cost."""
 
@@ -64,10 +64,9 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     pricing = SchedulePricing(horizon, FINE)
     generated = generate(horizon, which, pricing, [generated.pool.all()], left(_FINE_SHARE), generated.prices)
     insertion = Insertion(horizon, which, pricing, generated)
-    best = insertion.decide(_INSERT_S if time_s is None else left(_INSERT_SHARE) or 0.0)
+    best = insertion.decide(_INSERT_S if time_s is None else _INSERT_SHARE * time_s)
     columns = _columns(horizon, generated, insertion.tried)
-    levels = int(np.clip(_CELLS / (horizon.n_jobs * horizon.slots), *_SAFE_LEVELS))
-    bound = lower_bound(horizon, generated.prices, which, levels)
+    bound = _bound(horizon, which, generated.prices, left(1.0))
     return Plan(
         _program(horizon, which, columns),
         decide=_decide(horizon, columns),
@@ -95,6 +94,19 @@ def _first(horizon: Horizon, objective: int) -> list[Schedules]:
     intensity = intensity_of(horizon, objective)
     served = [serve(horizon, intensity, stretch, effort) for stretch, effort in _BEGINNINGS]
     return [*served, never]
+
+
+def _bound(horizon: Horizon, objective: int, prices: Prices, time_s: float | None) -> float:
+    """Bound that prices prove, by as many levels as there is time for."""
+    if time_s is None:
+        return lower_bound(horizon, prices, objective, _MOST_LEVELS)
+    begin = time.perf_counter()
+    bound = lower_bound(horizon, prices, objective, _LEAST_LEVELS)
+    took_s = time.perf_counter() - begin
+    levels = int(min(_MOST_LEVELS, _LEAST_LEVELS * (time_s - took_s) / took_s))
+    if levels <= _LEAST_LEVELS:
+        return bound
+    return max(bound, lower_bound(horizon, prices, objective, levels))
 
 
 def _columns(horizon: Horizon, generated: Generated, tried: list[Schedules]) -> Schedules:
