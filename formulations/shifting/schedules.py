@@ -39,7 +39,7 @@ from wattsched.instances.shifting.instance import ShiftingInstance
 COARSE, FINE = 120, 500
 """Levels of work in the first and in the last rounds of column generation."""
 _COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.3, 0.55, 0.15
-"""Shares of the time after which first and last rounds end, and that insertion takes; the rest is the bound's."""
+"""Shares of the time: when first and last rounds end, and what insertion takes; the bound has the rest."""
 _INSERT_S = 20.0
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
