@@ -32,6 +32,7 @@ def solve_plan(
     """Decide an instance, and write or print the result."""
     from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.terminal import progress
+    from wattsched.formulations.plan import UnsuitableError
     from wattsched.formulations.problems import problem as find_problem
     from wattsched.planning import plan, require_names
 
@@ -40,17 +41,20 @@ def solve_plan(
     with refusing():
         require_names(problem, name, solver, objective or instance.objective)
     known = None if warm is None else plan_answer_of(read_document(warm), shown(warm))
-    with progress(f"solving {instance.name}"), stray_output_to_stderr():
-        result = plan(
-            instance,
-            formulation=name,
-            solver=solver,
-            objective=objective,
-            time_limit=min(time_limit, UNLIMITED_S),
-            warm=known,
-            **limits,
-        )
-    if result.declined and not result.solved:
+    try:
+        with progress(f"solving {instance.name}"), stray_output_to_stderr():
+            result = plan(
+                instance,
+                formulation=name,
+                solver=solver,
+                objective=objective,
+                time_limit=min(time_limit, UNLIMITED_S),
+                warm=known,
+                **limits,
+            )
+    except UnsuitableError as error:
+        raise BadInput(f"--formulation {name}: {error}") from None
+    if result.declined:
         raise BadInput(f"--solver {solver} --formulation {name}: {result.declined}")
     text = plan_text(result)
     if output is not None:
@@ -118,8 +122,7 @@ def check_plan(instance: Any, document: Any) -> int:
     from wattsched.cli.wording import count
     from wattsched.instances.plan_claims import check_plan_result
 
-    if not isinstance(document, dict):
-        raise BadInput("the result must be an object")
+    plan_answer_of(document, "the result")
     verdict = check_plan_result(instance, document)
     out = console()
     if verdict.faults:

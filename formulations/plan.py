@@ -9,6 +9,10 @@ from typing import Any
 from wattsched.formulations.program import FloatArray, Program
 
 
+class UnsuitableError(ValueError):
+    """An instance, valid in itself, is not one that a formulation takes."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A program built from an instance, and the way back.

@@ -44,7 +44,7 @@ def claims_of(
     yield from termination_claims(result)
     if proof is not None and proof.bound is not None:
         yield from _certificate(result, proof, objective, sense)
-    yield from _prices(result, sense)
+    yield from price_claims(result, sense)
     if result.get("decision") is not None:
         yield from _objective_and_gap(result, objective, sense)
 
@@ -93,7 +93,7 @@ def _certificate(result: dict[str, Any], proof: Proof, objective: float | None, 
             )
 
 
-def _prices(result: dict[str, Any], sense: str) -> Iterator[str]:
+def price_claims(result: dict[str, Any], sense: str) -> Iterator[str]:
     """The prices that a result states against those of its certificate."""
     stated, certificate = result.get("prices"), result.get("certificate")
     if not isinstance(stated, dict):

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from wattsched.instances.checker_claims import WITHOUT_DECISION, number, termination_claims
+from wattsched.instances.certificate import is_finite
+from wattsched.instances.checker_claims import number, price_claims, termination_claims
 from wattsched.instances.files import InputError
 from wattsched.instances.plan_report import PlanReport
-from wattsched.instances.problems import checker_of, decision_of, prover_of
+from wattsched.instances.problems import checker_of, decision_of, prover_of, senses_of
 
 TOLERANCE = 1e-6
 
@@ -34,24 +33,25 @@ def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
     result : dict
         Parsed ``wattsched-result/1``. Its ``objective_name`` replaces the instance's objective.
     """
-    if (name := result.get("objective_name")) is not None:
-        instance = instance.model_copy(update={"objective": str(name)})
-    faults = [*_identity(instance, result), *termination_claims(result)]
+    known, name = senses_of(instance.problem), result.get("objective_name", instance.objective)
+    if not isinstance(name, str) or name not in known:
+        why = f"objective_name: {name!r:.80} is not an objective of '{instance.problem}', "
+        return PlanVerdict([why + f"which has {', '.join(known)}"], None, None)
+    instance = instance.model_copy(update={"objective": name})
+    sense = known[name]
+    # An answer without a decision has nothing to add up.
+    result = {name: value for name, value in result.items() if name != "totals" or value != {}}
+    faults = [*_identity(instance, result), *termination_claims(result), *price_claims(result, sense)]
+    if result.get("sense", sense) != sense:
+        faults.append(f"sense: '{name}' is a {sense} objective, not {result['sense']!r:.80}")
     report = None
     if result.get("decision") is not None:
         report, told = _decision(instance, result["decision"])
         faults += told
     proven, told = _proof(instance, result.get("certificate"))
     faults += told
-    maximise = result.get("sense") == "max"
     if report is not None:
-        faults += _objective(result, report, proven, maximise)
-    elif result.get("decision") is None:
-        reason = str((result.get("termination") or {}).get("reason"))
-        owed = WITHOUT_DECISION.get(reason, ())
-        faults += [
-            f"{n}: cannot be claimed without a decision" for n in owed if result.get(n) not in (None, {})
-        ]
+        faults += _objective(result, report, proven, sense == "max")
     return PlanVerdict(list(dict.fromkeys(faults)), report, proven)
 
 
@@ -79,12 +79,12 @@ def _proof(instance: Any, certificate: Any) -> tuple[float | None, list[str]]:
     claimed = number(certificate, "bound") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or claimed is None:
         return None, ["certificate: needs 'prices', an object, and 'bound', a finite number"]
-    if odd := [name for name, y in prices.items() if not isinstance(y, int | float) or not np.isfinite(y)]:
+    if odd := [name for name, y in prices.items() if not is_finite(y)]:
         return None, [f"certificate: the price of '{odd[0]}' is not a finite number"]
     try:
         proven = prover_of(instance.problem)(instance, prices)
     except ValueError as error:
-        return None, [f"certificate: {error}"]
+        return None, [f"certificate: {str(error).removeprefix('certificate: ')}"]
     if abs(proven - claimed) > TOLERANCE * max(1.0, abs(claimed)):
         return proven, [f"certificate: claims the bound {claimed:.12g}, its prices prove {proven:.12g}"]
     return proven, []
@@ -98,7 +98,10 @@ def _objective(
     if objective is None:
         yield "objective: the result has a decision but no finite objective"
         return
-    if report.objective is not None and _differ(objective, report.objective):
+    if report.objective is None:
+        if not report.faults:
+            yield f"objective: {objective:.9g} is claimed, the instance has not what it is computed from"
+    elif _differ(objective, report.objective):
         yield f"objective: the result claims {objective:.9g}, recomputed {report.objective:.9g}"
     if proven is not None and sign * (proven - objective) > TOLERANCE * max(1.0, abs(objective)):
         yield f"objective: {objective:.9g} is better than {proven:.9g}, which the certificate proves"
@@ -109,11 +112,19 @@ def _objective(
         yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
     elif gap is None or _differ(gap, abs(objective - bound) / max(1e-9, abs(objective))):
         yield f"gap: the result claims {gap}, objective and bound have another"
-    totals = result.get("totals")
+    yield from _totals(result.get("totals", {}), report)
+
+
+def _totals(totals: Any, report: PlanReport) -> Iterator[str]:
+    if not isinstance(totals, dict):
+        yield f"totals: must be an object, not {totals!r:.80}"
+        return
     for name, truth in report.totals.items():
-        claimed = number(totals, name) if isinstance(totals, dict) else None
-        if isinstance(totals, dict) and (claimed is None or _differ(claimed, truth)):
+        claimed = number(totals, name)
+        if claimed is None or _differ(claimed, truth):
             yield f"totals.{name}: the result says {claimed}, it is {truth:.9g}"
+    for name in totals.keys() - report.totals.keys():
+        yield f"totals.{name}: nothing of that name can be recomputed"
 
 
 def _differ(one: float, other: float) -> bool:

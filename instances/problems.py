@@ -65,6 +65,12 @@ def prover_of(problem: str) -> Callable[[Any, Mapping[str, float]], float]:
     return prove
 
 
+def senses_of(problem: str) -> Mapping[str, str]:
+    """Objectives of a problem, and whether they are minimised or maximised (``min`` or ``max``)."""
+    senses: Mapping[str, str] = _module(problem, "instance").OBJECTIVES
+    return senses
+
+
 def _module(problem: str, name: str) -> Any:
     return import_module(f"wattsched.instances.{problem}.{name}")
 

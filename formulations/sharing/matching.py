@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.formulations.plan import Plan
+from wattsched.formulations.plan import Plan, UnsuitableError
 from wattsched.formulations.program import Block, FloatArray, Program
 from wattsched.formulations.sharing.kinds import fastest_alone_s, may_wait
 from wattsched.formulations.sharing.objectives import costs_of
@@ -69,16 +69,18 @@ def build(instance: SharingInstance, objective: str, time_s: float | None = None
 
 def _require_pairs(instance: SharingInstance) -> None:
     if len(instance.unit_types) > 1:
-        raise ValueError(f"matching takes one unit type, the instance has {len(instance.unit_types)}")
+        raise UnsuitableError(f"matching takes one unit type, the instance has {len(instance.unit_types)}")
     if instance.limits.jobs_per_set > 2:
-        raise ValueError(f"matching takes at most 2 jobs per set, not {instance.limits.jobs_per_set}")
+        raise UnsuitableError(f"matching takes at most 2 jobs per set, not {instance.limits.jobs_per_set}")
     for name, limit in instance.budgets:
         if limit is not None:
-            raise ValueError(f"matching takes no budgets, the instance has budgets.{name}")
+            raise UnsuitableError(f"matching takes no budgets, the instance has budgets.{name}")
     if instance.unit_types[0].pool is not None:
-        raise ValueError(f"matching takes no pools, unit type '{instance.unit_types[0].name}' is of one")
+        raise UnsuitableError(f"matching takes no pools, unit type '{instance.unit_types[0].name}' is of one")
     if len(instance.jobs) > MOST_JOBS:
-        raise ValueError(f"matching takes up to {MOST_JOBS:,} jobs, the instance has {len(instance.jobs):,}")
+        raise UnsuitableError(
+            f"matching takes up to {MOST_JOBS:,} jobs, the instance has {len(instance.jobs):,}"
+        )
 
 
 class _PairCosts:

@@ -15,6 +15,11 @@ MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
 """Seconds that a job may take at its fastest: beyond these its times get lost in rounding."""
 
+OBJECTIVES: dict[str, Literal["min", "max"]] = dict.fromkeys(
+    ("completion", "carbon", "energy", "money"), "min"
+)
+"""What can be optimised; `checker` says what each one is."""
+
 
 class GpuPool(Strict):
     """Equal GPUs; ``idle_power_w`` is the draw of one on which nothing runs."""

@@ -1,0 +1,72 @@
+"""`solve` and `check` of problems with decisions of their own: what is refused, and what is found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def solved(run: Run, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """Path of a sharing instance, and its result."""
+    instance, result = tmp_path / "round.json", tmp_path / "result.json"
+    assert run("generate", "sharing", "--jobs", 6, "-o", instance).exit_code == 0
+    assert run("solve", instance, "-o", result).exit_code == 0
+    assert run("check", instance, result).exit_code == 0
+    return instance, json.loads(result.read_text())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "told"),
+    [
+        ({"sense": "max"}, 1, "sense: 'eaco' is a min objective"),
+        ({"sense": 3}, 2, "the result: sense: must be 'min' or 'max', got 3"),
+        ({"objective_name": "foo"}, 1, "objective_name: 'foo'"),
+        ({"prices": {"job:job0": 1e6}}, 1, "prices: 'job:job0'"),
+        ({"totals": []}, 2, "the result: totals: must be an object"),
+        ({"termination": "x", "decision": None}, 2, "the result: termination: must be an object, got 'x'"),
+        ({"decision": {"sets": []}}, 2, "waiting: is missing"),
+        ({"format": "other"}, 2, "is not a result"),
+        ({"extra": 1}, 2, "extra: is not a known field"),
+    ],
+)
+def test_check_tells_what_was_changed(
+    run: Run,
+    solved: tuple[Path, dict[str, Any]],
+    write: Callable[..., Path],
+    changes: dict[str, Any],
+    code: int,
+    told: str,
+) -> None:
+    instance, result = solved
+    answer = run("check", instance, write(result | changes, "changed.json"))
+    assert answer.exit_code == code, answer.output
+    assert told in answer.output
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--formulation", "matching"),
+            "--formulation matching: matching takes at most 2 jobs per set, not 4",
+        ),
+        (
+            ("--solver", "pyomo:foo"),
+            "--solver pyomo:foo --formulation patterns: solver 'foo' is not installed",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    run: Run, solved: tuple[Path, dict[str, Any]], options: tuple[str, str], told: str
+) -> None:
+    answer = run("solve", solved[0], *options)
+    assert answer.exit_code == 2
+    assert told in answer.output
