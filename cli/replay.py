@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, reason, refusing
-from wattsched.cli.files import write
+from wattsched.cli.files import STANDARD, write
 from wattsched.cli.files import written as say_written
-from wattsched.cli.parameters import Number, Whole
+from wattsched.cli.parameters import Number, Whole, option_name
 from wattsched.cli.place import Seeds, plot_file
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400.0
 MOST_NODES = 100_000
+MOST_G_PER_KWH = 1_000_000
 Progress = Callable[[float, int], None]
 
 
@@ -54,6 +56,8 @@ def _policies(ctx: click.Context, param: click.Parameter, text: str) -> list[str
 
 
 def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name in ("", STANDARD):
+        raise click.BadParameter(f"'{name}' is not a folder: there are several files to write", ctx, param)
     if name is not None and Path(name).exists() and not Path(name).is_dir():
         raise click.BadParameter(f"'{name}' is not a folder", ctx, param)
     if name is not None and not Path(name).resolve().parent.is_dir():
@@ -64,7 +68,10 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
 def _carbon_option(ctx: click.Context, param: click.Parameter, text: str) -> float | str:
     if text.endswith((".csv", ".csv.gz")):
         return text
-    return Number(0).convert(text, param, ctx)
+    g_per_kwh = Number(0).convert(text, param, ctx)
+    if g_per_kwh > MOST_G_PER_KWH:
+        raise click.BadParameter(f"must be at most {MOST_G_PER_KWH:,}, got {text}", ctx, param)
+    return g_per_kwh
 
 
 @click.command("replay", cls=Policies)
@@ -144,6 +151,14 @@ def command(
         raise BadInput("--seeds: a csv list tells what every job runs, nothing is drawn; give one seed")
     if not gap < 1:
         raise BadInput(f"--gap: must be below 1, got {gap:g}")
+    if to_day is not None and to_day <= from_day:
+        raise BadInput(f"--to: must be above --from {from_day:g}, got {to_day:g}")
+    if cluster_file is not None:
+        _refuse_given(
+            ("nodes", "gpus_per_node", "gpu_type"), "does not go with --cluster, which has its own nodes"
+        )
+    if sleep_after is None:
+        _refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
     cluster = _cluster(cluster_file, nodes, gpus_per_node, gpu_type)
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
@@ -174,6 +189,14 @@ def command(
     from wattsched.cli.terminal import console
 
     print_replays(console(), traces[seeds[0]], found, round_s)
+
+
+def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
+    """Refuse options that would change nothing."""
+    given = click.get_current_context().get_parameter_source
+    for name in parameters:
+        if given(name) == ParameterSource.COMMANDLINE:
+            raise BadInput(f"{option_name(name)} {why}")
 
 
 def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) -> Cluster:
@@ -218,7 +241,13 @@ def _trace(
         jobs = formats()[form].read(file)
         first = min((job.submitted_s for job in jobs), default=0.0)
         begin, end = first + days[0] * DAY_S, float("inf") if days[1] is None else first + days[1] * DAY_S
-        return trace_of_durations(cluster, [j for j in jobs if begin <= j.submitted_s < end], seed=seed)
+        within = [job for job in jobs if begin <= job.submitted_s < end]
+        if jobs and not within:
+            last = max(job.submitted_s for job in jobs) - first
+            raise ValueError(
+                f"no job between --from and --to; the last one arrives on day {last / DAY_S:.4g}"
+            )
+        return trace_of_durations(cluster, within, seed=seed)
 
 
 def _replay(

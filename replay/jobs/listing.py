@@ -52,8 +52,8 @@ def read_listing(
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")
         jobs[job.name] = job
-        arrivals.append(row.number("arrival_s"))
-        requests.append(row.count("requested_gpus", least=1))
+        arrivals.append(_amount(row, "arrival_s"))
+        requests.append(_request(row, job, cluster))
     if not jobs:
         raise ValueError(f"{path}: has no job")
     return trace_of(cluster, list(jobs.values()), arrivals, requests, tables)
@@ -86,9 +86,8 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
     least, most = (_bound(row, name) for name in ("min_gpus", "max_gpus"))
     if least is not None and most is not None and least > most:
         raise row.fault("min_gpus", f"is {least}, above max_gpus {most}")
-    work = row.number("work")
-    if not 0 < work <= LARGEST:
-        raise row.fault("work", f"must be above 0 and at most {LARGEST:g}, got {work:g}")
+    if not (work := _amount(row, "work")):
+        raise row.fault("work", "must be above 0, got 0")
     return Job(
         name=row.text("job"),
         remaining_work=work,
@@ -97,6 +96,26 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
         min_gpus=least,
         max_gpus=most,
     )
+
+
+def _amount(row: Row, column: str) -> float:
+    amount = row.number(column)
+    if amount > LARGEST:
+        raise row.fault(column, f"must be at most {LARGEST:g}, got {amount:g}")
+    return amount
+
+
+def _request(row: Row, job: Job, cluster: Cluster) -> int:
+    """GPUs asked for, which the job could use and the cluster could give."""
+    gpus = row.count("requested_gpus", least=1)
+    available = sum(node.gpus for node in cluster.nodes)
+    if job.min_gpus is not None and gpus < job.min_gpus:
+        raise row.fault("requested_gpus", f"is {gpus}, below min_gpus {job.min_gpus}")
+    if job.max_gpus is not None and gpus > job.max_gpus:
+        raise row.fault("requested_gpus", f"is {gpus}, above max_gpus {job.max_gpus}")
+    if gpus > available:
+        raise row.fault("requested_gpus", f"is {gpus:,}, the cluster has {available:,} GPUs")
+    return gpus
 
 
 def _bound(row: Row, column: str) -> int | None:

@@ -83,7 +83,7 @@ def summary(outcome: Outcome) -> Summary:
         energy_j=meter.energy_j,
         jobs_energy_j=meter.jobs_j,
         carbon_g=meter.carbon_g,
-        gpu_utilisation=meter.busy_gpu_s / (gpus * makespan_s),
+        gpu_utilisation=meter.busy_gpu_s / (gpus * makespan_s) if makespan_s > 0 else 0.0,
         restarts=int(jobs.restarts.sum()),
         migrations=int(jobs.migrations.sum()),
         rounds=len(rounds.time_s),
@@ -114,5 +114,7 @@ def finish_time_fairness(outcome: Outcome) -> Floats:
     integral = np.concatenate([[0.0], np.cumsum(contention[:-1] * np.diff(times))])
     stay_s = end_s - trace.arrival_s
     total = integral[np.searchsorted(times, end_s)] - integral[np.searchsorted(times, trace.arrival_s)]
-    fair_s = trace.work / trace.requested_rate * total / stay_s
-    return np.asarray(stay_s / fair_s)
+    alone_s = trace.work / trace.requested_rate
+    # The fair time is alone_s * total / stay_s. Jobs that end as they arrive have their share.
+    apart = alone_s * total > 0
+    return np.asarray(np.divide(stay_s**2, alone_s * total, out=np.ones_like(total), where=apart))

@@ -111,7 +111,14 @@ def test_public_traces(replay: Run) -> None:
         (("--carbon", "missing.csv"), "missing.csv: no such file or directory"),
         (("--gap", "1"), "--gap: must be below 1, got 1"),
         (("-o", "/nowhere/at/all"), "the folder '/nowhere/at' does not exist"),
+        (("-o", ""), "'' is not a folder"),
+        (("-o", "-"), "'-' is not a folder"),
         (("--cluster", "missing.json"), "missing.json: "),
+        (("--cluster", "c.json", "--nodes", "2"), "--nodes does not go with --cluster"),
+        (("--sleep-power", "0"), "--sleep-power needs --sleep-after"),
+        (("--wake", "5"), "--wake needs --sleep-after"),
+        (("--carbon", "1e308"), "must be at most 1,000,000, got 1e308"),
+        (("--format", "itp", "--from", "3", "--to", "3"), "--to: must be above --from 3, got 3"),
     ],
 )
 def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: str) -> None:
@@ -127,6 +134,9 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
         (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
         (LIST + "d,0,0,1,bert,,\n", "column 'work': must be above 0"),
         (LIST + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
+        (LIST + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1e+12, got 1e+13"),
+        (LIST + "d,0,1,8,bert,,4\n", "column 'requested_gpus': is 8, above max_gpus 4"),
+        (LIST + "d,0,1,32,bert,,\n", "column 'requested_gpus': is 32, the cluster has 16 GPUs"),
         (LIST + "d,0,1,1,,,\n", "give a model or a table"),
         (LIST + "d,0,1,1,bert,mine,\n", "give a model or a table"),
         (LIST + "d,0,1,1,alexnet,,\n", "'alexnet' is not in the catalogue"),
@@ -141,6 +151,18 @@ def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
 def test_tables_that_are_refused(replay: Run) -> None:
     refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
     refused(replay(tables=[1]), "must be an object")
+
+
+def test_a_window_without_jobs_is_refused(replay: Run) -> None:
+    refused(replay("--format", "itp", "--from", "9", trace=ITP), "the last one arrives on day 2.257")
+
+
+def test_jobs_that_end_as_they_arrive_are_served_fairly(replay: Run) -> None:
+    """Of work that takes less time than a double can add to the arrival."""
+    tiny = "job,arrival_s,work,requested_gpus,model\na,1e12,1e-9,1,bert\n"
+    found = document(replay("--policy", "fifo", "--round", "0", "--json", trace=tiny))["fifo"][0]
+    assert found["makespan_s"] == 0
+    assert found["rho_max"] == 1.0
 
 
 def test_a_cluster_that_a_policy_does_not_take(replay: Run, write: Callable[..., Path]) -> None:
