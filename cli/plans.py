@@ -41,6 +41,10 @@ def solve_plan(
     with refusing():
         require_names(problem, name, solver, objective or instance.objective)
     known = None if warm is None else plan_answer_of(read_document(warm), shown(warm))
+    if known is not None and known.problem != problem.name:
+        raise BadInput(
+            f"--warm {warm}: is of the problem '{known.problem}', the instance of '{problem.name}'"
+        )
     try:
         with progress(f"solving {instance.name}"), stray_output_to_stderr():
             result = plan(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.accounts import Carbon, Sleep
     from wattsched.replay.jobs.metrics import Summary
     from wattsched.replay.jobs.outcome import Outcome
-    from wattsched.replay.jobs.policy import Restarts
+    from wattsched.replay.jobs.policy import Policy, Restarts
     from wattsched.replay.jobs.trace import Trace
     from wattsched.topology.cluster import Cluster
 
@@ -164,6 +164,9 @@ def command(
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
     traces = {seed: _trace(trace, form, tables, cluster, seed, (from_day, to_day)) for seed in seeds}
     intensity = {seed: _carbon(carbon, float(jobs.arrival_s[0])) for seed, jobs in traces.items()}
+    for policy in policies:
+        # Before anything is written: whether each of them takes the trace.
+        _made(policy, traces[seeds[0]], restarts, round_s, gap)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     for policy in policies:
@@ -260,17 +263,23 @@ def _replay(
     sleep: Sleep | None,
     progress: Progress,
 ) -> Outcome:
-    from wattsched.replay.jobs.policies import policy_of
-    from wattsched.replay.jobs.policy import Setting
     from wattsched.replay.jobs.simulation import simulate
 
+    made = _made(policy, trace, restarts, round_s, gap)
     try:
-        made = policy_of(policy, Setting(trace, restarts, round_s, gap))
         return simulate(
             trace, made, name=policy, round_s=round_s, carbon=carbon, sleep=sleep, progress=progress
         )
     except ValueError as error:
         raise BadInput(str(error)) from None
+
+
+def _made(policy: str, trace: Trace, restarts: Restarts, round_s: float, gap: float) -> Policy:
+    from wattsched.replay.jobs.policies import policy_of
+    from wattsched.replay.jobs.policy import Setting
+
+    with refusing():
+        return policy_of(policy, Setting(trace, restarts, round_s, gap))
 
 
 @contextmanager

@@ -36,7 +36,8 @@ def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
     known, name = senses_of(instance.problem), result.get("objective_name", instance.objective)
     if not isinstance(name, str) or name not in known:
         why = f"objective_name: {name!r:.80} is not an objective of '{instance.problem}', "
-        return PlanVerdict([why + f"which has {', '.join(known)}"], None, None)
+        why += f"which has {', '.join(known)}"
+        return PlanVerdict([*_identity(instance, result), why], None, None)
     instance = instance.model_copy(update={"objective": name})
     sense = known[name]
     # An answer without a decision has nothing to add up.

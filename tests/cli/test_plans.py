@@ -70,3 +70,17 @@ def test_what_cannot_be_used_is_refused(
     answer = run("solve", solved[0], *options)
     assert answer.exit_code == 2
     assert told in answer.output
+
+
+def test_an_answer_to_another_problem_is_refused(
+    run: Run, solved: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    horizon, answer = tmp_path / "horizon.json", tmp_path / "answer.json"
+    assert run("generate", "shifting", "--jobs", 2, "-o", horizon).exit_code == 0
+    assert run("solve", horizon, "--solver", "greedy", "-o", answer).exit_code == 0
+    warm = run("solve", solved[0], "--warm", answer)
+    assert warm.exit_code == 2
+    assert "is of the problem 'shifting', the instance of 'sharing'" in warm.output
+    checked = run("check", solved[0], answer)
+    assert checked.exit_code == 1
+    assert "problem: the result is of 'shifting'" in checked.output

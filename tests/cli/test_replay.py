@@ -165,14 +165,17 @@ def test_jobs_that_end_as_they_arrive_are_served_fairly(replay: Run) -> None:
     assert found["rho_max"] == 1.0
 
 
-def test_a_cluster_that_a_policy_does_not_take(replay: Run, write: Callable[..., Path]) -> None:
+def test_a_cluster_that_a_policy_does_not_take(
+    replay: Run, write: Callable[..., Path], tmp_path: Path
+) -> None:
     nodes = [{"name": f"n{n}", "gpu_type": "A100", "gpus": n} for n in (4, 8)]
     cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes}
     file = write({"format": "wattsched-instance/1", "cluster": cluster, "jobs": []})
     only = "job,arrival_s,work,requested_gpus,model\na,0,400000,2,resnet50\n"
-    refused(
-        replay("--cluster", file, "--policy", "sidecar", trace=only), "takes clusters with one pool of GPUs"
-    )
+    out = tmp_path / "out"
+    result = replay("--cluster", file, "--policy", "elastic,sidecar", "-o", out, trace=only)
+    refused(result, "takes clusters with one pool of GPUs")
+    assert not out.exists()
     assert document(replay("--cluster", file, "--json", trace=only))["elastic"][0]["jobs"] == 1
 
 
