@@ -48,6 +48,7 @@ def distances(
     curves: Mapping[str, Curves],
     seeds: Sequence[int],
     gap: float = COARSE_GAP,
+    every: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Distances:
     """Bound what any placement could have done with the same arrivals.
@@ -60,12 +61,15 @@ def distances(
     seeds : sequence of int
     gap : float
         How far from the bound's own optimum the LPs may stop: smaller is tighter and slower.
+    every : int, optional
+        Points from one solve of the LP to the next (default: few for a loose gap).
     progress : callable, optional
         Called with the part of the work that is done.
     """
     first = next(iter(curves.values()))
     nodes = experiment.nodes
-    every = COARSE_EVERY if gap >= COARSE_GAP else FINE_EVERY
+    if every is None:
+        every = COARSE_EVERY if gap >= COARSE_GAP else FINE_EVERY
     bound = BoundCurves(
         nodes,
         experiment.tasks,
