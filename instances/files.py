@@ -63,6 +63,8 @@ def instance_of(document: Any, source: str = "") -> Instance:
     found = document.get("format", FORMAT)
     if found != FORMAT:
         raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
+    if (problem := document.get("problem", "sizing")) != "sizing":
+        raise InputError([f"problem: expected 'sizing' here, found {problem!r:.80}"], source)
     try:
         instance = Instance.model_validate(document)
     except ValidationError as error:

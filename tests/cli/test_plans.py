@@ -84,3 +84,16 @@ def test_an_answer_to_another_problem_is_refused(
     checked = run("check", solved[0], answer)
     assert checked.exit_code == 1
     assert "problem: the result is of 'shifting'" in checked.output
+
+
+@pytest.mark.parametrize(
+    "command", [("export", "-o", "m.mps"), ("compare",), ("replay", "no.csv", "--cluster")]
+)
+def test_commands_that_take_sizing_alone_say_so(
+    run: Run, solved: tuple[Path, dict[str, Any]], command: tuple[str, ...], tmp_path: Path
+) -> None:
+    options = [tmp_path / part if part.startswith("m.") else part for part in command]
+    answer = run(*options, solved[0])
+    assert answer.exit_code == 2
+    assert "problem: expected 'sizing' here, found 'sharing'" in answer.output
+    assert len(answer.output.splitlines()) == 1
