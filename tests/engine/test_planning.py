@@ -1,0 +1,84 @@
+"""`plan` on problems with decisions of their own: answers are checked and lie on their side of the bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wattsched
+from wattsched.formulations.problems import problem as find_problem
+from wattsched.instances.files import write_json
+from wattsched.instances.generators import generate
+from wattsched.instances.plan_claims import check_plan_result
+from wattsched.plan_result import PlanResult
+from wattsched.planning import plan
+
+SIZES: dict[str, dict[str, Any]] = {
+    "shifting": {"jobs": 3, "gpus": 8, "slots": 8, "seed": 2},
+    "sharing": {"jobs": 6, "seed": 2},
+}
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def instance(request: pytest.FixtureRequest) -> Any:
+    return generate(request.param, **SIZES[request.param])
+
+
+def hold(instance: Any, result: PlanResult) -> None:
+    """The result is valid to the independent checker, and its bound is on the right side."""
+    assert result.solved, result.termination
+    assert result.objective is not None
+    sign = 1.0 if result.sense == "min" else -1.0
+    if result.bound is not None:
+        assert sign * result.bound <= sign * result.objective + 1e-6 * abs(result.objective)
+    verdict = check_plan_result(instance, result.model_dump(mode="json"))
+    assert verdict.faults == []
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+def test_answers_hold(instance: Any, solver: str) -> None:
+    for formulation in find_problem(instance.problem).formulations:
+        if formulation == "matching":
+            continue  # pairs only
+        hold(instance, plan(instance, formulation=formulation, solver=solver, time_limit=20))
+
+
+def test_no_rule_beats_the_bound(instance: Any) -> None:
+    best = plan(instance, solver="highs", time_limit=20)
+    sign = 1.0 if best.sense == "min" else -1.0
+    for rule in find_problem(instance.problem).rules:
+        result = plan(instance, solver=rule)
+        if result.decision is None:
+            continue
+        hold(instance, result)
+        assert best.bound is not None
+        assert result.objective is not None
+        assert sign * result.objective >= sign * best.bound - 1e-6 * abs(best.bound)
+
+
+def test_a_moment_is_enough_for_a_decision(instance: Any) -> None:
+    result = plan(instance, time_limit=0.05)
+    hold(instance, result)
+
+
+def test_files_names_and_earlier_answers(instance: Any, tmp_path: Path) -> None:
+    write_json(tmp_path / "instance.json", instance)
+    first = wattsched.plan(tmp_path / "instance.json", solver="highs", time_limit=20)
+    hold(instance, first)
+    again = plan(instance, solver="highs", time_limit=20, warm=first)
+    sign = 1.0 if first.sense == "min" else -1.0
+    assert first.objective is not None
+    assert again.objective is not None
+    assert sign * again.objective <= sign * first.objective + 1e-9 * abs(first.objective)
+    for wrong in ({"solver": "nobody"}, {"formulation": "nothing"}, {"objective": "fame"}):
+        with pytest.raises(ValueError, match="unknown"):
+            plan(instance, **wrong)
+
+
+def test_an_altered_answer_is_caught(instance: Any) -> None:
+    document = plan(instance, solver="highs", time_limit=20).model_dump(mode="json")
+    for name, value in (("objective", 0.5), ("bound", 1e9), ("gap", 0.5), ("checked", False)):
+        altered = {**document, name: value}
+        assert check_plan_result(instance, altered).faults, name
