@@ -144,23 +144,26 @@ def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
     if verdict.report is None:
         yield "no decision, and nothing here proves that there is none"
         return
-    yield _amounts({"objective": verdict.report.objective or 0.0, **verdict.report.totals})
+    from wattsched.cli.plan_wording import goal_of_plan, spoken
+
+    sense = str(document.get("sense", "min"))
+    goal = goal_of_plan(str(document.get("problem")), str(document.get("objective_name")), sense)
+    if verdict.report.objective is not None:
+        yield f"{goal.noun} {goal.amount(verdict.report.objective)}"
+    yield ", ".join(" ".join(spoken(name, value)) for name, value in verdict.report.totals.items())
     word = "less" if document.get("sense") != "max" else "more"
     if verdict.proven is None:
         yield "no certificate proves the bound: it is taken on trust"
         return
-    yield f"prices prove that no decision can have {word} than {verdict.proven:.6g}"
+    yield f"prices prove that no decision can have {word} than {goal.amount(verdict.proven)}"
     bound = document.get("bound")
     if bound is not None and abs(bound - verdict.proven) > 1e-6 * max(1.0, abs(bound)):
-        yield f"bound {bound:.6g} claimed; the rest of it is the solver's word"
-
-
-def _amounts(totals: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:,.6g}" for name, value in totals.items())
+        yield f"bound {goal.amount(bound)} claimed; the rest of it is the solver's word"
 
 
 def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:
     """Print a result: how good it is, what it uses, what budgets are worth, and the decision."""
+    from wattsched.cli.plan_wording import goal_of_plan, priced, spoken
     from wattsched.cli.summary import STYLES
     from wattsched.cli.terminal import heading, line, table
     from wattsched.cli.wording import duration, percent
@@ -168,28 +171,29 @@ def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:
     line(out, (result.instance, "bold"), f": {result.problem}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
     ended = result.termination
-    heading(out, result.objective_name.capitalize())
+    goal = goal_of_plan(result.problem, result.objective_name, result.sense)
+    heading(out, goal.noun[:1].upper() + goal.noun[1:])
     if result.objective is None:
         line(out, (ended.reason.replace("_", " "), "bold red"), f": {ended.detail}", indent=2)
     else:
         gap = "no bound" if result.gap is None else f"gap {percent(result.gap)}"
         stopped = f" (stopped by the {ended.limit} limit)" if ended.limit else ""
         style = STYLES.get(ended.reason, "bold red")
-        line(out, f"{result.objective:,.6g}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
+        line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
         if result.bound is not None:
             word = "less" if result.sense == "min" else "more"
-            line(out, (f"no decision can have {word} than {result.bound:,.6g}", "dim"), indent=2)
+            line(out, (f"no decision can have {word} than {goal.amount(result.bound)}", "dim"), indent=2)
         if ended.detail:
             line(out, (ended.detail, "dim"), indent=2)
     if result.totals:
         heading(out, "Uses")
-        rows = [(name, f"{value:,.6g}") for name, value in result.totals.items()]
+        rows = [spoken(name, value) for name, value in result.totals.items()]
         table(out, [("", "left"), ("", "right")], rows, header=False)
     # Prices of single jobs belong to the proof; they are nothing that one could buy more of.
     scarce = {n: price for n, price in result.prices.items() if price > 0 and not n.startswith("job:")}
     if scarce:
-        heading(out, "Prices", "what one more unit of a budget or capacity would improve the objective by")
-        rows = [(name, f"{price:.6g}") for name, price in list(scarce.items())[:12]]
+        heading(out, "Prices", f"what a little more of each would {goal.verb} in {goal.noun}")
+        rows = [priced(name, price, goal) for name, price in list(scarce.items())[:12]]
         table(out, [("", "left"), ("", "right")], rows, header=False)
         if len(scarce) > len(rows):
             line(out, (f"... {len(scarce) - len(rows)} more, use --json or -o", "dim"), indent=2)

@@ -32,7 +32,8 @@ class PlanResult(Strict):
     checked : bool
         The independent checker found the decision valid.
     prices : dict of str to float
-        What one more unit of a capacity or budget would improve the objective by (never negative).
+        What one more unit of a capacity or budget would improve the objective by, never negative. Rows of
+        single jobs (``job:NAME``), which the proof needs too, have prices of either sign.
     time_s : dict of str to float
         Seconds by phase.
     totals : dict of str to float
