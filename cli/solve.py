@@ -18,6 +18,7 @@ from wattsched.cli.files import (
     write,
 )
 from wattsched.cli.limits import UNLIMITED_S, Names, limit_options
+from wattsched.cli.parameters import Whole
 
 if TYPE_CHECKING:
     from wattsched.instances.instance import Instance
@@ -43,6 +44,12 @@ EXIT_CODES = {
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
 @limit_options
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
+@click.option(
+    "--frontier",
+    type=Whole(2, 100),
+    metavar="N",
+    help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
+)
 @output_option(*JSON_SUFFIXES, help="Write the result to a .json or .json.gz file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
 def command(
@@ -55,6 +62,7 @@ def command(
     threads: int,
     seed: int,
     warm: str | None,
+    frontier: int | None,
     output: str | None,
     as_json: bool,
 ) -> int:
@@ -70,6 +78,15 @@ def command(
     from wattsched.cli.terminal import progress
 
     instance = read_any_instance(file)
+    if frontier is not None:
+        from wattsched.cli.frontier import solve_frontier
+
+        if warm is not None or objective is not None:
+            raise BadInput("--frontier: cannot be combined with --warm or --objective")
+        return solve_frontier(
+            instance, frontier, output=output, as_json=as_json, time_limit=time_limit,
+            formulation=formulation, solver=solver, gap=gap, threads=threads, seed=seed,
+        )  # fmt: skip
     if instance.problem != "sizing":
         from wattsched.cli.plans import solve_plan
 

@@ -97,3 +97,26 @@ def test_commands_that_take_sizing_alone_say_so(
     assert answer.exit_code == 2
     assert "problem: expected 'sizing' here, found 'sharing'" in answer.output
     assert len(answer.output.splitlines()) == 1
+
+
+def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
+    instance, points = tmp_path / "day.json", tmp_path / "points.json"
+    size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
+    assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
+    result = run("solve", instance, "--frontier", 3, "--time-limit", 10, "-o", points)
+    assert result.exit_code == 0, result.output
+    frontier = json.loads(points.read_text())["frontier"]
+    assert 1 <= len(frontier) <= 3
+    times, grams = ([point[name] for point in frontier] for name in ("average_completion_s", "carbon_g"))
+    assert times == sorted(times)
+    assert grams == sorted(grams, reverse=True)
+    assert "average completion" in result.stdout
+
+
+def test_a_frontier_is_refused_where_there_is_none(run: Run, solved: tuple[Path, dict[str, Any]]) -> None:
+    instance, _ = solved
+    for options, told in (((), "problem 'shifting'"), (("--objective", "power"), "cannot be combined")):
+        result = run("solve", instance, "--frontier", 3, *options)
+        assert result.exit_code == 2
+        assert told in result.stderr
+    assert run("solve", instance, "--frontier", 1).exit_code == 2
