@@ -150,7 +150,7 @@ def sizes(seconds: float) -> str:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each large horizon")
+    parser.add_argument("--seconds", type=float, default=95.0, help="for each large horizon")
     parser.add_argument("--small-seconds", type=float, default=6.0, help="for each comparison")
     parser.add_argument("--only", choices=["savings", "sizes"])
     parser.add_argument("--write", action="store_true", help="put the tables into docs/shifting.md")
