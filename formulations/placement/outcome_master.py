@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
+from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.placement.hosting import FloatArray
 from wattsched.instances.tasks import Integers
 
@@ -96,15 +97,7 @@ class OutcomeMaster:
         RuntimeError
             If HiGHS does not find it.
         """
-        import highspy
-
-        # The scheduler is global and keeps the thread count of its first use.
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            told = self._highs.modelStatusToString(status)
-            raise RuntimeError(f"HiGHS did not solve the LP over the outcomes: {told}")
+        solve_growing(self._highs, "outcomes")
         solution = self._highs.getSolution()
         duals = np.minimum(np.array(solution.row_dual), 0.0)
         profiles = len(self._worth)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, vstack
 
+from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.placement.node_patterns import FloatArray
 from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, sizes
@@ -123,16 +124,7 @@ class RestrictedMaster:
         RuntimeError
             If HiGHS does not find it.
         """
-        import highspy
-
-        # The scheduler is global and keeps the thread count of its first use.
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise RuntimeError(
-                f"HiGHS did not solve the configuration LP: {self._highs.modelStatusToString(status)}"
-            )
+        solve_growing(self._highs, "patterns")
         solution = self._highs.getSolution()
         rows = np.cumsum([self._profiles, TOTALS, self._types])
         profile, total, node, memory = np.split(np.array(solution.row_dual), rows)

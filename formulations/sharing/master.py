@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.sharing.rounds import Columns, Round, slots_of
 
@@ -79,13 +80,7 @@ class Master:
         RuntimeError
             If HiGHS fails.
         """
-        import highspy
-
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise RuntimeError(f"HiGHS: {self._highs.modelStatusToString(status)}")
+        solve_growing(self._highs, "patterns")
         duals = np.asarray(self._highs.getSolution().row_dual) * self._unit
         k, t = len(self._of.kinds), len(self._of.kinds) + len(self._of.units)
         b = t + len(self._of.budgets)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array
 
+from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.shifting.horizon import CRITERIA, Horizon
 from wattsched.formulations.shifting.prices import Prices
@@ -129,15 +130,7 @@ class RestrictedMaster:
         RuntimeError
             If HiGHS does not find the optimum.
         """
-        import highspy
-
-        # The scheduler is global and keeps the thread count of its first use.
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            told = self._highs.modelStatusToString(status)
-            raise RuntimeError(f"HiGHS did not solve the LP over schedules: {told}")
+        solve_growing(self._highs, "schedules")
         solution = self._highs.getSolution()
         dual, value = np.array(solution.row_dual), np.array(solution.col_value)
         charged = np.maximum(0.0, -dual[: self._n_rows]) * self._unit / self._scale
