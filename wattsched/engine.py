@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination
+from wattsched.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
@@ -122,7 +122,7 @@ def solve(
 
 
 @dataclass
-class _Run:
+class _Run(Stopwatch):
     """What is asked for, and the seconds that each phase took."""
 
     instance: Instance
@@ -130,27 +130,13 @@ class _Run:
     solver: str
     objective: Objective
     limits: Limits
-    begin: float = field(default_factory=time.perf_counter)
-    time_s: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time a phase."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.time_s[name] = self.time_s.get(name, 0.0) + time.perf_counter() - begin
 
     def remaining_s(self) -> float | None:
         """Seconds left of the time limit, at least a few milliseconds."""
-        if self.limits.time_s is None:
-            return None
-        return max(0.01, self.limits.time_s - (time.perf_counter() - self.begin))
+        return self.left_s(self.limits.time_s)
 
     def result(self, termination: Termination, **values: object) -> Result:
         """Result with everything that is known from the start."""
-        self.time_s["total"] = time.perf_counter() - self.begin
         return Result(
             instance=self.instance.name,
             problem=self.instance.problem,
@@ -161,7 +147,7 @@ class _Run:
             termination=TerminationReport(
                 reason=termination.reason, limit=termination.limit, detail=termination.detail
             ),
-            time_s=dict(self.time_s),
+            time_s=self.stopped_s(),
             **values,  # type: ignore[arg-type]  # pydantic checks them
         )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from wattsched.result import Certificate, TerminationReport
 from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination
+from wattsched.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from wattsched.formulations.plan import Plan
@@ -111,7 +111,7 @@ def require_names(problem: Problem, formulation: str, solver: str, objective: st
 
 
 @dataclass
-class _Run:
+class _Run(Stopwatch):
     """What is asked for, and the seconds that each phase took."""
 
     instance: Any
@@ -119,23 +119,10 @@ class _Run:
     formulation: str
     solver: str
     limits: Limits
-    begin: float = field(default_factory=time.perf_counter)
-    time_s: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time a phase."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.time_s[name] = self.time_s.get(name, 0.0) + time.perf_counter() - begin
 
     def remaining_s(self, share: float = 1.0) -> float | None:
         """Seconds left of a share of the time limit, at least a few milliseconds."""
-        if self.limits.time_s is None:
-            return None
-        return max(0.01, share * self.limits.time_s - (time.perf_counter() - self.begin))
+        return self.left_s(None if self.limits.time_s is None else share * self.limits.time_s)
 
     @property
     def sign(self) -> float:
@@ -144,7 +131,6 @@ class _Run:
 
     def result(self, termination: Termination, **values: object) -> PlanResult:
         """Result with everything that is known from the start."""
-        self.time_s["total"] = time.perf_counter() - self.begin
         return PlanResult(
             instance=self.instance.name,
             problem=self.problem.name,
@@ -155,7 +141,7 @@ class _Run:
             termination=TerminationReport(
                 reason=termination.reason, limit=termination.limit, detail=termination.detail
             ),
-            time_s=dict(self.time_s),
+            time_s=self.stopped_s(),
             **values,  # type: ignore[arg-type]  # pydantic checks them
         )
 
@@ -173,8 +159,7 @@ class _Checked:
 def _worker(run: _Run) -> Iterator[Worker | None]:
     """Start the solver's process at once when there is a limit, so that it loads while we build."""
     if run.limits.time_s is None or run.solver in run.problem.rules or not find_solver(run.solver).exact:
-        with nullcontext():
-            yield None
+        yield None
         return
     from wattsched.solvers.worker import start_worker
 
