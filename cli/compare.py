@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,21 +97,12 @@ def command(
 @contextmanager
 def _bar() -> Iterator[Callable[[Progress], None]]:
     """Progress bar on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda progress: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from wattsched.cli.terminal import counted_progress
 
-    from wattsched.cli.terminal import console
-
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda progress: None
+            return
         task = bar.add_task("reading", total=None)
 
         def show(progress: Progress) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -238,20 +237,12 @@ def _mean_curves(
 @contextmanager
 def _bar(runs: int) -> Iterator[Callable[[str], None]]:
     """Progress bar on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda policy: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from wattsched.cli.terminal import counted_progress
 
-    from wattsched.cli.terminal import console
-
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda policy: None
+            return
         task = bar.add_task("", total=runs, completed=-1)
         yield lambda policy: bar.update(task, description=policy, advance=1)
 

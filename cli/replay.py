@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -285,20 +284,12 @@ def _made(policy: str, trace: Trace, restarts: Restarts, round_s: float, gap: fl
 @contextmanager
 def _bar(what: str, jobs: int) -> Iterator[Progress]:
     """Progress bar over complete jobs on standard error, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda time_s, complete: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from wattsched.cli.terminal import counted_progress
 
-    from wattsched.cli.terminal import console
-
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda time_s, complete: None
+            return
         task = bar.add_task(what, total=jobs)
         yield lambda time_s, complete: bar.update(task, completed=complete)
 

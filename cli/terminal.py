@@ -6,13 +6,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from wattsched.cli.failures import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 INDENT = 2
 GAP = 2
@@ -51,6 +54,24 @@ def progress(what: str) -> Iterator[None]:
         return
     with console(stderr=True).status(Text(printable(what))):
         yield
+
+
+@contextmanager
+def counted_progress() -> Iterator[Progress | None]:
+    """Bar on standard error that counts tasks, None where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        yield bar
 
 
 def heading(out: Console, title: str, note: str = "") -> None:
