@@ -11,6 +11,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -180,8 +181,7 @@ def _limited(rule: Callable[[SharingInstance, str], SharingDecision | None], mos
 def policies() -> str:
     """Energy, completion times and active nodes of every policy."""
     deciders: dict[str, Decide] = {
-        f"`{name}`": (lambda instance, rule=rule: rule(instance, "eaco"))  # type: ignore[misc]
-        for name, rule in PROBLEM.rules.items()
+        f"`{name}`": partial(rule, objective="eaco") for name, rule in PROBLEM.rules.items()
     }
     deciders |= {f"`eaco`, at most {most} per node": _limited(PROBLEM.rules["eaco"], most) for most in (2, 3)}
     deciders["optimum of `energy`"] = optimum("energy")

@@ -101,13 +101,14 @@ def _by_job(
 def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | None, sums: _Sums) -> None:
     """Run one job through its slots."""
     table = instance.table_of(job)
+    assert table.rate is not None, "instances whose tables give completion times are refused"
     slots = _slots(instance, job, table, schedule, sums.faults)
     kind = None
     if job.current is not None:
         kind = (job.current.gpus, job.current.pool, job.current.batch_size)
     started, left, last, finish_s = job.has_run or job.current is not None, job.remaining_work, -1, None
     for slot, row in sorted(slots.items()):
-        gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]  # type: ignore[index]
+        gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]
         sums.held[pool, slot] += gpus
         if finish_s is not None:
             sums.faults.append(f"job '{job.name}' holds GPUs in slot {slot}, but it ends at {finish_s:.6g} s")
