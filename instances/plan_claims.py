@@ -124,7 +124,7 @@ def _totals(totals: Any, report: PlanReport) -> Iterator[str]:
         claimed = number(totals, name)
         if claimed is None or _differ(claimed, truth):
             yield f"totals.{name}: the result says {claimed}, it is {truth:.9g}"
-    for name in totals.keys() - report.totals.keys():
+    for name in sorted(totals.keys() - report.totals.keys()):
         yield f"totals.{name}: nothing of that name can be recomputed"
 
 

@@ -65,7 +65,9 @@ class Bid:
         self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
         self._whole_nodes = WholeNodes(setting.nodes, setting.power)
         self._gpus = int(setting.nodes.gpus.sum())
-        self._reserving = reserving
+        self._kept_w: Floats | None = None
+        if reserving:
+            self._kept_w = self._capacity_prices.at(HORIZON * self._gpus).reserve_w
         self._arrived_milli = 0
         self._found: dict[int, Prices] = {}
         self._whole = self._whole_nodes.largest.copy()
@@ -104,9 +106,8 @@ class Bid:
         if step not in self._found:
             soon = step / _STEPS + LOOK_AHEAD
             prices = self._capacity_prices.at(soon * self._gpus)
-            if self._reserving and soon < HORIZON:
-                later = self._capacity_prices.at(HORIZON * self._gpus)
-                prices = Prices(prices.capacity_w, later.reserve_w)
+            if self._kept_w is not None and soon < HORIZON:
+                prices = Prices(prices.capacity_w, self._kept_w)
             self._found = {step: prices}
         return self._found[step]
 
