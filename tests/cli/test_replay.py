@@ -108,6 +108,9 @@ def test_public_traces(replay: Run) -> None:
         (("--gpu-type", "H9"), "--gpu-type: 'H9' is not known"),
         (("--round", "-1"), "must be at least 0, got -1"),
         (("--carbon", "much"), "'much' is not a number"),
+        (("--carbon", ""), "is empty; give grams per kWh or a file"),
+        (("--tables", ""), "'--tables': the file name is empty"),
+        (("--cluster", ""), "'--cluster': the file name is empty"),
         (("--carbon", "missing.csv"), "missing.csv: no such file or directory"),
         (("--gap", "1"), "--gap: must be below 1, got 1"),
         (("-o", "/nowhere/at/all"), "the folder '/nowhere/at' does not exist"),
@@ -151,6 +154,10 @@ def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
 def test_tables_that_are_refused(replay: Run) -> None:
     refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
     refused(replay(tables=[1]), "must be an object")
+
+
+def test_an_empty_file_name_is_refused(run: Run) -> None:
+    refused(run("replay", ""), "'TRACE': the file name is empty")
 
 
 def test_a_window_without_jobs_is_refused(replay: Run) -> None:

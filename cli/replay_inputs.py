@@ -1,0 +1,79 @@
+"""What ``wattsched replay`` reads: the cluster, the jobs, and carbon intensity over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wattsched.cli.failures import BadInput, refusing
+
+if TYPE_CHECKING:
+    from wattsched.replay.jobs.accounts import Carbon
+    from wattsched.replay.jobs.trace import Trace
+    from wattsched.topology.cluster import Cluster
+
+DAY_S = 86_400.0
+LIST = "csv"
+"""The format of lists of one's own; the others are those of `instances.traces`."""
+
+
+def cluster_of(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) -> Cluster:
+    """Read the cluster of an instance, or make one of equal nodes."""
+    from wattsched.instances.clusters import homogeneous_cluster
+
+    if file is not None:
+        from wattsched.cli.files import read_instance
+
+        return read_instance(file).cluster
+    with refusing(options={"gpu_type": "--gpu-type"}):
+        return homogeneous_cluster(nodes, gpus_per_node, gpu_type)
+
+
+def carbon_of(asked: float | str, begin_s: float) -> Carbon:
+    """Read carbon intensity over time, or take the same all the time."""
+    from wattsched.instances.traces.carbon import read_carbon
+    from wattsched.replay.jobs.accounts import Carbon
+
+    if isinstance(asked, float):
+        return Carbon.constant(asked)
+    with refusing(asked):
+        return Carbon.of(read_carbon(asked), begin_s)
+
+
+def trace_from(
+    file: str, form: str, tables: str | None, cluster: Cluster, seed: int, days: tuple[float, float | None]
+) -> Trace:
+    """Read the jobs of a file that arrive within some days."""
+    if form == LIST:
+        if days != (0.0, None):
+            raise BadInput("--from and --to do not go with the format csv; leave the lines out of the file")
+        return _listed(file, tables, cluster)
+    if tables is not None:
+        raise BadInput(
+            f"--tables does not go with the format {form}, whose jobs train models of the catalogue"
+        )
+    return _recorded(file, form, cluster, seed, days)
+
+
+def _listed(file: str, tables: str | None, cluster: Cluster) -> Trace:
+    from wattsched.replay.jobs.listing import read_listing, read_tables
+
+    known = {} if tables is None else read_tables(tables)
+    with refusing(file):
+        return read_listing(file, cluster, known)
+
+
+def _recorded(file: str, form: str, cluster: Cluster, seed: int, days: tuple[float, float | None]) -> Trace:
+    from wattsched.instances.traces import formats
+    from wattsched.replay.jobs.trace import trace_of_durations
+
+    with refusing(file):
+        jobs = formats()[form].read(file)
+        first = min((job.submitted_s for job in jobs), default=0.0)
+        begin, end = first + days[0] * DAY_S, float("inf") if days[1] is None else first + days[1] * DAY_S
+        within = [job for job in jobs if begin <= job.submitted_s < end]
+        if jobs and not within:
+            last = max(job.submitted_s for job in jobs) - first
+            raise ValueError(
+                f"no job between --from and --to; the last one arrives on day {last / DAY_S:.4g}"
+            )
+        return trace_of_durations(cluster, within, seed=seed)

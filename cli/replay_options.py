@@ -1,0 +1,76 @@
+"""Options of ``wattsched replay`` that are checked before any work is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from wattsched.cli.failures import BadInput
+from wattsched.cli.files import STANDARD
+from wattsched.cli.parameters import Number, option_name
+
+MOST_G_PER_KWH = 1_000_000
+
+
+class Policies(click.Command):
+    """A command whose help ends with the names of the policies."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the names, from the registry."""
+        from wattsched.replay.jobs.policies import names
+
+        with formatter.section("Policies"):
+            formatter.write_text(", ".join(names()))
+
+
+def policy_names(ctx: click.Context, param: click.Parameter, text: str) -> list[str]:
+    """Read names between commas."""
+    from wattsched.replay.jobs.policies import names
+
+    known, asked = names(), [name.strip() for name in text.split(",")]
+    for number, name in enumerate(asked):
+        if name not in known:
+            raise click.BadParameter(f"there is no policy '{name}'; there are {', '.join(known)}", ctx, param)
+        if name in asked[:number]:
+            raise click.BadParameter(f"the policy '{name}' is named twice", ctx, param)
+    return asked
+
+
+def input_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Refuse the empty name, which stands for the folder that one is in."""
+    if name == "":
+        raise click.BadParameter("the file name is empty", ctx, param)
+    return name
+
+
+def output_folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    """Check the name of a folder that is there or can be made."""
+    if name in ("", STANDARD):
+        raise click.BadParameter(f"'{name}' is not a folder: there are several files to write", ctx, param)
+    if name is not None and Path(name).exists() and not Path(name).is_dir():
+        raise click.BadParameter(f"'{name}' is not a folder", ctx, param)
+    if name is not None and not Path(name).resolve().parent.is_dir():
+        raise click.BadParameter(f"the folder '{Path(name).parent}' does not exist", ctx, param)
+    return name
+
+
+def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str) -> float | str:
+    """Read grams per kWh, or leave the name of a file."""
+    if text.endswith((".csv", ".csv.gz")):
+        return text
+    if not text:
+        raise click.BadParameter("is empty; give grams per kWh or a file (.csv)", ctx, param)
+    g_per_kwh = Number(0).convert(text, param, ctx)
+    if g_per_kwh > MOST_G_PER_KWH:
+        raise click.BadParameter(f"must be at most {MOST_G_PER_KWH:,}, got {text}", ctx, param)
+    return g_per_kwh
+
+
+def refuse_given(parameters: tuple[str, ...], why: str) -> None:
+    """Refuse options that would change nothing."""
+    given = click.get_current_context().get_parameter_source
+    for name in parameters:
+        if given(name) == ParameterSource.COMMANDLINE:
+            raise BadInput(f"{option_name(name)} {why}")

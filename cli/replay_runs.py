@@ -1,0 +1,71 @@
+"""Replays one after the other: a policy on a trace, with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wattsched.cli.failures import BadInput, refusing
+
+if TYPE_CHECKING:
+    from wattsched.replay.jobs.accounts import Carbon, Sleep
+    from wattsched.replay.jobs.outcome import Outcome
+    from wattsched.replay.jobs.policy import Policy, Restarts
+    from wattsched.replay.jobs.trace import Trace
+
+Progress = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A seed's trace, and how it is replayed under any policy."""
+
+    seed: int
+    trace: Trace
+    carbon: Carbon
+    restarts: Restarts
+    round_s: float
+    gap: float
+    sleep: Sleep | None
+
+    def policy(self, name: str) -> Policy:
+        """Make a policy for the trace; refuse one that does not take the cluster."""
+        from wattsched.replay.jobs.policies import policy_of
+        from wattsched.replay.jobs.policy import Setting
+
+        with refusing():
+            return policy_of(name, Setting(self.trace, self.restarts, self.round_s, self.gap))
+
+    def under(self, name: str) -> Outcome:
+        """Replay the trace under a policy."""
+        from wattsched.replay.jobs.simulation import simulate
+
+        policy = self.policy(name)
+        with _bar(f"{name}, seed {self.seed}", len(self.trace)) as progress:
+            try:
+                return simulate(
+                    self.trace,
+                    policy,
+                    name=name,
+                    round_s=self.round_s,
+                    carbon=self.carbon,
+                    sleep=self.sleep,
+                    progress=progress,
+                )
+            except ValueError as error:
+                raise BadInput(str(error)) from None
+
+
+@contextmanager
+def _bar(what: str, jobs: int) -> Iterator[Progress]:
+    """Progress bar over complete jobs on standard error, on a terminal only."""
+    from wattsched.cli.terminal import counted_progress
+
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda time_s, complete: None
+            return
+        task = bar.add_task(what, total=jobs)
+        yield lambda time_s, complete: bar.update(task, completed=complete)
