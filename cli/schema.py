@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from wattsched.cli.files import output_option, write
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
 
 @click.command("schema")
 @click.argument("document", type=click.Choice(["instance", "result"]), default="instance")
+@click.option(
+    "--problem",
+    type=click.Choice(["sizing", "shifting", "sharing"]),
+    default="sizing",
+    show_default=True,
+    help="The problem that the file is of.",
+)
 @output_option(".json", help="The schema file (default: standard output).")
-def command(document: str, output: str | None) -> None:
+def command(document: str, problem: str, output: str | None) -> None:
     """Print the JSON Schema of an instance or a result file (default: instance)."""
+    schema = _of_sizing(document) if problem == "sizing" else _of_plan(document, problem)
+    write(output, json.dumps(schema, indent=2) + "\n")
+
+
+def _of_sizing(document: str) -> dict[str, Any]:
     from wattsched.instances.files import instance_schema
     from wattsched.result import Result
 
     if document == "instance":
-        schema = instance_schema()
-    else:
-        draft = "https://json-schema.org/draft/2020-12/schema"
-        schema = {"$schema": draft, "$id": "wattsched-result/1", **Result.model_json_schema()}
-    write(output, json.dumps(schema, indent=2) + "\n")
+        return instance_schema()
+    return {"$schema": DRAFT, "$id": "wattsched-result/1", **Result.model_json_schema()}
+
+
+def _of_plan(document: str, problem: str) -> dict[str, Any]:
+    from wattsched.instances.problems import instance_model_of
+
+    model = instance_model_of(problem) if document == "instance" else _result_model(problem)
+    return {"$schema": DRAFT, "$id": f"wattsched-{document}/1/{problem}", **model.model_json_schema()}
+
+
+def _result_model(problem: str) -> type[BaseModel]:
+    """Results whose decisions are of the problem; the class of all of them leaves decisions open."""
+    from pydantic import create_model
+
+    from wattsched.instances.problems import decision_model_of, senses_of
+    from wattsched.plan_result import PlanResult
+
+    fields: dict[str, Any] = {
+        "problem": (Literal[problem], ...),
+        "objective_name": (Literal[tuple(senses_of(problem))], ...),
+        "decision": (decision_model_of(problem) | None, None),
+    }
+    name = f"{problem.title()}Result"
+    return create_model(name, __base__=PlanResult, __doc__=PlanResult.__doc__, **fields)

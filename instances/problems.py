@@ -35,9 +35,8 @@ def any_instance_of(document: Any, source: str = "") -> Any:
     found = document.get("format", FORMAT)
     if found != FORMAT:
         raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
-    module = _module(problem, "instance")
-    instance = _validated(getattr(module, f"{problem.title()}Instance"), document, source)
-    if faults := module.faults_of(instance):
+    instance = _validated(instance_model_of(problem), document, source)
+    if faults := _module(problem, "instance").faults_of(instance):
         raise InputError(faults, source)
     return instance
 
@@ -50,7 +49,19 @@ def decision_of(problem: str, document: Any, source: str = "") -> Any:
     InputError
         With one line per fault.
     """
-    return _validated(getattr(_module(problem, "decision"), f"{problem.title()}Decision"), document, source)
+    return _validated(decision_model_of(problem), document, source)
+
+
+def instance_model_of(problem: str) -> type[BaseModel]:
+    """Class of a problem's instances."""
+    model: type[BaseModel] = getattr(_module(problem, "instance"), f"{problem.title()}Instance")
+    return model
+
+
+def decision_model_of(problem: str) -> type[BaseModel]:
+    """Class of a problem's decisions."""
+    model: type[BaseModel] = getattr(_module(problem, "decision"), f"{problem.title()}Decision")
+    return model
 
 
 def checker_of(problem: str) -> Callable[[Any, Any], PlanReport]:

@@ -1,0 +1,30 @@
+"""Files of problems with decisions of their own follow the schemas that are printed for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.mark.parametrize("problem", ["shifting", "sharing"])
+def test_files_follow_the_schemas_of_their_problem(run: Run, tmp_path: Path, problem: str) -> None:
+    instance = tmp_path / "instance.json"
+    assert run("generate", problem, "--jobs", 3, "-o", instance).exit_code == 0
+    rule = {"shifting": "greedy", "sharing": "eaco"}[problem]
+    result = json.loads(run("solve", instance, "--solver", rule, "--json").stdout)
+    assert result["decision"] is not None
+    for document, content in (("instance", json.loads(instance.read_text())), ("result", result)):
+        schema = json.loads(run("schema", document, "--problem", problem).stdout)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(content, schema)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(content | {"problem": "sizing"}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(result | {"decision": {"jobs": 3}}, schema)
