@@ -36,6 +36,8 @@ class Menus:
         Settings; nan where a row has no such setting.
     standard : bool array, shape (n_rows,)
         The one row of each kind, pool and GPU count that a user gets who tunes nothing.
+    batches_compare : bool array, shape (n_kinds,)
+        Whether rates at different batch sizes count the same progress.
     """
 
     of_job: Integers
@@ -49,6 +51,7 @@ class Menus:
     frequency_mhz: Floats
     power_limit_w: Floats
     standard: Booleans
+    batches_compare: Booleans
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -58,14 +61,37 @@ class Menus:
         """Kind of each row."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
+    @property
+    def choice(self) -> Integers:
+        """Number of what a row is a setting of: the same for equal kind, pool and GPU count."""
+        shape = (len(self.start), int(self.pool.max(initial=0)) + 1, int(self.gpus.max(initial=0)) + 1)
+        number = np.ravel_multi_index((self.kind, self.pool, self.gpus), shape)
+        return np.asarray(np.unique(number, return_inverse=True)[1])
+
+    @property
+    def comparable(self) -> Booleans:
+        """Rows whose rates count the same progress as those of the standard ones."""
+        batch, choice = self.batch_size, self.choice
+        usual = np.empty(choice.max(initial=-1) + 1)
+        usual[choice[self.standard]] = batch[self.standard]
+        same = (batch == usual[choice]) | np.isnan(batch)
+        return np.asarray(same | self.batches_compare[self.kind])
+
     @classmethod
-    def of(cls, templates: Templates, default_batches: Sequence[int | None], largest: Sequence[int]) -> Menus:
+    def of(
+        cls,
+        templates: Templates,
+        default_batches: Sequence[int | None],
+        batches_compare: Sequence[bool],
+        largest: Sequence[int],
+    ) -> Menus:
         """Take the templates of an instance over, as far as their blocks fit into the pools.
 
         Parameters
         ----------
         default_batches : sequence, shape (n_kinds,)
             Customary batch size of each kind, None where its rows have none.
+        batches_compare : sequence of bool, shape (n_kinds,)
         largest : sequence of int, shape (n_pools,)
             Largest block of each pool of which every GPU is available.
         """
@@ -100,6 +126,7 @@ class Menus:
             frequency_mhz=floats("frequency_mhz"),
             power_limit_w=floats("power_limit_w"),
             standard=standard,
+            batches_compare=np.array(batches_compare, dtype=bool),
         )
 
 
@@ -133,6 +160,43 @@ class Selection:
         counts = np.diff(self.start)[kinds]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return start, self.rows[np.arange(start[-1]) + np.repeat(self.start[kinds] - start[:-1], counts)]
+
+
+def efficient(menus: Menus, busy_w: Floats) -> Selection:
+    """Rows on the upper concave hull of rate over draw, for each kind, pool and block size.
+
+    Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
+
+    Parameters
+    ----------
+    busy_w : float array, shape (n_rows,)
+        Draw above that of idle GPUs.
+    """
+    groups = np.stack([menus.kind, menus.pool, menus.block])
+    order = np.lexsort((-menus.rate, busy_w, *groups[::-1]))
+    order = order[menus.comparable[order]]
+    chosen = np.zeros(len(menus), dtype=bool)
+    hull: list[int] = []
+    last = -1
+    for row in order.tolist():
+        if last >= 0 and np.any(groups[:, row] != groups[:, last]):
+            chosen[hull] = True
+            hull = []
+        last = row
+        if hull and menus.rate[row] <= menus.rate[hull[-1]]:
+            continue
+        while hull and _below(menus.rate, busy_w, hull[-2] if len(hull) > 1 else None, hull[-1], row):
+            hull.pop()
+        hull.append(row)
+    chosen[hull] = True
+    return Selection.of(menus, chosen)
+
+
+def _below(rate: Floats, watts: Floats, before: int | None, row: int, after: int) -> bool:
+    """Whether a row lies on or below the line from the row before it (None: from nothing) to the one after."""
+    rate_0, watts_0 = (0.0, 0.0) if before is None else (rate[before], watts[before])
+    rise = (rate[row] - rate_0) * (watts[after] - watts_0)
+    return bool(rise <= (rate[after] - rate_0) * (watts[row] - watts_0))
 
 
 def fastest(menus: Menus, among: Booleans | None = None) -> Selection:

@@ -13,6 +13,7 @@ from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, model_hash
 from wattsched.perfmodels.catalogue import find
 from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
+from wattsched.perfmodels.profile import Profile
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
@@ -84,7 +85,14 @@ def trace_of(
     _, first = np.unique(templates.of_job, return_index=True)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
-    menus = Menus.of(templates, [_default_batch(jobs[j], cluster) for j in first], largest)
+    profiles = [_profiles(jobs[j], cluster) for j in first]
+    menus = Menus.of(
+        templates,
+        [found[0].default_batch if found else None for found in profiles],
+        # A table's unit is its own; a profile without efficiency counts samples, not progress.
+        [all(profile.efficiency is not None for profile in found) for found in profiles],
+        largest,
+    )
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(menus, requested, len(pools))
     if len(jobs) and (stuck := np.flatnonzero((request < 0).all(axis=1))).size:
@@ -145,12 +153,12 @@ def trace_of_durations(
     return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
 
 
-def _default_batch(job: Job, cluster: Cluster) -> int | None:
+def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
+    """Profiles of a job's model on the GPU types of the cluster; none for a job with a table."""
     if job.model is None:
         return None
     names = [kind.profile or name for name, kind in cluster.gpu_types.items()]
-    profiles = [profile for name in names if (profile := find(job.model, name)) is not None]
-    return profiles[0].default_batch if profiles else None
+    return [profile for name in names if (profile := find(job.model, name)) is not None]
 
 
 def _requests(menus: Menus, requested: Integers, n_pools: int) -> Integers:

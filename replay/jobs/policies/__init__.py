@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from wattsched.replay.jobs.policies.elastic import Elastic
@@ -16,6 +17,7 @@ from wattsched.replay.jobs.policies.tiresias import Tiresias
 from wattsched.replay.jobs.policies.worth import SLACK, completion, in_time, progress, rank
 from wattsched.replay.jobs.policy import Policy, Setting
 
+from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "elastic": Elastic,
     "elastic-makespan": partial(Elastic, worth=in_time(rank, SLACK)),
@@ -38,13 +40,22 @@ def names() -> list[str]:
 
 
 def policy_of(name: str, setting: Setting) -> Policy:
-    """Make a policy.
+    """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
     Raises
     ------
     ValueError
         If there is none of that name, or it does not take the cluster.
+def is_policy(name: str) -> bool:
+    """Whether there is a policy of that name, `+zeus` behind it or not."""
+    return name.removesuffix(SUFFIX) in POLICIES
+
+
     """
-    if name not in POLICIES:
+    if not is_policy(name):
         raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
-    return POLICIES[name](setting)
+    plain = POLICIES[name.removesuffix(SUFFIX)]
+    if not name.endswith(SUFFIX):
+        return plain(setting)
+    trace = tuned(setting.trace)
+    return Tuned(plain(replace(setting, trace=trace)), trace)

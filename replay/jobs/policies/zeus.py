@@ -1,0 +1,68 @@
+r"""`P+zeus`: any policy P, its jobs tuned as Zeus tunes them (You, Chung, Chowdhury, NSDI 2023, section 3).
+
+Zeus chooses batch size and power limit (here also the clock) that minimise
+
+.. math:: \eta\,E + (1 - \eta)\,P_{max}\,T
+
+where E and T are energy and time to the target and :math:`P_{max}` is the highest power limit. The minimum is
+the same for every amount of work. Zeus learns the costs by trying; here they are known from the start.
+
+The rows stay what they are. Only what counts as standard, and so what users ask for, is another row with the
+same pool and GPU count. The batch size is tuned where rates count progress, not samples (`Menus.comparable`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from wattsched.replay.jobs.menus import WAITS, Floats
+from wattsched.replay.jobs.policy import Decision, Policy, View
+from wattsched.replay.jobs.trace import Trace
+
+SUFFIX = "+zeus"
+
+ETA = 0.5
+"""Weight of energy (Zeus' default)."""
+
+
+class Tuned:
+    """A policy that sees a tuned trace."""
+
+    def __init__(self, policy: Policy, trace: Trace) -> None:
+        self._policy, self._trace = policy, trace
+        self.restart_s = policy.restart_s
+
+    def decide(self, view: View) -> Decision:
+        """Let the policy decide."""
+        return self._policy.decide(replace(view, trace=self._trace))
+
+
+def tuned(trace: Trace, eta: float = ETA) -> Trace:
+    """Mark the cheapest row of each kind, pool and GPU count as standard."""
+    menus = trace.menus
+    cost = np.where(menus.comparable, zeus_cost(trace, eta), np.inf)
+    choice = menus.choice
+    # Ties go to the untuned row.
+    order = np.lexsort((~menus.standard, cost, choice))
+    cheapest = order[np.unique(choice[order], return_index=True)[1]]
+    standard = np.zeros(len(menus), dtype=bool)
+    standard[cheapest] = True
+    request = np.where(trace.request == WAITS, WAITS, cheapest[choice[trace.request]])
+    return replace(trace, menus=replace(menus, standard=standard), request=request)
+
+
+def zeus_cost(trace: Trace, eta: float = ETA) -> Floats:
+    """Zeus' cost of each row per unit of work, shape (n_rows,), in joules."""
+    menus = trace.menus
+    weighed_w = eta * menus.power_w + (1 - eta) * menus.gpus * highest_w(trace)[menus.pool]
+    return np.asarray(weighed_w / menus.rate)
+
+
+def highest_w(trace: Trace) -> Floats:
+    """Most watts that a GPU of each pool may draw, shape (n_pools,): its board limit, or what a row draws."""
+    menus = trace.menus
+    most = np.array([trace.cluster.gpu_types[pool.gpu_type].max_power_w or 0.0 for pool in trace.pools])
+    np.maximum.at(most, menus.pool, np.fmax(menus.power_limit_w, menus.power_w / menus.gpus))
+    return most

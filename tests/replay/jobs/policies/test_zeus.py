@@ -1,0 +1,76 @@
+"""Zeus' choice of settings by brute force, and policies on tuned traces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from strategies.replay import IDLE_W
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.replay.jobs.menus import WAITS
+from wattsched.replay.jobs.metrics import finish_time_fairness, summary
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policies.zeus import highest_w, tuned, zeus_cost
+from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.topology.cluster import Cluster, GpuType, Node
+
+
+def by_hand() -> Trace:
+    """One GPU of at most 100 W; at 60 W a job takes 1.25 times as long, at 40 W twice as long."""
+    cluster = Cluster(
+        gpu_types={"G": GpuType(idle_power_w=IDLE_W, max_power_w=100.0)},
+        nodes=[Node(name="n", gpu_type="G", gpus=1)],
+    )
+    table = OptionTable(
+        gpus=[1, 1, 1], pool=["G"] * 3, rate=[1.0, 0.8, 0.5], power_w=[100.0, 60.0, 40.0],
+        power_limit_w=[100.0, 60.0, 40.0],
+    )  # fmt: skip
+    return trace_of(cluster, [Job(name="a", remaining_work=100.0, options=table)], [0.0], [1])
+
+
+def test_costs_by_hand() -> None:
+    """Half the joules plus half of 100 W times the seconds: 100, 100 and 140 at equal weights."""
+    trace = by_hand()
+    assert zeus_cost(trace) == pytest.approx([100.0, 100.0, 140.0])
+    assert tuned(trace).menus.standard.tolist() == [True, False, False]
+    assert tuned(trace, eta=0.6).menus.standard.tolist() == [False, True, False]
+    assert tuned(trace, eta=0.0).menus.standard.tolist() == [True, False, False]
+
+
+def test_fairness_is_against_the_untuned_request() -> None:
+    trace = by_hand()
+    cheap = tuned(trace, eta=0.9)
+    assert cheap.request.tolist() == [[1]]
+    outcome = simulate(trace, policy_of("fifo+zeus", Setting(trace)))
+    assert outcome.jobs.end_s.tolist() == [100.0]
+    slow = simulate(cheap, policy_of("fifo", Setting(cheap)))
+    assert slow.jobs.end_s.tolist() == [125.0]
+    assert slow.jobs.energy_j.tolist() == [7500.0]
+    assert finish_time_fairness(outcome).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("gpu_type", ["A100", "V100"])
+def test_every_choice_is_the_cheapest_that_compares(gpu_type: str) -> None:
+    cluster = homogeneous_cluster(2, 8, gpu_type)
+    models = [m for m in ("gpt2", "resnet50", "bert", "bert-sentiment") if m != "gpt2" or gpu_type == "A100"]
+    models = [m for m in models if m != "bert-sentiment" or gpu_type == "V100"]
+    jobs = [Job(name=m, model=m, remaining_work=1e6) for m in models]
+    trace = trace_of(cluster, jobs, [0.0] * len(jobs), [4] * len(jobs))
+    menus, cheap, cost = trace.menus, tuned(trace), zeus_cost(trace)
+    assert highest_w(trace)[0] >= (menus.power_w / menus.gpus).max()
+    for row in np.flatnonzero(cheap.menus.standard).tolist():
+        rivals = (menus.kind == menus.kind[row]) & (menus.gpus == menus.gpus[row])
+        usual = np.flatnonzero(rivals & menus.standard)
+        assert len(usual) == 1
+        if not menus.batches_compare[menus.kind[row]]:
+            rivals &= menus.batch_size == menus.batch_size[usual[0]]
+        assert cost[row] == cost[rivals].min()
+    assert cheap.menus.standard.sum() == menus.standard.sum()
+    assert menus.batches_compare.tolist() == [m in ("resnet50", "bert") for m in models]
+    known = trace.request != WAITS
+    assert np.array_equal(menus.gpus[trace.request[known]], menus.gpus[cheap.request[known]])
+    plain, better = (summary(simulate(trace, policy_of(p, Setting(trace)))) for p in ("srtf", "srtf+zeus"))
+    assert better.jobs_energy_j < plain.jobs_energy_j
