@@ -12,8 +12,8 @@ from wattsched.instances.templates import templates_of
 from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, model_hash
 from wattsched.perfmodels.catalogue import find
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
 from wattsched.perfmodels.profile import Profile
+from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
@@ -156,7 +156,7 @@ def trace_of_durations(
 def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
     """Profiles of a job's model on the GPU types of the cluster; none for a job with a table."""
     if job.model is None:
-        return None
+        return []
     names = [kind.profile or name for name, kind in cluster.gpu_types.items()]
     return [profile for name in names if (profile := find(job.model, name)) is not None]
 

@@ -15,9 +15,9 @@ from wattsched.replay.jobs.policies.sidecar import sidecar, termination
 from wattsched.replay.jobs.policies.srtf import Srtf
 from wattsched.replay.jobs.policies.tiresias import Tiresias
 from wattsched.replay.jobs.policies.worth import SLACK, completion, in_time, progress, rank
+from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, Setting
 
-from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "elastic": Elastic,
     "elastic-makespan": partial(Elastic, worth=in_time(rank, SLACK)),
@@ -39,6 +39,11 @@ def names() -> list[str]:
     return list(POLICIES)
 
 
+def is_policy(name: str) -> bool:
+    """Whether there is a policy of that name, `+zeus` behind it or not."""
+    return name.removesuffix(SUFFIX) in POLICIES
+
+
 def policy_of(name: str, setting: Setting) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
@@ -46,11 +51,6 @@ def policy_of(name: str, setting: Setting) -> Policy:
     ------
     ValueError
         If there is none of that name, or it does not take the cluster.
-def is_policy(name: str) -> bool:
-    """Whether there is a policy of that name, `+zeus` behind it or not."""
-    return name.removesuffix(SUFFIX) in POLICIES
-
-
     """
     if not is_policy(name):
         raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
