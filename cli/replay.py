@@ -14,6 +14,7 @@ from wattsched.cli.parameters import Number, Whole
 from wattsched.cli.place import Seeds, plot_file
 from wattsched.cli.replay_inputs import LIST, carbon_of, cluster_of, trace_from
 from wattsched.cli.replay_options import (
+    FORMATS,
     Policies,
     carbon_intensity,
     input_file,
@@ -36,7 +37,7 @@ MOST_NODES = 100_000
 @click.option(
     "--format",
     "form",
-    type=click.Choice([LIST, "itp", "philly"]),
+    type=click.Choice(FORMATS),
     default=LIST,
     show_default=True,
     help="csv: job, arrival_s, work, requested_gpus, and model or table.",
@@ -44,6 +45,10 @@ MOST_NODES = 100_000
 @click.option(
     "--tables", metavar="FILE", callback=input_file, help="Option tables by name (.json), for the csv format."
 )
+@click.option("--virtual-cluster", metavar="NAME", help="Its jobs only: of philly, and gavel's with vc.")
+@click.option("--unit", type=click.Choice(["s", "h"]), help="Of the times of pai, where it cannot be told.")
+@click.option("--throughputs", metavar="FILE", callback=input_file,
+              help="Of job types of gavel (default: beside the trace).")  # fmt: skip
 @click.option(
     "--cluster",
     "cluster_file",
@@ -67,7 +72,7 @@ MOST_NODES = 100_000
 @click.option("--from", "from_day", type=Number(0), default=0.0, metavar="DAY", help="Jobs from this day on.")
 @click.option("--to", "to_day", type=Number(above=0), metavar="DAY", help="Jobs before this day.")
 @click.option("--seeds", type=Seeds(), default="0", show_default=True, metavar="A-B",
-              help="Of the models that jobs of itp and philly train.")  # fmt: skip
+              help="Of the models that jobs train where the trace does not tell.")  # fmt: skip
 @click.option("--carbon", default="0", metavar="G|FILE", callback=carbon_intensity,
               help="Grams of CO2 per kWh, or a file of them over time (.csv).")  # fmt: skip
 @click.option("--sleep-after", type=Number(0), metavar="S", help="Nodes without a job sleep after S seconds.")
@@ -102,6 +107,7 @@ def command(
     as_json: bool,
     output: str | None,
     plot: str | None,
+    **reading: str | None,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies.
 
@@ -127,9 +133,10 @@ def command(
     cluster = cluster_of(cluster_file, nodes, gpus_per_node, gpu_type)
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
+    told = {name: value for name, value in reading.items() if value is not None}
     runs = []
     for seed in seeds:
-        jobs = trace_from(trace, form, tables, cluster, seed, (from_day, to_day))
+        jobs = trace_from(trace, form, tables, cluster, seed, (from_day, to_day), told)
         intensity = carbon_of(carbon, float(jobs.arrival_s[0]))
         runs.append(Run(seed, jobs, intensity, restarts, round_s, gap, sleep))
     for policy in policies:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wattsched.cli.failures import BadInput, refusing
+from wattsched.cli.parameters import option_name
 
 if TYPE_CHECKING:
+    from wattsched.instances.traces import TraceJob
     from wattsched.replay.jobs.accounts import Carbon
     from wattsched.replay.jobs.trace import Trace
     from wattsched.topology.cluster import Cluster
@@ -40,10 +44,21 @@ def carbon_of(asked: float | str, begin_s: float) -> Carbon:
 
 
 def trace_from(
-    file: str, form: str, tables: str | None, cluster: Cluster, seed: int, days: tuple[float, float | None]
+    file: str,
+    form: str,
+    tables: str | None,
+    cluster: Cluster,
+    seed: int,
+    days: tuple[float, float | None],
+    reading: Mapping[str, str],
 ) -> Trace:
-    """Read the jobs of a file that arrive within some days."""
-    if form == LIST:
+    """Read the jobs of a file that arrive within some days; `reading` are options of the format."""
+    read = _reader(form)
+    known = [] if read is None else list(inspect.signature(read).parameters)[1:]
+    for name in reading:
+        if name not in known:
+            raise BadInput(f"{option_name(name)} does not go with the format {form}")
+    if read is None:
         if days != (0.0, None):
             raise BadInput("--from and --to do not go with the format csv; leave the lines out of the file")
         return _listed(file, tables, cluster)
@@ -51,7 +66,15 @@ def trace_from(
         raise BadInput(
             f"--tables does not go with the format {form}, whose jobs train models of the catalogue"
         )
-    return _recorded(file, form, cluster, seed, days)
+    with refusing(file, {name: option_name(name) for name in known}):
+        return _recorded(read(file, **reading), cluster, seed, days)
+
+
+def _reader(form: str) -> Callable[..., list[TraceJob]] | None:
+    """Reader of a public trace; None for a list."""
+    from wattsched.instances.traces import formats
+
+    return None if form == LIST else formats()[form].read
 
 
 def _listed(file: str, tables: str | None, cluster: Cluster) -> Trace:
@@ -62,18 +85,13 @@ def _listed(file: str, tables: str | None, cluster: Cluster) -> Trace:
         return read_listing(file, cluster, known)
 
 
-def _recorded(file: str, form: str, cluster: Cluster, seed: int, days: tuple[float, float | None]) -> Trace:
-    from wattsched.instances.traces import formats
+def _recorded(jobs: list[TraceJob], cluster: Cluster, seed: int, days: tuple[float, float | None]) -> Trace:
     from wattsched.replay.jobs.trace import trace_of_durations
 
-    with refusing(file):
-        jobs = formats()[form].read(file)
-        first = min((job.submitted_s for job in jobs), default=0.0)
-        begin, end = first + days[0] * DAY_S, float("inf") if days[1] is None else first + days[1] * DAY_S
-        within = [job for job in jobs if begin <= job.submitted_s < end]
-        if jobs and not within:
-            last = max(job.submitted_s for job in jobs) - first
-            raise ValueError(
-                f"no job between --from and --to; the last one arrives on day {last / DAY_S:.4g}"
-            )
-        return trace_of_durations(cluster, within, seed=seed)
+    first = min((job.submitted_s for job in jobs), default=0.0)
+    begin, end = first + days[0] * DAY_S, float("inf") if days[1] is None else first + days[1] * DAY_S
+    within = [job for job in jobs if begin <= job.submitted_s < end]
+    if jobs and not within:
+        last = max(job.submitted_s for job in jobs) - first
+        raise ValueError(f"no job between --from and --to; the last one arrives on day {last / DAY_S:.4g}")
+    return trace_of_durations(cluster, within, seed=seed)

@@ -11,6 +11,7 @@ from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD
 from wattsched.cli.parameters import Number, option_name
 
+FORMATS = ("csv", "itp", "philly", "pai", "gavel")
 MOST_G_PER_KWH = 1_000_000
 
 

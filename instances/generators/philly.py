@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.instance import Instance
-from wattsched.instances.traces.snapshot import first_come_round
+from wattsched.instances.traces.snapshot import TraceJob, first_come_round
 
 GPU_SHARES = {1: 93.2, 2: 2.2, 4: 2.3, 8: 2.0, 12: 0.01, 16: 0.24, 24: 0.01, 32: 0.08, 64: 0.01}
 """Per cent of the 82,247 jobs of the Philly list by GPU count (64 and 128 are published as one)."""
@@ -57,7 +57,10 @@ def philly_round(
     digits = len(str(jobs - 1))
     names = [f"job{j:0{digits}d}" for j in range(jobs)]
     return first_come_round(
-        list(zip(names, asked.tolist(), remaining_s.tolist(), strict=True)),
+        [
+            TraceJob(name, 0.0, s, g)
+            for name, s, g in zip(names, remaining_s.tolist(), asked.tolist(), strict=True)
+        ],
         cluster,
         seed=seed,
         restart_s=restart_s,

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from wattsched.instances.traces.gavel_jobs import read_gavel
 from wattsched.instances.traces.itp import read_itp
 from wattsched.instances.traces.openb import read_openb
+from wattsched.instances.traces.pai import read_pai
 from wattsched.instances.traces.philly import read_philly
 from wattsched.instances.traces.snapshot import TraceJob as TraceJob
 from wattsched.instances.traces.snapshot import busiest_s as busiest_s
@@ -39,6 +41,10 @@ _FORMATS = (
     Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb),
     Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", read_itp),
     Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly, numbered=True),
+    Format(
+        "pai", "jobs of Alibaba's PAI clusters 2020, as GAIA sampled them", "jobs", read_pai, numbered=True
+    ),
+    Format("gavel", "jobs of Gavel's traces (OSDI 2020)", "jobs", read_gavel, numbered=True),
 )
 
 

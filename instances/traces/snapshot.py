@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,12 +24,20 @@ MOST_GPUS = 64
 
 @dataclass(frozen=True)
 class TraceJob:
-    """A job as a trace records it: when it was submitted, how long it ran, on how many GPUs."""
+    """A job as a trace records it: when it was submitted, how long it ran, on how many GPUs.
+
+    Attributes
+    ----------
+    model, batch_size : optional
+        What it trains, a model of the catalogue, and its global batch, where the trace tells.
+    """
 
     name: str
     submitted_s: float
     duration_s: float
     gpus: int
+    model: str | None = None
+    batch_size: int | None = None
 
 
 def round_at(
@@ -74,7 +82,7 @@ def round_at(
         raise ValueError(f"no job is in the system {moment:g} s after the start of the trace")
     here.sort(key=lambda j: (j.submitted_s, j.name))
     return first_come_round(
-        [(j.name, j.gpus, j.submitted_s + j.duration_s - moment) for j in here],
+        [replace(j, duration_s=j.submitted_s + j.duration_s - moment) for j in here],
         homogeneous_cluster() if cluster is None else cluster,
         seed=seed,
         restart_s=restart_s,
@@ -100,7 +108,7 @@ def busiest_s(jobs: Iterable[TraceJob]) -> float:
 
 
 def first_come_round(
-    queue: list[tuple[str, int, float]],
+    queue: Sequence[TraceJob],
     cluster: Cluster,
     *,
     seed: int = 0,
@@ -112,16 +120,15 @@ def first_come_round(
 ) -> Instance:
     """Scheduling round of a queue that was served first come, first served so far.
 
-    Each job trains a model of the catalogue, chosen by a hash of the seed and its name among those that run
-    on the GPU count asked for (`roster.Roster`). Its remaining work is its remaining seconds times the
-    model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was asked
-    for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to their
-    largest.
+    Each job trains a model of the catalogue (`start_of`). Its remaining work is its remaining seconds times
+    the model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was
+    asked for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to
+    their largest.
 
     Parameters
     ----------
-    queue : list of (name, GPUs asked for, remaining seconds)
-        In the order of arrival.
+    queue : sequence of TraceJob
+        In the order of arrival, with the seconds that remain of each.
     cluster : Cluster
     seed : int
         Of the choice of models.
@@ -133,25 +140,26 @@ def first_come_round(
     Raises
     ------
     ValueError
-        When no model of the catalogue runs on the cluster.
+        When no model of the catalogue runs on the cluster, or one that a job names does not.
     """
     pools = pools_of(cluster)
     roster = Roster(cluster, pools)
-    starts = [roster.start(model_hash(seed, job), gpus) for job, gpus, _ in queue]
-    placed = _serve(pools, roster, [job for job, _, _ in queue], starts)
+    starts = [start_of(roster, job, seed) for job in queue]
+    placed = _serve(pools, roster, [job.name for job in queue], starts)
     jobs = []
-    for (job, _, remaining_s), start in zip(queue, starts, strict=True):
+    for job, start in zip(queue, starts, strict=True):
         powers_only = start.gpus & (start.gpus - 1) == 0
         jobs.append(
             Job(
-                name=job,
+                name=job.name,
                 model=start.model,
-                remaining_work=float(f"{remaining_s * start.rate:.6g}"),
+                remaining_work=float(f"{job.duration_s * start.rate:.6g}"),
                 min_gpus=max(1, start.gpus // 4),
                 max_gpus=min(4 * start.gpus, MOST_GPUS),
                 gpu_counts=None if powers_only else roster.counts_with(start),
+                batch_sizes=roster.batches_with(start),
                 restart_s=restart_s,
-                current=placed.get(job),
+                current=placed.get(job.name),
             )
         )
     return Instance(
@@ -162,6 +170,25 @@ def first_come_round(
         cluster=cluster,
         jobs=jobs,
     )
+
+
+def start_of(roster: Roster, job: TraceJob, seed: int) -> Start:
+    """How the user of a job starts it.
+
+    Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
+    that run on the GPU count asked for.
+
+    Raises
+    ------
+    ValueError
+        When a model that the trace names does not run on the cluster.
+    """
+    if job.model is None:
+        return roster.start(model_hash(seed, job.name), job.gpus)
+    try:
+        return roster.start_of(job.model, job.batch_size, job.gpus)
+    except ValueError as error:
+        raise ValueError(f"job '{job.name}': {error}") from None
 
 
 def model_hash(seed: int, job: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from wattsched.instances.instance import Instance, Job, OptionTable
 from wattsched.instances.templates import templates_of
 from wattsched.instances.traces.roster import Roster
-from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, model_hash
+from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
 from wattsched.perfmodels.catalogue import find
 from wattsched.perfmodels.profile import Profile
 from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
@@ -52,6 +53,13 @@ class Trace:
     def __len__(self) -> int:
         return len(self.names)
 
+    @cached_property
+    def idle_w(self) -> Floats:
+        """Draw of the GPUs of each row of the menus when idle, shape (n_rows,)."""
+        kinds = self.cluster.gpu_types
+        idle_w = np.array([kinds[pool.gpu_type].idle_power_w for pool in self.pools])
+        return np.asarray(self.menus.gpus * idle_w[self.menus.pool], dtype=float)
+
     @property
     def requested_rate(self) -> Floats:
         """Work per second in the fastest of the configurations that were asked for, shape (n_jobs,)."""
@@ -88,7 +96,7 @@ def trace_of(
     profiles = [_profiles(jobs[j], cluster) for j in first]
     menus = Menus.of(
         templates,
-        [found[0].default_batch if found else None for found in profiles],
+        [_customary_batch(jobs[j], found) for j, found in zip(first, profiles, strict=True)],
         # A table's unit is its own; a profile without efficiency counts samples, not progress.
         [all(profile.efficiency is not None for profile in found) for found in profiles],
         largest,
@@ -115,8 +123,9 @@ def trace_of_durations(
 ) -> Trace:
     """Make a trace of jobs of which only duration and GPU count are known.
 
-    Each trains a model of the catalogue that runs on the GPUs asked for, chosen by a hash of the seed and its
-    name (`instances.traces.roster`). Its work is what that model does on these GPUs in the time recorded.
+    Each trains the model that the trace names, or one of the catalogue that runs on the GPUs asked for,
+    chosen by a hash of the seed and its name (`instances.traces.snapshot.start_of`). Its work is what that
+    model does on these GPUs, at the customary batch and the highest setting, in the time recorded.
 
     Parameters
     ----------
@@ -126,7 +135,7 @@ def trace_of_durations(
     Raises
     ------
     ValueError
-        When no model of the catalogue runs on the cluster, or no job uses a GPU.
+        When no model of the catalogue, or none that a job names, runs on the cluster, or no job uses a GPU.
     """
     recorded = sorted(
         (job for job in recorded if job.gpus > 0 and job.duration_s > 0),
@@ -137,7 +146,7 @@ def trace_of_durations(
     roster = Roster(cluster, pools_of(cluster))
     jobs, requested = [], []
     for job in recorded:
-        start = roster.start(model_hash(seed, job.name), job.gpus)
+        start = start_of(roster, job, seed)
         powers_only = start.gpus & (start.gpus - 1) == 0
         requested.append(start.gpus)
         jobs.append(
@@ -148,6 +157,7 @@ def trace_of_durations(
                 min_gpus=max(1, start.gpus // elasticity),
                 max_gpus=min(elasticity * start.gpus, MOST_GPUS),
                 gpu_counts=None if powers_only else roster.counts_with(start),
+                batch_sizes=roster.batches_with(start),
             )
         )
     return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
@@ -159,6 +169,13 @@ def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
         return []
     names = [kind.profile or name for name, kind in cluster.gpu_types.items()]
     return [profile for name in names if (profile := find(job.model, name)) is not None]
+
+
+def _customary_batch(job: Job, profiles: Sequence[Profile]) -> int | None:
+    if job.batch_sizes:
+        # As `Roster.batches_with` has them.
+        return job.batch_sizes[0]
+    return profiles[0].default_batch if profiles else None
 
 
 def _requests(menus: Menus, requested: Integers, n_pools: int) -> Integers:

@@ -35,7 +35,7 @@ def test_trace_becomes_a_round_that_solves(run, write, tmp_path):
 
 def test_formats_and_their_options_are_listed(run):
     listed = run("import", "--list").stdout
-    for name in ("openb", "itp", "philly"):
+    for name in ("openb", "itp", "philly", "pai", "gavel"):
         assert name in listed
         assert run("import", name, "--help").exit_code == 0
     assert "--virtual-cluster" in run("import", "philly", "--help").stdout

@@ -87,6 +87,16 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
     assert (tmp_path / "r.svg").read_text().startswith("<?xml")
 
 
+def test_options_of_a_format(replay: Run) -> None:
+    found = document(replay("--format", "philly", "--virtual-cluster", "w", "--json", trace=PHILLY))
+    assert found["elastic"][0]["jobs"] == 1
+    pai = "arrival_time,length,cpus\n0,60,3\n10,30,1\n"
+    hours = document(replay("--format", "pai", "--policy", "fifo", "--json", trace=pai))["fifo"][0]
+    seconds = document(replay("--format", "pai", "--unit", "s", "--policy", "fifo", "--json", trace=pai))
+    assert hours["makespan_s"] == pytest.approx(60 * 3600)
+    assert seconds["fifo"][0]["makespan_s"] == pytest.approx(90)
+
+
 def test_public_traces(replay: Run) -> None:
     found = document(
         replay("--format", "itp", "--policy", "fifo", "--seeds", "1-2", "--to", "1", "--json", trace=ITP)
@@ -106,6 +116,9 @@ def test_public_traces(replay: Run) -> None:
         (("--seeds", "1-2"), "--seeds: a csv list tells what every job runs"),
         (("--from", "1"), "--from and --to do not go with the format csv"),
         (("--gpu-type", "H9"), "--gpu-type: 'H9' is not known"),
+        (("--unit", "h"), "--unit does not go with the format csv"),
+        (("--format", "itp", "--virtual-cluster", "v"), "--virtual-cluster does not go with the format itp"),
+        (("--format", "gavel", "--throughputs", ""), "'--throughputs': the file name is empty"),
         (("--round", "-1"), "must be at least 0, got -1"),
         (("--carbon", "much"), "'much' is not a number"),
         (("--carbon", ""), "is empty; give grams per kWh or a file"),

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.itp import read_itp
 from wattsched.instances.traces.snapshot import TraceJob
+from wattsched.perfmodels.catalogue import find
 from wattsched.replay.jobs.metrics import summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Setting
@@ -27,6 +30,51 @@ def test_jobs_alone_take_as_long_as_recorded(gpu_type: str) -> None:
     assert trace.work / trace.requested_rate == pytest.approx(durations)
     outcome = simulate(trace, policy_of("fifo", Setting(trace)))
     assert outcome.jobs.end_s - trace.arrival_s == pytest.approx(durations)
+
+
+RECORDED = st.builds(
+    TraceJob,
+    name=st.text("abc", min_size=1, max_size=3),
+    submitted_s=st.just(0.0),
+    duration_s=st.floats(1.0, 1e6),
+    gpus=st.integers(1, 100),
+)
+
+
+@settings(max_examples=60)
+@given(
+    RECORDED,
+    st.sampled_from(["A100", "V100", "T4", "A40", "P100"]),
+    st.sampled_from([4, 8, 16]),
+    st.integers(0, 5),
+)
+def test_profiles_keep_gpus_and_duration(job: TraceJob, gpu_type: str, per_node: int, seed: int) -> None:
+    """On the GPUs asked for, at the default configuration, a job takes as long as it was recorded to take."""
+    cluster = homogeneous_cluster(64 // per_node, per_node, gpu_type)
+    trace = trace_of_durations(cluster, [job], seed=seed)
+    asked = min(job.gpus, 64)
+    assert trace.requested_gpus.tolist() == [asked]
+    (row,) = trace.request[0].tolist()
+    assert trace.menus.gpus[row] == asked
+    assert trace.menus.standard[row]
+    assert trace.work[0] / trace.menus.rate[row] == pytest.approx(job.duration_s, rel=1e-12)
+
+
+@given(
+    st.sampled_from([("bert", 64), ("gpt2", 256), ("resnet50", 128), ("vgg16", 100), ("deepspeech2", 32)]),
+    st.integers(1, 64),
+)
+def test_models_of_the_trace_keep_their_batch(trained: tuple[str, int], gpus: int) -> None:
+    model, batch = trained
+    jobs = [TraceJob("j", 0.0, 500.0, gpus, model, batch), TraceJob("k", 0.0, 500.0, gpus, model)]
+    trace = trace_of_durations(homogeneous_cluster(8, 8), jobs)
+    row = trace.request[0, 0]
+    assert trace.work / trace.requested_rate == pytest.approx([500.0, 500.0], rel=1e-12)
+    profile = find(model, "A100")
+    assert profile is not None
+    usable = [b for b in (*profile.batch_sizes, batch) if gpus <= b <= gpus * profile.max_local_batch]
+    assert trace.menus.batch_size[row] == min(usable, key=lambda b: abs(b - batch))
+    assert trace.menus.gpus[row] == gpus
 
 
 def test_elasticity_bounds_the_counts() -> None:
