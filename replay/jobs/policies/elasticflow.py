@@ -19,9 +19,8 @@ class ElasticFlow:
 
     def __init__(self, setting: Setting) -> None:
         self.restart_s = setting.restarts.process_s
-        self._counts = counts(setting, "elasticflow")
+        self._counts = counts(setting)
         rates = setting.trace.menus.rate[self._counts.rows]
-        # The rows of a kind ascend in rate.
         self._least = np.minimum.reduceat(rates, self._counts.start[:-1]) if len(rates) else rates
 
     def decide(self, view: View) -> Decision:

@@ -2,6 +2,10 @@
 
 Every job gets its smallest configuration, in some order, as long as there is room. Then the job with the
 largest gain per GPU grows, again and again, until no growth gains or fits.
+
+The published rules know GPUs of one kind. On a cluster with several pools a running job keeps its pool while
+there is room in it; any other goes where its smallest configuration is fastest, as far as there is room. It
+grows inside its pool.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Selection, fastest
+from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus, Selection, fastest
 from wattsched.replay.jobs.policy import Setting, View
 from wattsched.topology.buddy import free_by_level
 
@@ -19,17 +23,8 @@ Gains = Callable[[int, int, Integers], Floats]
 """Index of a job, its row and rows with more GPUs, to what each of them gains per further GPU."""
 
 
-def counts(setting: Setting, name: str) -> Selection:
-    """GPU counts that a rule chooses from: standard rows, as far as more GPUs are faster.
-
-    Raises
-    ------
-    ValueError
-        When the cluster has several pools, which these rules do not tell apart.
-    """
-    if len(setting.trace.pools) > 1:
-        pools = ", ".join(pool.name for pool in setting.trace.pools)
-        raise ValueError(f"policy '{name}' takes clusters with one pool of GPUs, this one has {pools}")
+def counts(setting: Setting) -> Selection:
+    """GPU counts that a rule chooses from: standard rows, as far as more GPUs are faster."""
     return fastest(setting.trace.menus, setting.trace.menus.standard)
 
 
@@ -74,20 +69,30 @@ def grow(view: View, selection: Selection, admission: Integers, gains: Gains) ->
     int array, shape (n,)
         A row for each job, -1 where it waits.
     """
-    menus, pool = view.menus, view.trace.pools[0]
-    room = _Room(free_by_level(pool.blocks, pool.available).tolist())
+    menus = view.menus
+    rooms = [_Room(free_by_level(pool.blocks, pool.available).tolist()) for pool in view.trace.pools]
     start, rows = selection.laid_out(view.kind)
     row = np.full(len(view), WAITS, dtype=np.int64)
+    smallest: dict[int, list[tuple[int, int, int]]] = {}
     for j in admission.tolist():
-        mine = rows[start[j] : start[j + 1]]
-        smallest = int(mine[np.argmin(menus.block[mine])])
-        if room.take(int(menus.block[smallest]), 0):
-            row[j] = smallest
+        kind, held = int(view.kind[j]), int(view.row[j])
+        if kind not in smallest:
+            smallest[kind] = _smallest(menus, rows[start[j] : start[j + 1]])
+        choices = smallest[kind]
+        if len(choices) > 1 and held != WAITS:
+            choices = sorted(choices, key=lambda choice: choice[1] != menus.pool[held])
+        for chosen, pool, block in choices:
+            if rooms[pool].take(block, 0):
+                row[j] = chosen
+                break
 
     def best(j: int) -> tuple[float, int, int] | None:
         mine = rows[start[j] : start[j + 1]]
-        mine = mine[menus.block[mine] > menus.block[row[j]]]
-        mine = mine[[room.fits(size, int(menus.block[row[j]])) for size in menus.block[mine].tolist()]]
+        room, held = rooms[menus.pool[row[j]]], int(menus.block[row[j]])
+        mine = mine[menus.block[mine] > held]
+        if len(rooms) > 1:
+            mine = mine[menus.pool[mine] == menus.pool[row[j]]]
+        mine = mine[[room.fits(size, held) for size in menus.block[mine].tolist()]]
         if not len(mine):
             return None
         gain = gains(j, int(row[j]), mine)
@@ -98,8 +103,16 @@ def grow(view: View, selection: Selection, admission: Integers, gains: Gains) ->
     heapq.heapify(heap)
     while heap:
         _, j, larger = heapq.heappop(heap)
-        if room.take(int(menus.block[larger]), int(menus.block[row[j]])):
+        if rooms[menus.pool[larger]].take(int(menus.block[larger]), int(menus.block[row[j]])):
             row[j] = larger
         if (entry := best(j)) is not None:
             heapq.heappush(heap, entry)
     return row
+
+
+def _smallest(menus: Menus, rows: Integers) -> list[tuple[int, int, int]]:
+    """Row, pool and block of the smallest configuration in each pool, the fastest first."""
+    order = rows[np.argsort(menus.block[rows], kind="stable")]
+    first = order[np.unique(menus.pool[order], return_index=True)[1]]
+    first = first[np.argsort(-menus.rate[first], kind="stable")]
+    return list(zip(first.tolist(), menus.pool[first].tolist(), menus.block[first].tolist(), strict=True))

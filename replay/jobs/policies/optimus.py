@@ -14,7 +14,7 @@ class Optimus:
 
     def __init__(self, setting: Setting) -> None:
         self.restart_s = setting.restarts.process_s
-        self._counts = counts(setting, "optimus")
+        self._counts = counts(setting)
 
     def decide(self, view: View) -> Decision:
         """Share the GPUs out by seconds saved per GPU."""

@@ -18,9 +18,9 @@ from wattsched.replay.jobs.policy import Decision, Setting, View
 class SideCar:
     """The rule with some restart cost."""
 
-    def __init__(self, setting: Setting, restart_s: float, name: str) -> None:
+    def __init__(self, setting: Setting, restart_s: float) -> None:
         self.restart_s = restart_s
-        self._counts = counts(setting, name)
+        self._counts = counts(setting)
 
     def decide(self, view: View) -> Decision:
         """Share the GPUs out by seconds saved per GPU."""
@@ -37,9 +37,9 @@ class SideCar:
 
 def sidecar(setting: Setting) -> SideCar:
     """Restart the training process, not the pod."""
-    return SideCar(setting, setting.restarts.process_s, "sidecar")
+    return SideCar(setting, setting.restarts.process_s)
 
 
 def termination(setting: Setting) -> SideCar:
     """Terminate the pod and create another."""
-    return SideCar(setting, setting.restarts.pod_s, "termination")
+    return SideCar(setting, setting.restarts.pod_s)

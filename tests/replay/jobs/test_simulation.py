@@ -18,8 +18,6 @@ from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
 CARBON = Carbon(np.array([0.0, 300.0, 900.0]), np.array([200.0, 50.0, 400.0]))
-ONE_POOL = ("sidecar", "termination", "optimus", "elasticflow")
-"""Rules that do not tell pools apart."""
 
 
 class Watched:
@@ -59,7 +57,7 @@ def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep |
     check_sums(replay(trace, name, round_s, sleep))
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name not in ONE_POOL])
+@pytest.mark.parametrize("name", names())
 @settings(max_examples=8)
 @given(traces([(4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
 def test_nothing_is_lost_in_two_pools(name: str, trace: Trace, round_s: float) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from strategies.replay import cluster_of, linear, trace_by_hand
 
+from wattsched.instances.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.elastic import Elastic
 from wattsched.replay.jobs.policies.worth import in_time, rank
 from wattsched.replay.jobs.policy import Restarts, Setting
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace
+from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.topology.cluster import Cluster, GpuType, Node
 
 ONE, TWO, FOUR = {1: 1.0}, {2: 1.0}, {4: 1.0}
 
@@ -106,7 +108,23 @@ def test_a_job_alone_takes_the_whole_cluster(name: str) -> None:
 
 def test_names_and_clusters_that_are_refused() -> None:
     trace = trace_by_hand(cluster_of(2, 4), (0, 1, 1, ONE))
-    with pytest.raises(ValueError, match="there is no policy 'best'; there are elastic,"):
+    with pytest.raises(ValueError, match="there is no policy 'best'; there are "):
         policy_of("best", Setting(trace))
-    with pytest.raises(ValueError, match="policy 'sidecar' takes clusters with one pool of GPUs"):
-        policy_of("sidecar", Setting(trace))
+
+
+def test_growth_in_the_pool_where_a_job_is_fastest() -> None:
+    """Pools of two GPUs; on H a job is twice as fast. The first two share H, the third has G to itself."""
+    cluster = Cluster(
+        gpu_types={name: GpuType(idle_power_w=10.0) for name in ("G", "H")},
+        nodes=[Node(name=name, gpu_type=name, gpus=2) for name in ("G", "H")],
+    )
+    table = OptionTable(
+        gpus=[1, 2, 1, 2], pool=["G", "G", "H", "H"], rate=[1.0, 2.0, 2.0, 4.0], power_w=[50.0] * 4
+    )
+    jobs = [
+        Job(name=name, remaining_work=work, options=table)
+        for name, work in zip("abc", (80, 40, 100), strict=True)
+    ]
+    trace = trace_of(cluster, jobs, [0.0] * 3, [1] * 3)
+    # a takes over the other GPU of H at 20 s, restarts for 5 s and needs 10 s for the 40 that are left.
+    assert ends(trace, "optimus") == [35, 20, 50]
