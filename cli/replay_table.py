@@ -41,14 +41,14 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
     heading(out, "Cluster", "everything that it draws, idle GPUs and nodes included")
     _table(
         out,
-        ["energy", "CO2", "GPUs in use", "restarts", "migrations"],
+        ["energy", "CO2", "GPUs in use", "GPU hours", "fragmented"],
         {
             policy: [
                 energy(_mean(runs, "energy_j")),
                 f"{number(grams / 1000)} kg" if (grams := _mean(runs, "carbon_g")) else "",
                 percent(_mean(runs, "gpu_utilisation")),
-                number(_mean(runs, "restarts")),
-                number(_mean(runs, "migrations")),
+                number(_mean(runs, "gpu_h")),
+                percent(_mean(runs, "fragmentation")),
             ]
             for policy, runs in found.items()
         },
@@ -56,10 +56,10 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
     heading(out, "Decisions", "wall-clock time, and certified gap where the policy proves one")
     _table(
         out,
-        ["rounds", "median", "p99", "mean gap", "largest gap"],
+        ["rounds", "restarts", "preemptions", "migrations", "median", "p99", "mean gap", "largest gap"],
         {
             policy: [
-                number(_mean(runs, "rounds")),
+                *(number(_mean(runs, field)) for field in ("rounds", "restarts", "preemptions", "migrations")),
                 f"{1000 * _mean(runs, 'decision_median_s'):.2f} ms",
                 f"{1000 * _mean(runs, 'decision_p99_s'):.2f} ms",
                 *(_gap(runs, field) for field in ("gap_mean", "gap_max")),

@@ -59,6 +59,10 @@ class Carbon:
         grams = self._before[at] + (np.asarray(until_s) - self.time_s[at]) * self.g_per_kwh[at]
         return np.asarray(grams / JOULES_PER_KWH)
 
+    def at(self, time_s: float) -> float:
+        """Grams per kWh from then on."""
+        return float(self.g_per_kwh[max(int(np.searchsorted(self.time_s, time_s, side="right")) - 1, 0)])
+
     @cached_property
     def _before(self) -> Floats:
         """Integral of the intensity from time 0 to each time."""

@@ -193,7 +193,7 @@ def efficient(menus: Menus, busy_w: Floats) -> Selection:
 
 
 def _below(rate: Floats, watts: Floats, before: int | None, row: int, after: int) -> bool:
-    """Whether a row lies on or below the line from the row before it (None: from nothing) to the one after."""
+    """Whether a row lies on or below the line from the one before (None: from nothing) to the one after."""
     rate_0, watts_0 = (0.0, 0.0) if before is None else (rate[before], watts[before])
     rise = (rate[row] - rate_0) * (watts[after] - watts_0)
     return bool(rise <= (rate[after] - rate_0) * (watts[row] - watts_0))

@@ -9,6 +9,8 @@ import numpy as np
 from wattsched.replay.jobs.menus import Floats
 from wattsched.replay.jobs.outcome import Outcome
 
+HOUR_S = 3600.0
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -24,9 +26,11 @@ class Summary:
         From the first arrival to the last completion.
     energy_j, carbon_g : float
         Of the whole cluster over the makespan; `jobs_energy_j` is the part of the GPUs that jobs held.
-    gpu_utilisation : float
-        Share of the GPU time that jobs held.
-    restarts, migrations, rounds : int
+    gpu_utilisation, gpu_h : float
+        Share of the GPU time that jobs held, and hours of it.
+    fragmentation : float
+        Share of the free GPU time that a job of the trace could not have used (`Fragmentation`).
+    restarts, migrations, preemptions, rounds : int
     decision_median_s, decision_p99_s : float
         Wall-clock seconds of a decision.
     gap_mean, gap_max : float, optional
@@ -47,8 +51,11 @@ class Summary:
     jobs_energy_j: float
     carbon_g: float
     gpu_utilisation: float
+    gpu_h: float
+    fragmentation: float
     restarts: int
     migrations: int
+    preemptions: int
     rounds: int
     decision_median_s: float
     decision_p99_s: float
@@ -84,8 +91,11 @@ def summary(outcome: Outcome) -> Summary:
         jobs_energy_j=meter.jobs_j,
         carbon_g=meter.carbon_g,
         gpu_utilisation=meter.busy_gpu_s / (gpus * makespan_s) if makespan_s > 0 else 0.0,
+        gpu_h=meter.busy_gpu_s / HOUR_S,
+        fragmentation=outcome.fragmentation.mean,
         restarts=int(jobs.restarts.sum()),
         migrations=int(jobs.migrations.sum()),
+        preemptions=int(jobs.preemptions.sum()),
         rounds=len(rounds.time_s),
         decision_median_s=float(np.median(rounds.decision_s)),
         decision_p99_s=float(np.percentile(rounds.decision_s, 99)),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wattsched.replay.jobs.accounts import Meter
+from wattsched.replay.jobs.budget import Budget, Periods
+from wattsched.replay.jobs.fragmentation import Fragmentation
 from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.trace import Trace
 
@@ -23,8 +25,9 @@ class JobRecords:
         Seconds that the job held GPUs, restarts included.
     gpu_s, energy_j, carbon_g, done : float arrays
         GPU seconds, joules and grams of its GPUs, and work done.
-    restarts, migrations : int arrays
-        Restarts with other GPUs or after a pause, and moves to equal GPUs to make room.
+    restarts, migrations, preemptions : int arrays
+        Restarts with other GPUs or after a pause, moves to equal GPUs to make room, and times that it was
+        stopped to wait.
     """
 
     first_start_s: Floats
@@ -36,6 +39,7 @@ class JobRecords:
     done: Floats
     restarts: Integers
     migrations: Integers
+    preemptions: Integers
 
     @classmethod
     def empty(cls, n: int) -> JobRecords:
@@ -50,6 +54,7 @@ class JobRecords:
             done=np.zeros(n),
             restarts=np.zeros(n, dtype=np.int64),
             migrations=np.zeros(n, dtype=np.int64),
+            preemptions=np.zeros(n, dtype=np.int64),
         )
 
 
@@ -63,6 +68,8 @@ class Rounds:
         When, wall-clock seconds it took, certified relative gap (nan: none).
     running, waiting, busy_gpus : list of int
         After the decision.
+    fragmentation : list of float
+        Share of the free GPUs that are fragments (`Fragmentation`), after the decision.
     """
 
     time_s: list[float] = field(default_factory=list)
@@ -71,6 +78,7 @@ class Rounds:
     running: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     busy_gpus: list[int] = field(default_factory=list)
+    fragmentation: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -105,6 +113,9 @@ class Outcome:
     policy : str
     begin_s, end_s : float
         First arrival and last completion.
+    budget : Budget, optional
+    periods : Periods, optional
+        What was spent of it.
     """
 
     trace: Trace
@@ -113,5 +124,8 @@ class Outcome:
     rounds: Rounds
     meter: Meter
     power: PowerLog
+    fragmentation: Fragmentation
     begin_s: float
     end_s: float
+    budget: Budget | None = None
+    periods: Periods | None = None

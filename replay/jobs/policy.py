@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.ground import Ground
 from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers, Menus
 from wattsched.replay.jobs.trace import Trace
@@ -64,6 +65,8 @@ class View:
         What a restart costs.
     grounds : sequence of Ground
         GPUs of each pool as they are now; not to be changed.
+    allowance : Allowance, optional
+        What the budget leaves now, where there is one.
     """
 
     time_s: float
@@ -76,6 +79,7 @@ class View:
     served_gpu_s: Floats
     restart_s: float
     grounds: Sequence[Ground]
+    allowance: Allowance | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -169,9 +173,12 @@ class Setting:
         Seconds between the moments at which decisions are possible; 0: at any moment.
     gap : float
         Relative gap that a round's program is solved to.
+    budget : Budget, optional
+        What the cluster may spend in every period.
     """
 
     trace: Trace
     restarts: Restarts = Restarts()
     round_s: float = 0.0
     gap: float = 1e-3
+    budget: Budget | None = None

@@ -11,9 +11,9 @@ from wattsched.replay.jobs.outcome import Outcome
 
 JOB_COLUMNS = (
     "job", "arrival_s", "first_start_s", "end_s", "held_s", "gpu_s", "energy_j", "carbon_g", "restarts",
-    "migrations", "rho",
+    "migrations", "preemptions", "rho",
 )  # fmt: skip
-ROUND_COLUMNS = ("time_s", "decision_s", "gap", "running", "waiting", "busy_gpus")
+ROUND_COLUMNS = ("time_s", "decision_s", "gap", "running", "waiting", "busy_gpus", "fragmentation")
 POWER_COLUMNS = ("time_s", "power_w")
 
 

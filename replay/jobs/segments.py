@@ -38,12 +38,11 @@ class Segments:
         self._work = trace.work
         self._carbon = carbon
         menus = self._menus = trace.menus
-        idle_w = [trace.cluster.gpu_types[pool.gpu_type].idle_power_w for pool in trace.pools]
         # One more entry, of a job that holds no row.
         self._rate = np.append(menus.rate, 0.0)
         self._gpus = np.append(menus.gpus, 0)
         self._power_w = np.append(menus.power_w, 0.0)
-        self._idle_w = np.append(menus.gpus * np.array(idle_w)[menus.pool], 0.0)
+        self._idle_w = np.append(trace.idle_w, 0.0)
 
     def remaining(self, jobs: Integers, time_s: float) -> Floats:
         """Work left; a last digit for a job that is due at this very moment but for rounding."""

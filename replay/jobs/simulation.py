@@ -17,6 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from wattsched.replay.jobs.accounts import Carbon, Meter, Nodes, Sleep
+from wattsched.replay.jobs.budget import Budget, Ledger
+from wattsched.replay.jobs.fragmentation import Fragmentation
 from wattsched.replay.jobs.ground import Ground
 from wattsched.replay.jobs.menus import WAITS, Floats, Integers
 from wattsched.replay.jobs.outcome import Outcome, PowerLog, Rounds
@@ -37,6 +39,7 @@ def simulate(
     round_s: float = 0.0,
     carbon: Carbon | None = None,
     sleep: Sleep | None = None,
+    budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Replay a trace until all its jobs are complete.
@@ -49,17 +52,20 @@ def simulate(
         Default: no carbon at all.
     sleep : Sleep, optional
         Default: nodes never sleep.
+    budget : Budget, optional
+        What the cluster may spend in every period; default: as much as it likes.
     progress : callable, optional
         Called after each round with the time and the number of complete jobs.
 
     Raises
     ------
     ValueError
-        When the policy's rows are not those of the jobs, do not fit, or leave jobs waiting for ever.
+        When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
+        or leave jobs waiting for ever.
     """
     if not (0 <= round_s < math.inf):
         raise ValueError(f"round_s must be at least 0, got {round_s:g}")
-    run = _Replay(trace, policy, name, round_s, carbon or Carbon.constant(0.0), sleep)
+    run = _Replay(trace, policy, name, round_s, carbon or Carbon.constant(0.0), sleep, budget)
     while run.step():
         if progress is not None:
             progress(run.time_s, run.complete)
@@ -70,7 +76,14 @@ class _Replay:
     """State of a replay: who is in the system, what each job holds, and the watts of this moment."""
 
     def __init__(
-        self, trace: Trace, policy: Policy, name: str, round_s: float, carbon: Carbon, sleep: Sleep | None
+        self,
+        trace: Trace,
+        policy: Policy,
+        name: str,
+        round_s: float,
+        carbon: Carbon,
+        sleep: Sleep | None,
+        budget: Budget | None,
     ) -> None:
         self.trace, self.policy, self.name, self.round_s = trace, policy, name, round_s
         self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0
@@ -80,10 +93,15 @@ class _Replay:
         self._meter = Meter(carbon, self.time_s)
         self._nodes = Nodes(trace.cluster, trace.pools, sleep, self.time_s)
         self._grounds = [Ground(pool) for pool in trace.pools]
+        self.fragmentation = Fragmentation(trace, self._grounds)
         self._all_idle_w = sum(
             trace.cluster.gpu_types[pool.gpu_type].idle_power_w * int(pool.available.sum())
             for pool in trace.pools
         )
+        standing_w = self._all_idle_w + float(self._nodes.base_w.sum())
+        self._ledger = None if budget is None else Ledger(budget, self.time_s, standing_w)
+        self._limit_s = math.inf
+        self._ran_s = self.time_s
         self._arrived = 0
         self._here: list[int] = []
         self._running: Integers = np.empty(0, dtype=np.int64)
@@ -105,6 +123,9 @@ class _Replay:
         if moment > self.time_s:
             self._rounds_here = 0
             self._meter.advance(moment, self._jobs_w, self._free_w, self._base_w, self._busy)
+            self.fragmentation.advance(moment - self.time_s)
+            if self._ledger is not None:
+                self._ledger.advance(moment, self._power_w, bool(self._here))
             self.time_s = moment
         self._complete_jobs()
         self._receive_jobs()
@@ -123,8 +144,11 @@ class _Replay:
             self.rounds,
             self._meter,
             self.power,
+            self.fragmentation,
             self.begin_s,
             self.time_s,
+            None if self._ledger is None else self._ledger.budget,
+            None if self._ledger is None else self._ledger.periods,
         )
 
     def _next_s(self) -> float:
@@ -134,6 +158,7 @@ class _Replay:
             float(np.min(finish, initial=math.inf)),
             float(np.min(works[works > self.time_s], initial=math.inf)),
             self._round_s(),
+            self._limit_s,
         ]
         if self._arrived < len(self.trace):
             times.append(float(self.trace.arrival_s[self._arrived]))
@@ -152,7 +177,7 @@ class _Replay:
         return math.ceil(wanted / self.round_s - 1e-9) * self.round_s
 
     def _round_due(self) -> bool:
-        return self._round_s() <= self.time_s
+        return self._round_s() <= self.time_s or (self._limit_s <= self.time_s and bool(self._here))
 
     def _complete_jobs(self) -> None:
         done = self._running[self._segments.finish_s[self._running] <= self.time_s]
@@ -192,6 +217,8 @@ class _Replay:
         rounds.running.append(len(self._running))
         rounds.waiting.append(len(view) - len(self._running))
         rounds.busy_gpus.append(self._segments.draw(self._running, self.time_s)[2])
+        self.fragmentation.measure()
+        rounds.fragmentation.append(self.fragmentation.now)
 
     def _view(self) -> View:
         jobs, held = np.array(self._here, dtype=np.int64), self._segments
@@ -206,6 +233,7 @@ class _Replay:
             served_gpu_s=held.served_gpu_s(jobs, self.time_s),
             restart_s=self.policy.restart_s,
             grounds=self._grounds,
+            allowance=None if self._ledger is None else self._ledger.allowance(),
         )
 
     def _check(self, view: View, decision: Decision) -> None:
@@ -217,6 +245,8 @@ class _Replay:
         if wrong.any():
             job = self.trace.names[view.jobs[wrong][0]]
             raise ValueError(f"policy '{self.name}' gives job '{job}' a row of another kind")
+        if view.allowance is not None and view.allowance.exhausted and np.any(row != WAITS):
+            raise ValueError(f"policy '{self.name}' runs jobs at {self.time_s:g} s, when the budget is spent")
 
     def _apply(self, view: View, row: Integers) -> None:
         """Close the segments that end, place the jobs, and open new segments."""
@@ -231,6 +261,7 @@ class _Replay:
         held.row[jobs] = new
         self._running = view.jobs[row != WAITS]
         runs = new != WAITS
+        held.records.preemptions[jobs[~runs]] += 1
         held.records.restarts[jobs[runs & moves & view.ran[changed]]] += 1
         moved, wake_s = self._settle(jobs[runs & moves])
         held.records.migrations[moved] += 1
@@ -284,8 +315,20 @@ class _Replay:
         self._nodes.leave(self._nodes.of(pool, start, gpus), self.time_s)
 
     def _measure(self) -> None:
-        """Sum up the watts from now to the next event."""
+        """Sum up the watts and the free GPUs from now to the next event."""
+        self.fragmentation.measure()
         self._jobs_w, held_idle_w, self._busy = self._segments.draw(self._running, self.time_s)
         self._base_w, spared_w = self._nodes.standing_w()
         self._free_w = self._all_idle_w - held_idle_w - spared_w
-        self.power.add(self.time_s, self._jobs_w + self._free_w + self._base_w)
+        self.power.add(self.time_s, self._power_w)
+        if self._busy or not self._here:
+            self._ran_s = self.time_s
+        if self._ledger is not None:
+            self._limit_s = self._ledger.next_s(self._power_w)
+            if self.time_s > self._ran_s + 2 * self._ledger.budget.period_s:
+                raise ValueError(f"policy '{self.name}' runs no job within the budget of a whole period")
+
+    @property
+    def _power_w(self) -> float:
+        """Draw of the whole cluster."""
+        return self._jobs_w + self._free_w + self._base_w

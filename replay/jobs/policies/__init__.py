@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from wattsched.replay.jobs.policies.capped import Capped
 from wattsched.replay.jobs.policies.elastic import Elastic
 from wattsched.replay.jobs.policies.elasticflow import ElasticFlow
 from wattsched.replay.jobs.policies.fifo import Fifo
 from wattsched.replay.jobs.policies.optimus import Optimus
-from wattsched.replay.jobs.policies.powerflow import PowerFlow
+from wattsched.replay.jobs.policies.powerflow import GreenFlow, PowerFlow
 from wattsched.replay.jobs.policies.sidecar import sidecar, termination
+from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policies.srtf import Srtf
 from wattsched.replay.jobs.policies.tiresias import Tiresias
 from wattsched.replay.jobs.policies.worth import SLACK, completion, in_time, progress, rank
@@ -19,6 +21,7 @@ from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, Setting
 
 POLICIES: dict[str, Callable[[Setting], Policy]] = {
+    "sizing": Sizing,
     "elastic": Elastic,
     "elastic-makespan": partial(Elastic, worth=in_time(rank, SLACK)),
     "elastic-progress": partial(Elastic, worth=progress),
@@ -31,7 +34,11 @@ POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "optimus": Optimus,
     "elasticflow": ElasticFlow,
     "powerflow": PowerFlow,
+    "greenflow": GreenFlow,
 }
+
+SPENDERS = ("sizing", "powerflow", "greenflow")
+"""Policies that keep to a budget by themselves."""
 
 
 def names() -> list[str]:
@@ -47,6 +54,8 @@ def is_policy(name: str) -> bool:
 def policy_of(name: str, setting: Setting) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
+    Under a budget, one that knows of none is kept within it (`capped`).
+
     Raises
     ------
     ValueError
@@ -54,8 +63,9 @@ def policy_of(name: str, setting: Setting) -> Policy:
     """
     if not is_policy(name):
         raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
-    plain = POLICIES[name.removesuffix(SUFFIX)]
-    if not name.endswith(SUFFIX):
-        return plain(setting)
-    trace = tuned(setting.trace)
-    return Tuned(plain(replace(setting, trace=trace)), trace)
+    plain = name.removesuffix(SUFFIX)
+    trace = tuned(setting.trace) if name.endswith(SUFFIX) else setting.trace
+    policy = POLICIES[plain](replace(setting, trace=trace))
+    if setting.budget is not None and plain not in SPENDERS:
+        policy = Capped(policy, setting)
+    return policy if trace is setting.trace else Tuned(policy, trace)

@@ -42,6 +42,12 @@ class Columns:
         """Which columns are waiting."""
         return np.asarray(self.row == WAITS)
 
+    def only(self, keep: Booleans) -> Columns:
+        """Leave columns out; those of waiting stay."""
+        keep = keep | self.waits
+        start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
+        return Columns(start, self.owner[keep], self.row[keep], self.completion_s[keep])
+
     def chosen(self, x: Floats) -> Integers:
         """Row of each job from a point of the program."""
         return self.row[np.flatnonzero(x[: len(self.row)] > 0.5)]
@@ -71,8 +77,14 @@ def columns_of(view: View, selection: Selection, wait_s: float) -> Columns:
     return Columns(np.append(0, ends + 1), owner, row, completion_s)
 
 
-def program_of(view: View, columns: Columns, cost: Floats) -> Program:
-    """Choose one column of every job at least cost, so that all fit into the pools' blocks."""
+def program_of(view: View, columns: Columns, cost: Floats, most_w: float = np.inf) -> Program:
+    """Choose one column of every job at least cost, so that all fit into the pools' blocks.
+
+    Parameters
+    ----------
+    most_w : float
+        Most that the cluster may draw; if finite, the last row says so of the draw above the idle one.
+    """
     menus, row = view.menus, columns.row
     pool = np.where(columns.waits, -1, menus.pool[row])
     block = menus.block[row]
@@ -87,6 +99,11 @@ def program_of(view: View, columns: Columns, cost: Floats) -> Program:
             uses.append(block[inside].astype(float))
             capacity.append(float(room))
             names.append(Block(f"gpus:{place.name}" if not level else f"buddy:{place.name}:{1 << level}", 1))
+    if view.allowance is not None and most_w < np.inf:
+        members.append(np.flatnonzero(~columns.waits))
+        uses.append(busy_w(view, row[members[-1]]))
+        capacity.append(max(most_w - view.allowance.standing_w, 0.0))
+        names.append(Block("power_w", 1))
     n = len(row)
     number = np.repeat(np.arange(len(members)), [len(inside) for inside in members])
     entries = (np.concatenate(uses), (number, np.concatenate(members)))
@@ -103,6 +120,11 @@ def program_of(view: View, columns: Columns, cost: Floats) -> Program:
         columns=(Block("option", n),),
         attributes=attributes_of(view, columns),
     )
+
+
+def busy_w(view: View, rows: Integers) -> Floats:
+    """Draw of rows above that of their GPUs when idle."""
+    return view.menus.power_w[rows] - view.trace.idle_w[rows]
 
 
 def attributes_of(view: View, columns: Columns) -> dict[str, Floats]:

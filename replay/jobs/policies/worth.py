@@ -44,14 +44,22 @@ _ROUNDS = 40
 
 def rank(view: View, columns: Columns) -> Floats:
     """Cost of heSRPT's value per second."""
-    owner, waits = columns.owner, columns.waits
-    rate = np.where(waits, 0.0, view.menus.rate[columns.row])
-    least = np.minimum.reduceat(np.where(waits, np.inf, rate), columns.start[:-1])
-    value = rank_weights(view.remaining / least) / least
-    delay_s = np.where(waits, 0.0, view.delay_s(owner, columns.row))
+    rate = np.where(columns.waits, 0.0, view.menus.rate[columns.row])
+    return np.asarray(-values(view, columns)[columns.owner] * rate * useful_share(view, columns))
+
+
+def values(view: View, columns: Columns) -> Floats:
+    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights."""
+    rate = np.where(columns.waits, np.inf, view.menus.rate[columns.row])
+    least = np.minimum.reduceat(rate, columns.start[:-1])
+    return rank_weights(view.remaining / least) / least
+
+
+def useful_share(view: View, columns: Columns) -> Floats:
+    """Share of the time that a configuration is kept in which the job works, shape (n_columns,)."""
+    delay_s = np.where(columns.waits, 0.0, view.delay_s(columns.owner, columns.row))
     kept_s = np.minimum(HOLD_S, np.maximum(columns.completion_s, 1e-9))
-    useful = np.maximum(0.0, 1.0 - delay_s / kept_s)
-    return np.asarray(-value[owner] * rate * useful)
+    return np.asarray(np.maximum(0.0, 1.0 - delay_s / kept_s))
 
 
 def rank_weights(size: Floats, concavity: float = CONCAVITY) -> Floats:

@@ -1,0 +1,183 @@
+"""Budgets of energy, carbon or money that are renewed every period, and what is left of them at any moment.
+
+A budget counts whatever the cluster draws, idle GPUs and nodes included. The idle draw until the end of the
+period is set aside from the start: once no more than that is left, no job may run until the next period. So
+no period is ever overspent, whatever a policy does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scipy.optimize import brentq
+
+from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon
+
+Quantity = Literal["energy_j", "carbon_g", "money"]
+QUANTITIES: tuple[Quantity, ...] = ("energy_j", "carbon_g", "money")
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount for every period.
+
+    Attributes
+    ----------
+    quantity : {"energy_j", "carbon_g", "money"}
+    amount : float
+        Joules, grams or money for each period.
+    period_s : float
+        Periods follow one another from the first arrival on.
+    per_kwh : Carbon
+        What a kWh costs over time, in the unit of the quantity.
+
+    Raises
+    ------
+    ValueError
+        When amount or period is not above 0.
+    """
+
+    quantity: Quantity
+    amount: float
+    period_s: float
+    per_kwh: Carbon
+
+    def __post_init__(self) -> None:
+        for name in ("amount", "period_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"budget: {name} must be above 0, got {getattr(self, name):g}")
+
+    @classmethod
+    def of_energy(cls, amount_j: float, period_s: float) -> Budget:
+        """Joules, which cost the same at any time."""
+        return cls("energy_j", amount_j, period_s, Carbon.constant(JOULES_PER_KWH))
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a budget leaves at a moment.
+
+    Attributes
+    ----------
+    left : float
+        Of the period's amount.
+    left_s : float
+        Seconds to the end of the period.
+    even_w : float
+        Constant draw of the cluster that spends what is left by then.
+    in_proportion_w : float
+        Draw now at which the budget is spent in proportion to time: less where a kWh costs more.
+    standing_w : float
+        Draw when all GPUs are idle.
+    per_joule : float
+        What a joule costs now, in the unit of the budget.
+    exhausted : bool
+        Whether no more than the idle draw is left: no job may run.
+    """
+
+    left: float
+    left_s: float
+    even_w: float
+    in_proportion_w: float
+    standing_w: float
+    per_joule: float
+    exhausted: bool
+
+
+@dataclass
+class Periods:
+    """One entry per period of a replay, the last one perhaps unfinished.
+
+    Attributes
+    ----------
+    begin_s, spent : list of float
+    wanted : list of bool
+        Whether at every moment of the period a job was there.
+    """
+
+    begin_s: list[float] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)
+    wanted: list[bool] = field(default_factory=list)
+
+
+class Ledger:
+    """Spending against a budget, period by period.
+
+    Parameters
+    ----------
+    standing_w : float
+        Draw of the cluster when all its GPUs are idle and all nodes awake.
+
+    Raises
+    ------
+    ValueError
+        When the budget of a period does not even pay for the idle draw.
+    """
+
+    def __init__(self, budget: Budget, begin_s: float, standing_w: float) -> None:
+        self.budget = budget
+        self.periods = Periods()
+        self._standing_w = standing_w
+        self._time_s = begin_s
+        self._open(begin_s)
+
+    def advance(self, until_s: float, power_w: float, wanted: bool) -> None:
+        """Count a constant draw until then, at most to the end of the period."""
+        self.periods.spent[-1] += power_w * self._per_watt(self._time_s, until_s)
+        self.periods.wanted[-1] &= wanted
+        self._time_s = until_s
+        if until_s >= self._end_s:
+            self._open(self._end_s)
+
+    def next_s(self, power_w: float) -> float:
+        """When this draw has to end: with the period, or before, when only the idle draw is left."""
+        spare = self._spare()
+        over_w = power_w - self._standing_w
+        if over_w <= _ROUNDING * power_w or over_w * self._per_watt(self._time_s, self._end_s) <= spare:
+            return self._end_s
+        if spare <= _ROUNDING * self.budget.amount:
+            return self._time_s
+        within = brentq(
+            lambda at_s: over_w * self._per_watt(self._time_s, at_s) - spare, self._time_s, self._end_s
+        )
+        return float(within)
+
+    def allowance(self) -> Allowance:
+        """What is left now."""
+        left, left_s = self.budget.amount - self.periods.spent[-1], self._end_s - self._time_s
+        per_joule = self.budget.per_kwh.at(self._time_s) / JOULES_PER_KWH
+        free = self._per_watt(self._time_s, self._end_s) == 0
+        return Allowance(
+            left=left,
+            left_s=left_s,
+            even_w=math.inf if free else left / self._per_watt(self._time_s, self._end_s),
+            in_proportion_w=left / (left_s * per_joule) if per_joule else math.inf,
+            standing_w=self._standing_w,
+            per_joule=per_joule,
+            exhausted=self._spare() <= _ROUNDING * self.budget.amount,
+        )
+
+    def _spare(self) -> float:
+        """What is left beyond the idle draw."""
+        reserve = self._standing_w * self._per_watt(self._time_s, self._end_s)
+        return self.budget.amount - self.periods.spent[-1] - reserve
+
+    def _per_watt(self, begin_s: float, end_s: float) -> float:
+        per_kwh = self.budget.per_kwh
+        return float(per_kwh.per_watt(end_s) - per_kwh.per_watt(begin_s))
+
+    def _open(self, begin_s: float) -> None:
+        self._end_s = begin_s + self.budget.period_s
+        self.periods.begin_s.append(begin_s)
+        self.periods.spent.append(0.0)
+        self.periods.wanted.append(True)
+        if self._spare() < 0:
+            idle = self._standing_w * self._per_watt(begin_s, self._end_s)
+            raise ValueError(
+                f"budget: {self.budget.amount:g} {self.budget.quantity} in the period from {begin_s:g} s on, "
+                f"but the idle cluster alone takes {idle:g}"
+            )
