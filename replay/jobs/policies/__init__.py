@@ -10,8 +10,10 @@ from wattsched.replay.jobs.policies.capped import Capped
 from wattsched.replay.jobs.policies.elastic import Elastic
 from wattsched.replay.jobs.policies.elasticflow import ElasticFlow
 from wattsched.replay.jobs.policies.fifo import Fifo
+from wattsched.replay.jobs.policies.gavel import Gavel
 from wattsched.replay.jobs.policies.optimus import Optimus
 from wattsched.replay.jobs.policies.powerflow import GreenFlow, PowerFlow
+from wattsched.replay.jobs.policies.sia import Sia
 from wattsched.replay.jobs.policies.sidecar import sidecar, termination
 from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policies.srtf import Srtf
@@ -33,6 +35,8 @@ POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "tiresias-2dlas": Tiresias,
     "optimus": Optimus,
     "elasticflow": ElasticFlow,
+    "gavel-max-min": Gavel,
+    "sia": Sia,
     "powerflow": PowerFlow,
     "greenflow": GreenFlow,
 }

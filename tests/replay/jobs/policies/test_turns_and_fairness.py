@@ -1,0 +1,138 @@
+"""Gavel's shares against the textbook and brute force, its rounds, and Sia's rounds by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.replay import cluster_of, linear, trace_by_hand, traces
+
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policies.gavel import max_min, shares
+from wattsched.replay.jobs.policies.sia import MOST_GROWTH
+from wattsched.replay.jobs.policies.turns import by_priority
+from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.topology.cluster import Cluster, GpuType, Node
+
+ONE = {1: 1.0}
+
+
+def two_types(*rates: tuple[float, float]) -> Trace:
+    """One GPU each of the types G and H, and jobs with these rates on them, there from the beginning."""
+    cluster = Cluster(
+        gpu_types={name: GpuType(idle_power_w=10.0) for name in "GH"},
+        nodes=[Node(name=name, gpu_type=name, gpus=1) for name in "GH"],
+    )
+    tables = {
+        str(pair): OptionTable(gpus=[1, 1], pool=["G", "H"], rate=list(pair), power_w=[50.0] * 2)
+        for pair in rates
+    }
+    jobs = [Job(name=str(i), remaining_work=72000.0, options=str(pair)) for i, pair in enumerate(rates)]
+    return trace_of(cluster, jobs, [0.0] * len(jobs), [1] * len(jobs), tables)
+
+
+class Watched:
+    """A policy that leaves its views and decisions behind."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.restart_s = policy.restart_s
+        self.seen: list[tuple[View, Decision]] = []
+
+    def decide(self, view: View) -> Decision:
+        decision = self._policy.decide(view)
+        self.seen.append((view, decision))
+        return decision
+
+
+def watched(trace: Trace, name: str) -> tuple[Outcome, list[tuple[View, Decision]]]:
+    policy = Watched(policy_of(name, Setting(trace, Restarts(5.0, 20.0))))
+    return simulate(trace, policy, name=name), policy.seen
+
+
+def test_shares_on_two_types() -> None:
+    """One job is four times as fast on H, two do not care: 1.6 h = (2 - h) / 2, so h = 1 / 2.1."""
+    trace = two_types((1.0, 4.0), (1.0, 1.0), (1.0, 1.0))
+    _, seen = watched(trace, "gavel-max-min")
+    x = shares(seen[0][0], np.ones(2))
+    assert x[0] == pytest.approx([0.0, 1 / 2.1])
+    assert x[1:].sum(axis=1) == pytest.approx([1.6 / 2.1, 1.6 / 2.1])
+    assert x[1] == pytest.approx(x[2])
+
+
+def test_rounds_follow_the_shares() -> None:
+    """Over the first three hours every job has its share of time, to a round."""
+    trace = two_types((1.0, 4.0), (1.0, 1.0), (1.0, 1.0))
+    _, seen = watched(trace, "gavel-max-min")
+    rounds = seen[:21]
+    assert [view.time_s for view, _ in rounds] == [360.0 * i for i in range(21)]
+    held = np.zeros((3, 2))
+    for _, decision in rounds:
+        for j, row in enumerate(decision.row.tolist()):
+            held[j, trace.menus.pool[row]] += row >= 0
+    target = shares(seen[0][0], np.ones(2))
+    assert held / 21 == pytest.approx(target, abs=0.12)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(0.5, 4.0), st.floats(0.5, 4.0)), min_size=2, max_size=2))
+def test_max_min_against_a_grid(value: list[tuple[float, float]]) -> None:
+    values = np.array(value)
+    x = max_min(values, np.ones((2, 2)), np.array([1.0, 0.6]))
+    found = float((values * x).sum(axis=1).min())
+    assert np.all(x >= 0)
+    assert np.all(x.sum(axis=1) <= 1 + 1e-9)
+    assert np.all(x.sum(axis=0) <= np.array([1.0, 0.6]) + 1e-9)
+    grid = np.linspace(0.0, 1.0, 11)
+    for a, b, c, d in itertools.product(grid, repeat=4):
+        if a + b <= 1 and c + d <= 1 and a + c <= 1 and b + d <= 0.6:
+            assert min(values[0] @ (a, b), values[1] @ (c, d)) <= found + 1e-7
+
+
+def test_priorities() -> None:
+    target = np.array([[0.5, 0.0], [0.25, 0.5], [0.2, 0.3]])
+    received = np.array([[0.5, 0.0], [0.5, 0.1], [0.0, 0.3]])
+    assert by_priority(target, received) == [(2, 0), (1, 1), (0, 0), (2, 1), (1, 0)]
+
+
+def test_gavel_takes_turns_on_one_gpu() -> None:
+    """Each has 360 s in turn, and pays a restart of 5 s from its second turn on."""
+    trace = trace_by_hand(cluster_of(1), (0, 500, 1, ONE), (0, 500, 1, ONE))
+    outcome, _ = watched(trace, "gavel-max-min")
+    assert outcome.jobs.end_s.tolist() == [720 + 5 + 140, 1080 + 5 + 140]
+
+
+def test_sia_doubles_every_round() -> None:
+    """60 s on one GPU, 55 s on two, the 830 that are left on four; a restart of 5 s each time."""
+    trace = trace_by_hand(cluster_of(4), (0, 1000, 1, linear(4)))
+    outcome, _ = watched(trace, "sia")
+    assert outcome.jobs.end_s.tolist() == pytest.approx([125 + 830 / 4])
+
+
+def test_sia_shares_rather_than_letting_one_wait() -> None:
+    """Two GPUs each cost 2 / sqrt(2); four for one and none for the other 1 / 2 + 1.1."""
+    trace = trace_by_hand(cluster_of(4), (0, 500, 1, linear(4)), (0, 500, 1, linear(4)))
+    _, seen = watched(trace, "sia")
+    gpus = [trace.menus.gpus[decision.row].tolist() for _, decision in seen[:4]]
+    assert gpus == [[1, 1], [2, 2], [2, 2], [2, 2]]
+
+
+@settings(max_examples=15)
+@given(traces([(4,), (8, 8), (4, 2)]))
+def test_sia_grows_at_most_by_the_factor(trace: Trace) -> None:
+    _, seen = watched(trace, "sia")
+    last = np.zeros(len(trace), dtype=np.int64)
+    least = np.minimum.reduceat(trace.menus.gpus, trace.menus.start[:-1])[trace.menus.of_job]
+    for view, decision in seen:
+        runs = decision.row >= 0
+        gpus = trace.menus.gpus[decision.row[runs]]
+        jobs = view.jobs[runs]
+        assert np.all(gpus <= np.maximum(MOST_GROWTH * last[jobs], least[jobs]))
+        last[jobs] = gpus
