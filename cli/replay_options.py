@@ -23,17 +23,18 @@ class Policies(click.Command):
         from wattsched.replay.jobs.policies import names
 
         with formatter.section("Policies"):
-            formatter.write_text(", ".join(names()))
+            formatter.write_text(f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned.")
 
 
 def policy_names(ctx: click.Context, param: click.Parameter, text: str) -> list[str]:
     """Read names between commas."""
-    from wattsched.replay.jobs.policies import names
+    from wattsched.replay.jobs.policies import is_policy, names
 
-    known, asked = names(), [name.strip() for name in text.split(",")]
+    asked = [name.strip() for name in text.split(",")]
     for number, name in enumerate(asked):
-        if name not in known:
-            raise click.BadParameter(f"there is no policy '{name}'; there are {', '.join(known)}", ctx, param)
+        if not is_policy(name):
+            known = ", ".join(names())
+            raise click.BadParameter(f"there is no policy '{name}'; there are {known}", ctx, param)
         if name in asked[:number]:
             raise click.BadParameter(f"the policy '{name}' is named twice", ctx, param)
     return asked

@@ -53,13 +53,16 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
             for policy, runs in found.items()
         },
     )
-    heading(out, "Decisions", "wall-clock time, and certified gap where the policy proves one")
+    heading(out, "Decisions", "what they ask of jobs, wall-clock time, and certified gap where there is one")
     _table(
         out,
         ["rounds", "restarts", "preemptions", "migrations", "median", "p99", "mean gap", "largest gap"],
         {
             policy: [
-                *(number(_mean(runs, field)) for field in ("rounds", "restarts", "preemptions", "migrations")),
+                *(
+                    number(_mean(runs, field))
+                    for field in ("rounds", "restarts", "preemptions", "migrations")
+                ),
                 f"{1000 * _mean(runs, 'decision_median_s'):.2f} ms",
                 f"{1000 * _mean(runs, 'decision_p99_s'):.2f} ms",
                 *(_gap(runs, field) for field in ("gap_mean", "gap_max")),

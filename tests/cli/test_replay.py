@@ -111,7 +111,7 @@ def test_public_traces(replay: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        (("--policy", "best"), "there is no policy 'best'; there are elastic,"),
+        (("--policy", "best"), "there is no policy 'best'; there are "),
         (("--policy", "fifo,fifo"), "the policy 'fifo' is named twice"),
         (("--seeds", "1-2"), "--seeds: a csv list tells what every job runs"),
         (("--from", "1"), "--from and --to do not go with the format csv"),
@@ -185,18 +185,18 @@ def test_jobs_that_end_as_they_arrive_are_served_fairly(replay: Run) -> None:
     assert found["rho_max"] == 1.0
 
 
-def test_a_cluster_that_a_policy_does_not_take(
-    replay: Run, write: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_cluster_of_several_pools(replay: Run, write: Callable[..., Path]) -> None:
     nodes = [{"name": f"n{n}", "gpu_type": "A100", "gpus": n} for n in (4, 8)]
     cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes}
     file = write({"format": "wattsched-instance/1", "cluster": cluster, "jobs": []})
     only = "job,arrival_s,work,requested_gpus,model\na,0,400000,2,resnet50\n"
-    out = tmp_path / "out"
-    result = replay("--cluster", file, "--policy", "elastic,sidecar", "-o", out, trace=only)
-    refused(result, "takes clusters with one pool of GPUs")
-    assert not out.exists()
-    assert document(replay("--cluster", file, "--json", trace=only))["elastic"][0]["jobs"] == 1
+    found = document(replay("--cluster", file, "--policy", "elastic,sidecar", "--json", trace=only))
+    assert [runs[0]["jobs"] for runs in found.values()] == [1, 1]
+
+
+def test_jobs_tuned_by_zeus(replay: Run) -> None:
+    plain = document(replay("--policy", "fifo,fifo+zeus", "--json"))
+    assert plain["fifo+zeus"][0]["jobs_energy_j"] < plain["fifo"][0]["jobs_energy_j"]
 
 
 def refused(result: Result, fault: str) -> None:

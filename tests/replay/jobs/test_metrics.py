@@ -25,6 +25,8 @@ def test_two_jobs_one_after_the_other() -> None:
     assert found.energy_j == pytest.approx(energy_j)
     assert found.carbon_g == pytest.approx(energy_j / 3.6e6 * 360)
     assert found.gpu_utilisation == pytest.approx(200 / 300)
+    assert found.gpu_h == pytest.approx(200 / 3600)
+    assert (found.fragmentation, found.preemptions) == (0.5, 0)
     assert found.gap_mean is None
     # Contention is 1.5 from 40 to 100 s: fair times are 100 * 1.3 and 50 * (60 * 1.5 + 50) / 110.
     assert finish_time_fairness(outcome).tolist() == pytest.approx([100 / 130, 110 / (50 * 140 / 110)])
