@@ -100,9 +100,9 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         exact = float(least.sum() + horizon.standing[which] - charges)
         size = float(least.sum() + abs(charges) + horizon.standing[which])
         found = schedules.named_prices(horizon, which, prices)
-        for bound in (lower_bound(horizon, prices, which), prove(instance, found)):
+        for bound, slack in ((lower_bound(horizon, prices, which), 0.02), (prove(instance, found), 1e-7)):
             assert bound <= exact + 1e-9 * size, seed
-            assert bound >= exact - 0.02 * size, seed
+            assert bound >= exact - slack * size, seed
         guided = priced_cost(horizon, SchedulePricing(horizon, 500).cheapest(prices), prices)
         assert np.all(guided >= least - 1e-9 * size)
         assert np.median(guided - least) <= 0.01 * size

@@ -1,11 +1,11 @@
-"""Prices that make no sense are refused; the bound does not fall with more levels."""
+"""Prices that make no sense are refused; the bound is the exact one where enough is followed."""
 
 from __future__ import annotations
 
 import pytest
 
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting import certificate
+from wattsched.instances.shifting import certificate, least_cost
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,14 @@ def test_prices_are_refused(prices: dict[str, float], words: str) -> None:
         certificate.prove(shifting_horizon(jobs=3, slots=4), prices)
 
 
-def test_more_levels_prove_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few levels and few schedules prove less than the exact least costs, and more of them reach these."""
     instance = shifting_horizon(jobs=8, slots=12, seed=2)
     prices = {f"gpus:A100@{slot}": -50.0 for slot in range(6)} | {"carbon_g": -0.5}
     bounds = []
-    for levels in (50, 400, 3200):
+    for levels, followed in ((4, 1), (16, 4), (64, 100), (1024, 100_000)):
         monkeypatch.setattr(certificate, "LEVELS", (levels, levels))
+        monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
         bounds.append(certificate.prove(instance, prices))
-    assert bounds[0] < bounds[2]
-    assert bounds[1] == pytest.approx(bounds[2], rel=0.02)
+    assert bounds[0] < bounds[1] < bounds[2]
+    assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
