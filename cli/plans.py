@@ -151,14 +151,22 @@ def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
     if verdict.report.objective is not None:
         yield f"{goal.noun} {goal.amount(verdict.report.objective)}"
     yield ", ".join(" ".join(spoken(name, value)) for name, value in verdict.report.totals.items())
-    word = "less" if document.get("sense") != "max" else "more"
+    word = "less" if sense == "min" else "more"
+    bound, ended = document.get("bound"), document.get("termination", {})
+    trusted = ", and so is 'optimal'" if ended.get("reason") == "optimal" else ""
     if verdict.proven is None:
-        yield "no certificate proves the bound: it is taken on trust"
+        if bound is not None:
+            told = f"bound {goal.amount(bound)} claimed, no certificate proves it"
+            yield f"{told}: it is taken on trust{trusted}"
         return
-    yield f"prices prove that no decision can have {word} than {goal.amount(verdict.proven)}"
-    bound = document.get("bound")
-    if bound is not None and abs(bound - verdict.proven) > 1e-6 * max(1.0, abs(bound)):
-        yield f"bound {goal.amount(bound)} claimed; the rest of it is the solver's word"
+    proven = goal.amount(verdict.proven)
+    yield f"prices prove that no decision can have {word} than {proven}"
+    if bound is None:
+        return
+    beyond = bound - verdict.proven if sense == "min" else verdict.proven - bound
+    if beyond > 1e-6 * max(1.0, abs(bound)):
+        yield f"bound {goal.amount(bound)} claimed, of which {proven} is proven by prices"
+        yield f"the rest of the bound is the solver's word: it is taken on trust{trusted}"
 
 
 def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:

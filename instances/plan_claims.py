@@ -49,7 +49,7 @@ def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
     if result.get("decision") is not None:
         report, told = _decision(instance, result["decision"])
         faults += told
-    proven, told = _proof(instance, result.get("certificate"))
+    proven, told = _proof(instance, result.get("certificate"), sense == "max")
     faults += told
     if report is not None:
         faults += _objective(result, report, proven, sense == "max")
@@ -72,8 +72,8 @@ def _decision(instance: Any, document: Any) -> tuple[PlanReport | None, list[str
     return report, list(report.faults)
 
 
-def _proof(instance: Any, certificate: Any) -> tuple[float | None, list[str]]:
-    """Bound that the prices prove, and what is wrong with the certificate."""
+def _proof(instance: Any, certificate: Any, maximise: bool) -> tuple[float | None, list[str]]:
+    """Bound that the prices prove, and what is wrong with the certificate, which may claim less than that."""
     if certificate is None:
         return None, []
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
@@ -86,7 +86,7 @@ def _proof(instance: Any, certificate: Any) -> tuple[float | None, list[str]]:
         proven = prover_of(instance.problem)(instance, prices)
     except ValueError as error:
         return None, [f"certificate: {str(error).removeprefix('certificate: ')}"]
-    if abs(proven - claimed) > TOLERANCE * max(1.0, abs(claimed)):
+    if (proven - claimed if maximise else claimed - proven) > TOLERANCE * max(1.0, abs(claimed)):
         return proven, [f"certificate: claims the bound {claimed:.12g}, its prices prove {proven:.12g}"]
     return proven, []
 

@@ -51,6 +51,17 @@ def test_check_tells_what_was_changed(
     assert told in answer.output
 
 
+def test_check_says_what_is_taken_on_trust(
+    run: Run, solved: tuple[Path, dict[str, Any]], write: Callable[..., Path]
+) -> None:
+    instance, result = solved
+    bare = run("check", instance, write(result | {"certificate": None, "prices": {}}, "bare.json"))
+    assert bare.exit_code == 0, bare.output
+    assert "no certificate proves it: it is taken on trust, and so is 'optimal'" in bare.output
+    low = result | {"bound": result["objective"] / 2, "gap": 0.5}
+    assert "trust" not in run("check", instance, write(low, "low.json")).output
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

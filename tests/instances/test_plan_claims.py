@@ -13,6 +13,7 @@ from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.plan_claims import check_plan_result
 
 SHARING = sharing_round(jobs=6, seed=0)
+HORIZON = shifting_horizon(jobs=3, slots=6, seed=0)
 RESULT: dict[str, Any] = plan(SHARING).model_dump(mode="json")
 
 
@@ -73,3 +74,14 @@ def test_an_objective_without_its_forecast_is_told() -> None:
     assert not check_plan_result(horizon, result).faults
     told = check_plan_result(horizon, result | {"objective_name": "money"}).faults
     assert any(fault.startswith("objective:") for fault in told)
+
+
+@pytest.mark.parametrize(("instance", "sense"), [(SHARING, "min"), (SHARING, "max"), (HORIZON, "min")])
+def test_certificates_may_claim_less_than_they_prove_but_no_more(instance: Any, sense: str) -> None:
+    objective = "throughput" if sense == "max" else None
+    result = plan(instance, objective=objective, gap=0.05).model_dump(mode="json")
+    proven, step = result["certificate"]["bound"], 0.01 if sense == "max" else -0.01
+    for factor, honest in ((1 + step, True), (1 - step, False)):
+        certificate = result["certificate"] | {"bound": proven * factor}
+        told = check_plan_result(instance, result | {"certificate": certificate}).faults
+        assert honest is not any("its prices prove" in fault for fault in told)
