@@ -11,6 +11,7 @@ import numpy as np
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers
 from wattsched.replay.jobs.outcome import JobRecords
+from wattsched.replay.jobs.sharing import Sharing
 from wattsched.replay.jobs.trace import Trace
 
 
@@ -37,21 +38,19 @@ class Segments:
         self._left = trace.work.copy()
         self._work = trace.work
         self._carbon = carbon
-        menus = self._menus = trace.menus
-        # One more entry, of a job that holds no row.
-        self._rate = np.append(menus.rate, 0.0)
-        self._gpus = np.append(menus.gpus, 0)
-        self._power_w = np.append(menus.power_w, 0.0)
-        self._idle_w = np.append(trace.idle_w, 0.0)
+        self._menus, self._trace_idle_w = trace.menus, trace.idle_w
+        self._sharing = Sharing(trace)
+        # Of what each job holds; nothing where it holds no row.
+        self._rate, self._gpus, self._power_w, self._idle_w = np.zeros((4, n))
 
     def remaining(self, jobs: Integers, time_s: float) -> Floats:
         """Work left; a last digit for a job that is due at this very moment but for rounding."""
-        done = self._rate[self.row[jobs]] * np.maximum(time_s - self.works_s[jobs], 0.0)
+        done = self._rate[jobs] * np.maximum(time_s - self.works_s[jobs], 0.0)
         return np.asarray(np.maximum(self._left[jobs] - done, 1e-12 * self._work[jobs]))
 
     def served_gpu_s(self, jobs: Integers, time_s: float) -> Floats:
-        """GPU seconds held so far."""
-        held = self._gpus[self.row[jobs]] * (time_s - self._since_s[jobs])
+        """GPU seconds held so far; jobs that share GPUs hold equal parts."""
+        held = self._gpus[jobs] * (time_s - self._since_s[jobs])
         return np.asarray(self.records.gpu_s[jobs] + held)
 
     def same_place(self, jobs: Integers, rows: Integers) -> Booleans:
@@ -64,32 +63,51 @@ class Segments:
 
     def draw(self, running: Integers, time_s: float) -> tuple[float, float, int]:
         """Watts of the GPUs that jobs hold, what they would draw when idle, and their number."""
-        rows = self.row[running]
-        idle_w = self._idle_w[rows]
-        watts = np.where(self.works_s[running] <= time_s, self._power_w[rows], idle_w)
-        return float(watts.sum()), float(idle_w.sum()), int(self._gpus[rows].sum())
+        idle_w = self._idle_w[running]
+        watts = np.where(self.works_s[running] <= time_s, self._power_w[running], idle_w)
+        return float(watts.sum()), float(idle_w.sum()), round(float(self._gpus[running].sum()))
 
     def close(self, jobs: Integers, time_s: float) -> None:
         """End the segments of those of the jobs that hold a row."""
         jobs = jobs[self.row[jobs] != WAITS]
-        rows, records, since = self.row[jobs], self.records, self._since_s[jobs]
+        records, since = self.records, self._since_s[jobs]
         works = np.minimum(self.works_s[jobs], time_s)
         left = self.remaining(jobs, time_s)
         records.held_s[jobs] += time_s - since
-        records.gpu_s[jobs] += (time_s - since) * self._gpus[rows]
-        idle_w, power_w = self._idle_w[rows], self._power_w[rows]
+        records.gpu_s[jobs] += (time_s - since) * self._gpus[jobs]
+        idle_w, power_w = self._idle_w[jobs], self._power_w[jobs]
         records.energy_j[jobs] += idle_w * (works - since) + power_w * (time_s - works)
         begin, turn, end = (self._carbon.per_watt(at) for at in (since, works, time_s))
         records.carbon_g[jobs] += idle_w * (turn - begin) + power_w * (end - turn)
-        records.done[jobs] += self._rate[rows] * (time_s - works)
+        records.done[jobs] += self._rate[jobs] * (time_s - works)
         self._left[jobs] = left
         self._since_s[jobs] = time_s
 
-    def open(self, jobs: Integers, time_s: float, delay_s: Floats) -> None:
-        """Begin segments in the rows that the jobs hold now."""
+    def open(self, jobs: Integers, time_s: float, delay_s: Floats, sets: Integers | None = None) -> None:
+        """Begin segments in the rows that the jobs hold now.
+
+        Parameters
+        ----------
+        sets : int array, shape (n,), optional
+            Number of the set of jobs that each shares its GPUs with; default: none shares.
+        """
+        rows, menus = self.row[jobs], self._menus
+        rate, gpus, power_w, idle_w = (
+            column[rows] for column in (menus.rate, menus.gpus, menus.power_w, self._trace_idle_w)
+        )
+        if sets is not None:
+            shares = self._sharing.of(rows, sets)
+            rate, gpus, idle_w = rate / shares.slowdown, gpus * shares.part, idle_w * shares.part
+            power_w = idle_w + shares.busy_w
+        self._rate[jobs], self._gpus[jobs], self._power_w[jobs], self._idle_w[jobs] = (
+            rate,
+            gpus,
+            power_w,
+            idle_w,
+        )
         self._since_s[jobs] = time_s
         self.works_s[jobs] = time_s + delay_s
-        self.finish_s[jobs] = self.works_s[jobs] + self._left[jobs] / self._rate[self.row[jobs]]
+        self.finish_s[jobs] = self.works_s[jobs] + self._left[jobs] / rate
         first = self.records.first_start_s
         first[jobs] = np.minimum(first[jobs], time_s)
 
@@ -97,3 +115,5 @@ class Segments:
         """Take the rows of jobs away."""
         self.row[jobs] = WAITS
         self.finish_s[jobs] = np.inf
+        for held in (self._rate, self._gpus, self._power_w, self._idle_w):
+            held[jobs] = 0.0

@@ -60,6 +60,14 @@ class Trace:
         idle_w = np.array([kinds[pool.gpu_type].idle_power_w for pool in self.pools])
         return np.asarray(self.menus.gpus * idle_w[self.menus.pool], dtype=float)
 
+    @cached_property
+    def highest_w(self) -> Floats:
+        """Most that a GPU of each pool draws: its board limit, or a row's draw or limit, shape (n_pools,)."""
+        menus = self.menus
+        most = np.array([self.cluster.gpu_types[pool.gpu_type].max_power_w or 0.0 for pool in self.pools])
+        np.maximum.at(most, menus.pool, np.fmax(menus.power_limit_w, menus.power_w / menus.gpus))
+        return most
+
     @property
     def requested_rate(self) -> Floats:
         """Work per second in the fastest of the configurations that were asked for, shape (n_jobs,)."""

@@ -56,13 +56,5 @@ def tuned(trace: Trace, eta: float = ETA) -> Trace:
 def zeus_cost(trace: Trace, eta: float = ETA) -> Floats:
     """Zeus' cost of each row per unit of work, shape (n_rows,), in joules."""
     menus = trace.menus
-    weighed_w = eta * menus.power_w + (1 - eta) * menus.gpus * highest_w(trace)[menus.pool]
+    weighed_w = eta * menus.power_w + (1 - eta) * menus.gpus * trace.highest_w[menus.pool]
     return np.asarray(weighed_w / menus.rate)
-
-
-def highest_w(trace: Trace) -> Floats:
-    """Most watts that a GPU of each pool may draw, shape (n_pools,): its board limit, or what a row draws."""
-    menus = trace.menus
-    most = np.array([trace.cluster.gpu_types[pool.gpu_type].max_power_w or 0.0 for pool in trace.pools])
-    np.maximum.at(most, menus.pool, np.fmax(menus.power_limit_w, menus.power_w / menus.gpus))
-    return most

@@ -11,7 +11,7 @@ from wattsched.instances.instance import Job, OptionTable
 from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.metrics import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policies.zeus import highest_w, tuned, zeus_cost
+from wattsched.replay.jobs.policies.zeus import tuned, zeus_cost
 from wattsched.replay.jobs.policy import Setting
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
@@ -60,7 +60,7 @@ def test_every_choice_is_the_cheapest_that_compares(gpu_type: str) -> None:
     jobs = [Job(name=m, model=m, remaining_work=1e6) for m in models]
     trace = trace_of(cluster, jobs, [0.0] * len(jobs), [4] * len(jobs))
     menus, cheap, cost = trace.menus, tuned(trace), zeus_cost(trace)
-    assert highest_w(trace)[0] >= (menus.power_w / menus.gpus).max()
+    assert trace.highest_w[0] >= (menus.power_w / menus.gpus).max()
     for row in np.flatnonzero(cheap.menus.standard).tolist():
         rivals = (menus.kind == menus.kind[row]) & (menus.gpus == menus.gpus[row])
         usual = np.flatnonzero(rivals & menus.standard)
