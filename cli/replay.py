@@ -13,6 +13,7 @@ from wattsched.cli.files import write
 from wattsched.cli.parameters import Number, Whole
 from wattsched.cli.place import Seeds, plot_file
 from wattsched.cli.replay_inputs import LIST, carbon_of, cluster_of, trace_from
+from wattsched.cli.replay_journal import Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
     Policies,
@@ -83,6 +84,9 @@ MOST_NODES = 100_000
 @click.option(
     "-o", "--output", metavar="DIR", callback=output_folder, help="Write jobs, rounds and power (.csv)."
 )
+@click.option("--checkpoint", "checkpoint_s", type=Number(0), default=30.0, show_default=True, metavar="S",
+              help="Wall-clock seconds between checkpoints, with -o.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
 @click.option("--plot", metavar="FILE", callback=plot_file, help="Draw the first seed: .png, .svg or .pdf.")
 def command(
     trace: str,
@@ -106,6 +110,8 @@ def command(
     gap: float,
     as_json: bool,
     output: str | None,
+    checkpoint_s: float,
+    resume: bool,
     plot: str | None,
     **reading: str | None,
 ) -> None:
@@ -130,6 +136,8 @@ def command(
         )
     if sleep_after is None:
         refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
+    if output is None:
+        refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the results")
     cluster = cluster_of(cluster_file, nodes, gpus_per_node, gpu_type)
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
@@ -142,11 +150,14 @@ def command(
     for policy in policies:
         # Before anything is written: whether each of them takes the trace.
         runs[0].policy(policy)
+    journal = None
+    if output is not None:
+        journal = Journal(output, options_of(click.get_current_context().params), checkpoint_s, resume=resume)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     for policy in policies:
         for run in runs:
-            outcome = run.under(policy)
+            outcome = run.under(policy, journal)
             found[policy].append(summary(outcome))
             if output is not None:
                 record(outcome, Path(output), run.seed)

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD
-from wattsched.cli.parameters import Number, option_name
+from wattsched.cli.parameters import Number
 
 FORMATS = ("csv", "itp", "philly", "pai", "gavel")
 MOST_G_PER_KWH = 1_000_000
@@ -75,4 +75,12 @@ def refuse_given(parameters: tuple[str, ...], why: str) -> None:
     given = click.get_current_context().get_parameter_source
     for name in parameters:
         if given(name) == ParameterSource.COMMANDLINE:
-            raise BadInput(f"{option_name(name)} {why}")
+            raise BadInput(f"{shown(name)} {why}")
+
+
+def shown(parameter: str) -> str:
+    """Name of a parameter of the command on the command line."""
+    for known in click.get_current_context().command.params:
+        if known.name == parameter:
+            return known.opts[0] if isinstance(known, click.Option) else known.human_readable_name
+    return parameter

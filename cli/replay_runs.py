@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from wattsched.cli.failures import BadInput, refusing
 
 if TYPE_CHECKING:
+    from wattsched.cli.replay_journal import Journal
     from wattsched.replay.jobs.accounts import Carbon, Sleep
     from wattsched.replay.jobs.outcome import Outcome
     from wattsched.replay.jobs.policy import Policy, Restarts
+    from wattsched.replay.jobs.simulation import Replay
     from wattsched.replay.jobs.trace import Trace
 
 Progress = Callable[[float, int], None]
@@ -38,24 +40,38 @@ class Run:
         with refusing():
             return policy_of(name, Setting(self.trace, self.restarts, self.round_s, self.gap))
 
-    def under(self, name: str) -> Outcome:
-        """Replay the trace under a policy."""
-        from wattsched.replay.jobs.simulation import simulate
+    def under(self, name: str, journal: Journal | None) -> Outcome:
+        """Replay the trace under a policy, from where the journal has it."""
+        from wattsched.replay.jobs.simulation import Replay
 
         policy = self.policy(name)
-        with _bar(f"{name}, seed {self.seed}", len(self.trace)) as progress:
+        with refusing():
+            replay = Replay(
+                self.trace,
+                policy,
+                name=name,
+                round_s=self.round_s,
+                carbon=self.carbon,
+                sleep=self.sleep,
+            )
+        if journal is None:
+            return self._stepped(replay, lambda _: None)
+        if (known := journal.complete(replay, self.seed)) is not None:
+            return known
+        replay = journal.begun(replay, self.seed)
+        outcome = self._stepped(replay, journal.checkpoints(replay, self.seed).keep)
+        journal.record(replay, self.seed, outcome)
+        return outcome
+
+    def _stepped(self, replay: Replay, keep: Callable[[Replay], None]) -> Outcome:
+        with _bar(f"{replay.name}, seed {self.seed}", len(self.trace)) as progress:
             try:
-                return simulate(
-                    self.trace,
-                    policy,
-                    name=name,
-                    round_s=self.round_s,
-                    carbon=self.carbon,
-                    sleep=self.sleep,
-                    progress=progress,
-                )
+                while replay.step():
+                    progress(replay.time_s, replay.complete)
+                    keep(replay)
             except ValueError as error:
                 raise BadInput(str(error)) from None
+        return replay.outcome()
 
 
 @contextmanager

@@ -63,28 +63,33 @@ def simulate(
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
         or leave jobs waiting for ever.
     """
-    if not (0 <= round_s < math.inf):
-        raise ValueError(f"round_s must be at least 0, got {round_s:g}")
-    run = _Replay(trace, policy, name, round_s, carbon or Carbon.constant(0.0), sleep, budget)
+    run = Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
     while run.step():
         if progress is not None:
             progress(run.time_s, run.complete)
     return run.outcome()
 
 
-class _Replay:
-    """State of a replay: who is in the system, what each job holds, and the watts of this moment."""
+class Replay:
+    """State of a replay: who is in the system, what each job holds, and the watts of this moment.
+
+    The parameters are those of `simulate`. Whoever steps through it can save it in between (`checkpoint`).
+    """
 
     def __init__(
         self,
         trace: Trace,
         policy: Policy,
-        name: str,
-        round_s: float,
-        carbon: Carbon,
-        sleep: Sleep | None,
-        budget: Budget | None,
+        *,
+        name: str = "policy",
+        round_s: float = 0.0,
+        carbon: Carbon | None = None,
+        sleep: Sleep | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        if not (0 <= round_s < math.inf):
+            raise ValueError(f"round_s must be at least 0, got {round_s:g}")
+        carbon = carbon or Carbon.constant(0.0)
         self.trace, self.policy, self.name, self.round_s = trace, policy, name, round_s
         self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0
         self.complete = 0

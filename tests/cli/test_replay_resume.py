@@ -1,0 +1,124 @@
+"""``wattsched replay --resume``: a process that is killed, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+HEAD = "job,arrival_s,work,requested_gpus,model,max_gpus\n"
+MODELS = ("resnet50", "bert", "deepspeech2")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    file = tmp_path / "jobs.csv"
+    rows = [f"j{i},{400 * i},{200_000 * (1 + i % 7)},{1 << i % 4},{MODELS[i % 3]},16" for i in range(50)]
+    file.write_text(HEAD + "\n".join(rows) + "\n")
+    return file
+
+
+def written(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Rows of all records, without the wall clock."""
+    found = {}
+    for file in sorted(folder.glob("*.csv")):
+        rows = list(csv.DictReader(file.open()))
+        found[file.name] = [{k: v for k, v in row.items() if k != "decision_s"} for row in rows]
+    return found
+
+
+def figures(result: Result) -> dict[str, object]:
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    for runs in document["policies"].values():
+        for figure in [name for name in runs[0] if name.startswith("decision_")]:
+            del runs[0][figure]
+    return dict(document["policies"])
+
+
+def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    options = [str(jobs), "--policy", "fifo,elastic", "--process-restart", "5", "--carbon", "300", "--json"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "wattsched",
+        "replay",
+        *options,
+        "-o",
+        str(out),
+        "--checkpoint",
+        "0",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = out / "checkpoints" / "elastic-0.running"
+    seen: set[int] = set()
+    while len(seen) < 6 and process.poll() is None:
+        if running.exists():
+            seen.add(running.stat().st_mtime_ns)
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -9
+    assert (out / "checkpoints" / "fifo-0.done").exists()
+    assert not (out / "summary.json").exists()
+
+    resumed = run("replay", *options, "-o", out, "--resume")
+    assert "elastic, seed 0: going on with" in resumed.stderr
+    assert "fifo, seed 0" not in resumed.stderr
+    whole = run("replay", *options, "-o", tmp_path / "whole")
+    assert figures(resumed) == figures(whole)
+    assert written(out) == written(tmp_path / "whole")
+    assert set(written(out)) == {
+        f"{policy}-0-{name}.csv" for policy in ("elastic", "fifo") for name in ("jobs", "power", "rounds")
+    }
+
+    # Everything is complete now; another policy is all that is left to do.
+    more = run(
+        "replay", *[o.replace("fifo,elastic", "fifo,srtf,elastic") for o in options], "-o", out, "--resume"
+    )
+    assert list(figures(more)) == ["fifo", "srtf", "elastic"]
+    assert figures(more)["elastic"] == figures(whole)["elastic"]
+    assert {file.suffix for file in (out / "checkpoints").iterdir()} == {".done", ".json"}
+
+
+def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    refused(run("replay", jobs, "-o", out, "--resume"), "--resume: there is nothing to go on with in")
+    assert run("replay", jobs, "--policy", "fifo", "-o", out).exit_code == 0
+    again = ("replay", jobs, "--policy", "fifo", "-o", out, "--resume")
+    assert run(*again).exit_code == 0
+    refused(run(*again, "--round", "30"), "are of --round 60.0, not 30.0; choose another folder")
+    refused(run(*again, "--sleep-after", "9"), "are of --sleep-after none, not 9.0")
+    jobs.write_text(jobs.read_text() + "last,1e6,1,1,bert,\n")
+    refused(run(*again), "are of TRACE jobs.csv (sha256 ")
+    (out / "checkpoints" / "options.json").write_text("{")
+    refused(run(*again), "--resume: cannot read")
+    refused(run("replay", jobs, "--resume"), "--resume needs -o, the folder of the results")
+    refused(run("replay", jobs, "--checkpoint", "1"), "--checkpoint needs -o, the folder of the results")
+
+
+def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ("replay", jobs, "--policy", "fifo", "-o", out)
+    assert run(*command).exit_code == 0
+    (out / "checkpoints" / "fifo-0.done").write_bytes(b"what\n")
+    refused(run(*command, "--resume"), "fifo-0.done: is not a checkpoint of the format")
+    # Without --resume everything begins again.
+    assert run(*command).exit_code == 0
+    assert run(*command, "--resume").exit_code == 0
+
+
+def refused(result: Result, fault: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert fault in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
