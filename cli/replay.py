@@ -20,6 +20,7 @@ from wattsched.cli.replay_options import (
     carbon_intensity,
     input_file,
     output_folder,
+    parquet_wanted,
     policy_names,
     refuse_given,
 )
@@ -84,6 +85,7 @@ MOST_NODES = 100_000
 @click.option(
     "-o", "--output", metavar="DIR", callback=output_folder, help="Write jobs, rounds and power (.csv)."
 )
+@click.option("--parquet", is_flag=True, callback=parquet_wanted, help="Write them as Parquet (.parquet).")
 @click.option("--checkpoint", "checkpoint_s", type=Number(0), default=30.0, show_default=True, metavar="S",
               help="Wall-clock seconds between checkpoints, with -o.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
@@ -110,6 +112,7 @@ def command(
     gap: float,
     as_json: bool,
     output: str | None,
+    parquet: bool,
     checkpoint_s: float,
     resume: bool,
     plot: str | None,
@@ -137,7 +140,7 @@ def command(
     if sleep_after is None:
         refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
     if output is None:
-        refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the results")
+        refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
     cluster = cluster_of(cluster_file, nodes, gpus_per_node, gpu_type)
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
@@ -160,7 +163,7 @@ def command(
             outcome = run.under(policy, journal)
             found[policy].append(summary(outcome))
             if output is not None:
-                record(outcome, Path(output), run.seed)
+                record(outcome, Path(output), run.seed, as_parquet=parquet)
             if run is runs[0]:
                 drawn.append(outcome)
     if plot is not None:

@@ -58,6 +58,16 @@ def output_folder(ctx: click.Context, param: click.Parameter, name: str | None) 
     return name
 
 
+def parquet_wanted(ctx: click.Context, param: click.Parameter, asked: bool) -> bool:
+    """Refuse what cannot be written before any work is done."""
+    from wattsched.replay.jobs.records import missing_for_parquet
+
+    if asked and (missing := missing_for_parquet()):
+        needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise BadInput(f"--parquet needs {needed} (pip install 'wattsched[parquet]')")
+    return asked
+
+
 def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str) -> float | str:
     """Read grams per kWh, or leave the name of a file."""
     if text.endswith((".csv", ".csv.gz")):

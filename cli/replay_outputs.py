@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.outcome import Outcome
 
 
-def record(outcome: Outcome, folder: Path, seed: int) -> None:
-    """Write the jobs, rounds and power of a replay."""
-    from wattsched.replay.jobs.records import jobs_csv, power_csv, rounds_csv
+def record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
+    """Write the tables of a replay."""
+    from wattsched.replay.jobs.records import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
-    for name, text in (("jobs", jobs_csv), ("rounds", rounds_csv), ("power", power_csv)):
-        write(str(folder / f"{outcome.policy}-{seed}-{name}.csv"), text(outcome))
+    for name, table in RECORDS.items():
+        file = folder / f"{outcome.policy}-{seed}-{name}"
+        columns = table(outcome)
+        if as_parquet:
+            write(f"{file}.parquet", parquet(columns))
+        else:
+            write(f"{file}.csv", csv_text(columns))
 
 
 def draw(outcomes: list[Outcome], file: str) -> None:

@@ -1,51 +1,74 @@
-"""Records of a replay as CSV text: a line per job, per round, and per change of power."""
+"""Records of a replay as tables: a line per job, per round, and per change of power."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from wattsched.replay.jobs.metrics import finish_time_fairness
 from wattsched.replay.jobs.outcome import Outcome
 
+Columns = Mapping[str, Sequence[object]]
+
 JOB_COLUMNS = (
-    "job", "arrival_s", "first_start_s", "end_s", "held_s", "gpu_s", "energy_j", "carbon_g", "restarts",
-    "migrations", "preemptions", "rho",
+    "first_start_s", "end_s", "held_s", "gpu_s", "energy_j", "carbon_g", "restarts", "migrations",
+    "preemptions",
 )  # fmt: skip
 ROUND_COLUMNS = ("time_s", "decision_s", "gap", "running", "waiting", "busy_gpus", "fragmentation")
-POWER_COLUMNS = ("time_s", "power_w")
 
 
-def jobs_csv(outcome: Outcome) -> str:
+def jobs(outcome: Outcome) -> Columns:
     """Jobs in the order of their arrival."""
-    trace, jobs = outcome.trace, outcome.jobs
-    columns = [
-        trace.names,
-        trace.arrival_s.tolist(),
-        *(getattr(jobs, name).tolist() for name in JOB_COLUMNS[2:-1]),
-        finish_time_fairness(outcome).tolist(),
-    ]
-    return _text(JOB_COLUMNS, zip(*columns, strict=True))
+    trace = outcome.trace
+    return {
+        "job": trace.names,
+        "arrival_s": trace.arrival_s.tolist(),
+        **{name: getattr(outcome.jobs, name).tolist() for name in JOB_COLUMNS},
+        "rho": finish_time_fairness(outcome).tolist(),
+    }
 
 
-def rounds_csv(outcome: Outcome) -> str:
+def rounds(outcome: Outcome) -> Columns:
     """Decisions in the order of their time."""
-    columns = [getattr(outcome.rounds, name) for name in ROUND_COLUMNS]
-    return _text(ROUND_COLUMNS, zip(*columns, strict=True))
+    return {name: getattr(outcome.rounds, name) for name in ROUND_COLUMNS}
 
 
-def power_csv(outcome: Outcome) -> str:
+def power(outcome: Outcome) -> Columns:
     """Watts of the cluster from each time to the next."""
-    return _text(POWER_COLUMNS, zip(outcome.power.time_s, outcome.power.power_w, strict=True))
+    return {"time_s": outcome.power.time_s, "power_w": outcome.power.power_w}
 
 
-def _text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+RECORDS: dict[str, Callable[[Outcome], Columns]] = {"jobs": jobs, "rounds": rounds, "power": power}
+
+
+def csv_text(columns: Columns) -> str:
+    """Table as CSV, numbers to nine digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
     return out.getvalue()
+
+
+def parquet(columns: Columns) -> bytes:
+    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
+
+    Raises
+    ------
+    ImportError
+        Without pandas or pyarrow.
+    """
+    import pandas as pd
+
+    content: bytes = pd.DataFrame(dict(columns)).to_parquet(engine="pyarrow", index=False)
+    return content
+
+
+def missing_for_parquet() -> list[str]:
+    """Packages that `parquet` needs and that are not installed."""
+    return [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
 
 
 def _cell(value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,24 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
         assert (out / f"{policy}-0-power.csv").read_text().startswith("time_s,power_w\n")
     assert set(json.loads((out / "summary.json").read_text())["policies"]) == {"fifo", "elastic"}
     assert (tmp_path / "r.svg").read_text().startswith("<?xml")
+
+
+def test_parquet_needs_its_packages(replay: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "wattsched.replay.jobs.records.find_spec", lambda name: None if name == "pyarrow" else found(name)
+    )
+    result = replay("--parquet", "-o", tmp_path / "out")
+    refused(result, "--parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')")
+    assert not (tmp_path / "out").exists()
+
+
+def test_records_as_parquet(replay: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    assert replay("--policy", "fifo", "--parquet", "-o", tmp_path / "out").exit_code == 0
+    assert {file.name for file in (tmp_path / "out").glob("fifo*")} == {
+        f"fifo-0-{name}.parquet" for name in ("jobs", "rounds", "power")
+    }
 
 
 def test_options_of_a_format(replay: Run) -> None:

@@ -1,0 +1,47 @@
+"""Records as CSV and as Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from strategies.replay import cluster_of, linear, trace_by_hand
+
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.records import RECORDS, csv_text, parquet
+from wattsched.replay.jobs.simulation import simulate
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    trace = trace_by_hand(cluster_of(4), *((7.0 * i, 50.0 + i / 3, 2, linear(4)) for i in range(5)))
+    return simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")
+
+
+def test_csv_has_a_line_per_entry(outcome: Outcome) -> None:
+    for table in RECORDS.values():
+        columns = table(outcome)
+        rows = list(csv.DictReader(io.StringIO(csv_text(columns))))
+        assert list(rows[0]) == list(columns)
+        for name, values in columns.items():
+            read = [row[name] for row in rows]
+            assert len(read) == len(values)
+            if name == "job":
+                assert read == list("abcde")
+            elif name == "gap":
+                assert set(read) == {""}
+            else:
+                assert [float(cell) for cell in read] == pytest.approx(values, rel=1e-8)
+
+
+def test_parquet_keeps_every_digit(outcome: Outcome) -> None:
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    for table in RECORDS.values():
+        columns = table(outcome)
+        frame = pd.read_parquet(io.BytesIO(parquet(columns)))
+        pd.testing.assert_frame_equal(frame, pd.DataFrame(dict(columns)))
