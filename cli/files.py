@@ -88,6 +88,8 @@ def read_document(name: str) -> Any:
     """
     from wattsched.instances.files import InputError, read_json
 
+    if not name:
+        raise BadInput("the file name is empty")
     if name != STANDARD:
         return read_json(name)
     if sys.stdin is None:

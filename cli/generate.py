@@ -10,6 +10,9 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import JSON_SUFFIXES, output_option, write
 from wattsched.cli.parameters import Whole, descriptions, option_name, parameter_option
 
+GPUS = "GPUs of the cluster (default: half of the demand)."
+"""Where the family says nothing of its own."""
+
 
 class Families(click.Group):
     """One command per family, made from the parameters of its function."""
@@ -35,7 +38,7 @@ def _family(family: str) -> click.Command:
     options = [parameter_option(parameter, told.get(parameter.name)) for parameter in parameters_of(family)]
     common = [
         click.Option(["--jobs"], type=Whole(), default=100, show_default=True, help="Number of jobs."),
-        click.Option(["--gpus"], type=Whole(), help="GPUs of the cluster (default: half of the demand)."),
+        click.Option(["--gpus"], type=Whole(), help=told.get("gpus", GPUS)),
         click.Option(
             ["--seed"], type=Whole(), default=0, show_default=True, help="Equal seeds give equal files."
         ),

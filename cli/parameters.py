@@ -83,6 +83,8 @@ def parameter_option(parameter: inspect.Parameter, about: str | None) -> click.O
     default = parameter.default
     kind = str(parameter.annotation)
     read: Any = Whole() if "int" in kind else Number() if "float" in kind else str
+    if kind.startswith("Literal"):
+        read = click.Choice(re.findall(r"'(\w+)'", kind))
     return click.Option(
         [option_name(parameter.name)],
         type=read,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, reason, refusing
+from wattsched.cli.failures import BadInput, printable, reason, refusing
 from wattsched.cli.files import refuse_overwriting, write
 from wattsched.cli.files import written as say_written
 from wattsched.cli.parameters import Number, ParamType, Whole
+from wattsched.cli.replay_options import input_file, refuse_given
 
 if TYPE_CHECKING:
     from wattsched.replay.placement.bounds import Distances
-    from wattsched.replay.placement.curves import Curves, Floats
+    from wattsched.replay.placement.curves import Curves
     from wattsched.replay.placement.stream import Experiment
 
 MOST_SEEDS = 1000
 LARGEST_SEED = 2**32 - 1
 MOST_ARRIVALS = 10.0
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
-DECIMALS = 6
 
 
 class Policies(click.Command):
@@ -117,12 +115,17 @@ def plot_file(ctx: click.Context, param: click.Parameter, name: str | None) -> s
 
 @click.command("place", cls=Policies)
 @click.option(
-    "--nodes", required=True, metavar="FILE", help="Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv)."
+    "--nodes",
+    required=True,
+    metavar="FILE",
+    callback=input_file,
+    help="Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).",
 )
 @click.option(
     "--tasks",
     required=True,
     metavar="FILE",
+    callback=input_file,
     help="Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).",
 )
 @click.option(
@@ -190,13 +193,17 @@ def command(
     and inflated until it asks for X times the GPUs; the curves are means over the seeds.
     """
     refuse_overwriting(plot, nodes, tasks)
+    if not bound:
+        refuse_given(("bound_gap",), "changes nothing with --no-bound")
     experiment = _experiment(nodes, tasks, arrivals, cpu_model == "mapped", seeds[0])
     curves = _mean_curves(experiment, policies, seeds, processes)
     if plot is not None:
         _plot(curves, plot)
     beyond = _distances(experiment, curves, seeds, bound_gap) if bound else None
     if as_json:
-        write(None, _document(curves, beyond))
+        from wattsched.cli.place_document import document
+
+        write(None, document(curves, beyond))
         return
     from wattsched.cli.place_table import print_curves
     from wattsched.cli.terminal import console
@@ -216,7 +223,24 @@ def _experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed
         experiment.arriving(seed)
     with refusing(nodes):
         experiment.setting(seed)
+    _say_unknown_models(experiment)
     return experiment
+
+
+def _say_unknown_models(experiment: Experiment) -> None:
+    """Say on standard error which models that no node has tasks ask for, and how many ask for no others."""
+    known, tasks = set(experiment.nodes.models), experiment.tasks
+    unknown = sorted({model for models in tasks.specs for model in models} - known)
+    if not unknown:
+        return
+    from wattsched.cli.wording import count, listed
+
+    nowhere = [number for number, models in enumerate(tasks.specs) if models and not models & known]
+    lost = sum(int((tasks.spec == number).sum()) for number in nowhere)
+    told = f"gpu_spec names models that no node has: {listed(unknown)}"
+    if lost:
+        told += f"; {count(lost, 'task')} can go nowhere"
+    click.echo(printable(told), err=True)
 
 
 def _mean_curves(
@@ -265,42 +289,3 @@ def _distances(
 
     with progress("bounding any placement"):
         return distances(experiment, curves, seeds, gap)
-
-
-def _document(curves: Mapping[str, Curves], beyond: Distances | None) -> str:
-    """JSON with one curve per line."""
-    policies = []
-    for policy, of in curves.items():
-        arrays = {
-            "arrived": of.arrived,
-            "allocated_pct": of.allocated_pct,
-            "grar": of.grar,
-            "eopc_w": of.eopc_w,
-            "eopc_cpu_w": of.eopc_cpu_w,
-            "eopc_gpu_w": of.eopc_gpu_w,
-            "frag_pct": of.frag_pct,
-            "failed": of.failed,
-        }
-        policies.append(_object(policy, arrays))
-    bounds = []
-    if beyond is not None:
-        curves_of_any = {
-            "arrived": beyond.arrived,
-            "allocated_pct": beyond.allocated_pct,
-            "eopc_w": beyond.eopc_w,
-        }
-        bounds = [_line(name, array, "  ") for name, array in curves_of_any.items()]
-        bounds.append(_object("floor_w", beyond.floor_w))
-    inside = "{\n" + ",\n".join(bounds) + "\n }" if bounds else "{}"
-    return '{\n "policies": {\n' + ",\n".join(policies) + f'\n }},\n "bound": {inside}\n}}\n'
-
-
-def _object(name: str, arrays: Mapping[str, Floats]) -> str:
-    lines = [_line(key, array, "   ") for key, array in arrays.items()]
-    return f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }"
-
-
-def _line(name: str, array: Floats, indent: str) -> str:
-    """One curve; null where it is infinite."""
-    values = [round(value, DECIMALS) if math.isfinite(value) else None for value in array.tolist()]
-    return f"{indent}{json.dumps(name)}: {json.dumps(values)}"

@@ -37,18 +37,23 @@ def sharing_round(
     deadlines: float = 0.2,
     exclusive: float = 0.05,
 ) -> SharingInstance:
-    """Jobs that share 8-GPU nodes as measured, up to four on each, or pairs on single GPUs of three types.
+    """Jobs that share nodes of 8 GPUs, up to four on each, or single GPUs of three types in pairs.
 
     Parameters
     ----------
+    gpus : int, optional
+        GPUs of all units together, in nodes of 8 with units nodes (default: five units for eight jobs).
     units : {"nodes", "gpus"}
-        Whole nodes and the four ImageNet jobs that EaCO measured, or GPUs and made-up jobs under its laws.
+        What jobs share: nodes, by jobs of the four classes that EaCO measured, or gpus, by made-up jobs under
+        its laws.
     jobs_per_set : int, optional
-        Jobs on one unit at most (default: 4 on nodes, 2 on GPUs).
+        Jobs that may share a unit, 1 to 8 (default: 4 on a node, 2 on a GPU).
     power_fraction : float, optional
-        Power budget as a fraction of the draw of all units at full utilisation.
-    deadlines, exclusive : float
-        Shares of the jobs with a deadline, 1.2 to 4 times their time alone, and with a unit to themselves.
+        Power budget as a part, up to 1, of the draw of all units at full utilisation (default: no budget).
+    deadlines : float
+        Part of the jobs, 0 to 1, that have a deadline: 1.2 to 4 times their time alone.
+    exclusive : float
+        Part of the jobs, 0 to 1, that need a unit to themselves.
 
     Raises
     ------

@@ -46,6 +46,8 @@ def shifting_horizon(
 
     Parameters
     ----------
+    gpus : int, optional
+        GPUs of both types (default: as many as the jobs, run as asked for, would keep busy 60 % of the time).
     slots : int
         Slots of the horizon.
     slot_s : float
@@ -57,7 +59,8 @@ def shifting_horizon(
     start : str, optional
         Time in that file at which the horizon begins, UTC unless it has a zone (default: its first).
     carbon_fraction : float, optional
-        Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1).
+        Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1);
+        left out with a completion factor.
     completion_factor : float, optional
         Bound on the average completion time, as a multiple of that at their fastest, and the objective
         `carbon` in place of a carbon budget.

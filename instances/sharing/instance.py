@@ -50,7 +50,7 @@ class UnitType(Strict):
     gpus: Count = 1
     idle_power_w: NonNegative
     full_power_w: NonNegative
-    power_exponent: Annotated[float, Field(gt=0, le=5)] = POWER_EXPONENT
+    power_exponent: Annotated[float, Field(gt=0, le=5, allow_inf_nan=False)] = POWER_EXPONENT
     sleep_power_w: NonNegative = 0.0
     pool: Name | None = None
 
@@ -61,11 +61,14 @@ class UnitType(Strict):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if not self.idle_power_w <= self.full_power_w:
-            raise ValueError(
-                f"unit type '{self.name}': full_power_w {self.full_power_w:g} is below "
-                f"idle_power_w {self.idle_power_w:g}"
-            )
+        asleep, idle, full = self.sleep_power_w, self.idle_power_w, self.full_power_w
+        faults = []
+        if full < idle:
+            faults.append(f"full_power_w {full:g} is below idle_power_w {idle:g}")
+        if asleep > full:
+            faults.append(f"sleep_power_w {asleep:g} is above full_power_w {full:g}")
+        if faults:
+            raise ValueError("; ".join(f"unit type '{self.name}': {fault}" for fault in faults))
         return self
 
 
@@ -143,7 +146,7 @@ class Slowdown(Strict):
 
     per_job: NonNegative = EACO_SLOWDOWN.per_job
     per_load: NonNegative = EACO_SLOWDOWN.per_load
-    exponent: Annotated[float, Field(ge=0, le=10)] = EACO_SLOWDOWN.exponent
+    exponent: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = EACO_SLOWDOWN.exponent
 
 
 class Limits(Strict):
@@ -230,7 +233,7 @@ class SharingInstance(Strict):
     problem: Literal["sharing"]
     objective: Name = "eaco"
     alpha: Fraction = 0.5
-    waiting_penalty: Annotated[float, Field(ge=0, le=1e3)] = 2.0
+    waiting_penalty: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 2.0
     round_s: Positive = 300.0
     carbon_g_per_kwh: NonNegative | None = None
     budgets: Budgets = Budgets()

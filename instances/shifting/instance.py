@@ -167,7 +167,9 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
 
 
 def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
-    """Forecasts that a budget or the objective needs."""
+    """An objective that there is, and the forecasts that it or a budget needs."""
+    if instance.objective not in OBJECTIVES:
+        yield f"objective: '{instance.objective}' is not known, choose one of {', '.join(OBJECTIVES)}"
     for unit, forecast in (("carbon_g", "carbon_g_per_kwh"), ("money", "price_per_kwh")):
         if getattr(instance, forecast) is not None:
             continue

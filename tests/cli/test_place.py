@@ -248,3 +248,22 @@ def test_an_interrupt_ends_all_processes_quietly(place: Run, tmp_path: Path) -> 
     os.killpg(process.pid, signal.SIGINT)
     printed, said = process.communicate(timeout=60)
     assert (process.returncode, printed, said.strip()) == (130, "", "interrupted")
+
+
+def test_models_that_no_node_has_are_told(place: Run) -> None:
+    result = place("--seeds", "1", "--no-bound", tasks=TASKS + "1000,10,1,300,A9\n1000,10,1,300,T4|H7\n")
+    assert result.exit_code == 0
+    assert result.stderr == "gpu_spec names models that no node has: A9, H7; 1 task can go nowhere\n"
+
+
+def test_a_gap_without_a_bound_is_refused(place: Run) -> None:
+    result = place("--no-bound", "--bound-gap", "0.1")
+    assert result.exit_code == 2
+    assert "--bound-gap changes nothing with --no-bound" in result.stderr
+
+
+def test_empty_file_names_are_refused(run: Run) -> None:
+    for arguments in (("place", "--nodes", "", "--tasks", "x.csv"), ("solve", ""), ("check", "", "")):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "the file name is empty" in result.stderr

@@ -49,6 +49,8 @@ def test_the_document_without_faults_has_none() -> None:
         (("sets", 0, "classes"), ["a", "a"], "two jobs of class 'a' have 1.1 and 1.2"),
         (("sets", 0, "slowdown"), [0.0, 1.0], "slowdown"),
         (("unit_types", 0, "full_power_w"), 100.0, "full_power_w 100 is below idle_power_w 300"),
+        (("unit_types", 0, "sleep_power_w"), 3e3, "sleep_power_w 3000 is above full_power_w 2000"),
+        (("unit_types", 0, "power_exponent"), float("nan"), "power_exponent"),
         (("budgets",), {"carbon_g": 5.0}, "carbon_g_per_kwh"),
         (("alpha",), 1.5, "alpha"),
         (("limits",), {"jobs_per_set": 9}, "jobs_per_set"),
