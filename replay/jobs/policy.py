@@ -67,6 +67,8 @@ class View:
         GPUs of each pool as they are now; not to be changed.
     allowance : Allowance, optional
         What the budget leaves now, where there is one.
+    shared : int array, shape (n,), optional
+        As `Decision.host`; None where no job shares GPUs.
     """
 
     time_s: float
@@ -80,6 +82,7 @@ class View:
     restart_s: float
     grounds: Sequence[Ground]
     allowance: Allowance | None = None
+    shared: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -138,11 +141,20 @@ class Decision:
         Certified relative gap of the round's program; nan for a rule without a bound.
     again_s : float
         Time at which the policy wants to decide again even if nothing changed.
+    host : int array, shape (n,), optional
+        Index of the job whose GPUs a job shares, -1 for none. The two need the same pool and GPU count.
+        Guests of a host that waits share with one another.
     """
 
     row: Integers
     gap: float = np.nan
     again_s: float = np.inf
+    host: Integers | None = None
+
+    def sets(self, view: View) -> Integers:
+        """Number of the set of jobs that each runs with, -1 where it waits; shape (n,)."""
+        host = np.full(len(view), -1) if self.host is None else self.host
+        return np.where(self.row == WAITS, -1, view.jobs[np.where(host < 0, np.arange(len(view)), host)])
 
 
 class Policy(Protocol):

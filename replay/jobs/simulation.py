@@ -16,17 +16,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wattsched.replay.jobs.accounts import Carbon, Meter, Nodes, Sleep
+from wattsched.replay.jobs.accounts import Carbon, Meter, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
+from wattsched.replay.jobs.checks import check
 from wattsched.replay.jobs.fragmentation import Fragmentation
-from wattsched.replay.jobs.ground import Ground
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS, Integers
 from wattsched.replay.jobs.outcome import Outcome, PowerLog, Rounds
+from wattsched.replay.jobs.places import Places
 from wattsched.replay.jobs.policy import Decision, Policy, View
 from wattsched.replay.jobs.segments import Segments
 from wattsched.replay.jobs.trace import Trace
 
 Progress = Callable[[float, int], None]
+_FRUITLESS = 20
+"""Periods of a budget without any job running after which it is taken to be too small for one."""
 _STUCK = 1000
 """Rounds in a row at one moment after which a policy is taken to go round in circles."""
 
@@ -96,9 +99,9 @@ class Replay:
         self.rounds, self.power = Rounds(), PowerLog()
         self._segments = Segments(trace, carbon)
         self._meter = Meter(carbon, self.time_s)
-        self._nodes = Nodes(trace.cluster, trace.pools, sleep, self.time_s)
-        self._grounds = [Ground(pool) for pool in trace.pools]
-        self.fragmentation = Fragmentation(trace, self._grounds)
+        self._places = Places(trace, sleep, self.time_s)
+        self._nodes = self._places.nodes
+        self.fragmentation = Fragmentation(trace, self._places.grounds)
         self._all_idle_w = sum(
             trace.cluster.gpu_types[pool.gpu_type].idle_power_w * int(pool.available.sum())
             for pool in trace.pools
@@ -188,9 +191,15 @@ class Replay:
         done = self._running[self._segments.finish_s[self._running] <= self.time_s]
         if not len(done):
             return
-        self._segments.close(done, self.time_s)
-        self._segments.records.end_s[done] = self.time_s
+        held, places = self._segments, self._places
+        # Those that share GPUs with them go on faster.
+        company = places.company(done)
+        held.close(np.append(done, company), self.time_s)
+        held.records.end_s[done] = self.time_s
         self._vacate(done)
+        if len(company):
+            restarting_s = np.maximum(held.works_s[company] - self.time_s, 0.0)
+            held.open(company, self.time_s, restarting_s, places.host[company])
         gone = set(done.tolist())
         self._here = [job for job in self._here if job not in gone]
         self._running = self._running[~np.isin(self._running, done)]
@@ -208,8 +217,8 @@ class Replay:
         begin = time.perf_counter()
         decision = self.policy.decide(view)
         seconds = time.perf_counter() - begin
-        self._check(view, decision)
-        self._apply(view, decision.row)
+        check(view, decision, self.name)
+        self._apply(view, decision)
         self._changed = False
         self._again_s = max(decision.again_s, self.time_s)
         self._rounds_here += 1
@@ -237,87 +246,53 @@ class Replay:
             restarting_s=np.maximum(held.works_s[jobs] - self.time_s, 0.0),
             served_gpu_s=held.served_gpu_s(jobs, self.time_s),
             restart_s=self.policy.restart_s,
-            grounds=self._grounds,
+            grounds=self._places.grounds,
+            shared=self._places.hosts(jobs),
             allowance=None if self._ledger is None else self._ledger.allowance(),
         )
 
-    def _check(self, view: View, decision: Decision) -> None:
-        row, menus = decision.row, self.trace.menus
-        if row.shape != view.jobs.shape:
-            raise ValueError(f"policy '{self.name}' gives {row.shape} rows for {len(view)} jobs")
-        first, end = menus.start[view.kind], menus.start[view.kind + 1]
-        wrong = (row != WAITS) & ((row < first) | (row >= end))
-        if wrong.any():
-            job = self.trace.names[view.jobs[wrong][0]]
-            raise ValueError(f"policy '{self.name}' gives job '{job}' a row of another kind")
-        if view.allowance is not None and view.allowance.exhausted and np.any(row != WAITS):
-            raise ValueError(f"policy '{self.name}' runs jobs at {self.time_s:g} s, when the budget is spent")
-
-    def _apply(self, view: View, row: Integers) -> None:
+    def _apply(self, view: View, decision: Decision) -> None:
         """Close the segments that end, place the jobs, and open new segments."""
+        row, held, places = decision.row, self._segments, self._places
         changed = row != view.row
+        sharing = decision.host is not None or places.shared
+        if sharing:
+            # Whoever shares GPUs, or did, has other segments when anybody comes or goes.
+            sets = decision.sets(view)
+            _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
+            changed |= places.shares(view.jobs) | ((sets >= 0) & (size[number] > 1))
         if not changed.any():
             return
-        jobs, new, held = view.jobs[changed], row[changed], self._segments
+        jobs, new = view.jobs[changed], row[changed]
         delay_s = view.delay_s(np.flatnonzero(changed), new)
-        moves = ~held.same_place(jobs, new)
+        runs, stays = new != WAITS, held.same_place(jobs, new)
+        alone, joins = runs & ~stays, list[tuple[int, int]]()
+        if sharing:
+            stays, alone, joins = places.arrange(jobs, sets[changed], stays)
+            delay_s[~stays & view.ran[changed]] = self.policy.restart_s
         held.close(jobs, self.time_s)
-        self._vacate(jobs[moves & (held.row[jobs] != WAITS)])
+        self._vacate(jobs[~stays & (held.row[jobs] != WAITS)])
         held.row[jobs] = new
         self._running = view.jobs[row != WAITS]
-        runs = new != WAITS
         held.records.preemptions[jobs[~runs]] += 1
-        held.records.restarts[jobs[runs & moves & view.ran[changed]]] += 1
-        moved, wake_s = self._settle(jobs[runs & moves])
+        held.records.restarts[jobs[runs & ~stays & view.ran[changed]]] += 1
+        moved, wake_s = places.settle(jobs[alone], new[alone], self.time_s)
+        for job, other in joins:
+            places.join(job, other)
+            wake_s[job] = wake_s[other]
         held.records.migrations[moved] += 1
         delay_s[np.isin(jobs, moved)] = self.policy.restart_s
-        held.open(jobs[runs], self.time_s, delay_s[runs] + wake_s[jobs[runs]])
+        together = places.host[jobs[runs]] if sharing else None
+        held.open(jobs[runs], self.time_s, delay_s[runs] + wake_s[jobs[runs]], together)
         # Those whose row stays but whose GPUs others needed restart on GPUs that are as good.
         others = moved[~np.isin(moved, jobs)]
         held.close(others, self.time_s)
         held.open(others, self.time_s, self.policy.restart_s + wake_s[others])
 
-    def _settle(self, jobs: Integers) -> tuple[Integers, Floats]:
-        """Give jobs GPUs.
-
-        Returns
-        -------
-        moved : int array
-            Other jobs that had to move for them.
-        wake_s : float array, shape (n_jobs,)
-            Seconds that each job waits for its nodes to wake.
-        """
-        menus, row = self.trace.menus, self._segments.row
-        everyone_moved: list[int] = []
-        wake_s = np.zeros(len(self.trace))
-        for p, ground in enumerate(self._grounds):
-            mine = jobs[menus.pool[row[jobs]] == p]
-            if not len(mine):
-                continue
-            items = zip(
-                mine.tolist(), menus.gpus[row[mine]].tolist(), menus.block[row[mine]].tolist(), strict=True
-            )
-            before = dict(ground.blocks)
-            moved = ground.place(list(items))
-            for job in moved:
-                self._leave(p, before[job].start, before[job].gpus)
-            for job in [*mine.tolist(), *moved]:
-                block = ground.blocks[job]
-                wake_s[job] = self._nodes.enter(self._nodes.of(p, block.start, block.gpus))
-            everyone_moved += moved
-        return np.array(everyone_moved, dtype=np.int64), wake_s
-
     def _vacate(self, jobs: Integers) -> None:
         """Take jobs off their GPUs."""
-        pools = self.trace.menus.pool[self._segments.row[jobs]]
-        for job, p in zip(jobs.tolist(), pools.tolist(), strict=True):
-            block = self._grounds[p].blocks[job]
-            self._grounds[p].release(job)
-            self._leave(p, block.start, block.gpus)
+        self._places.vacate(jobs, self._segments.row[jobs], self.time_s)
         self._segments.stop(jobs)
-
-    def _leave(self, pool: int, start: int, gpus: int) -> None:
-        self._nodes.leave(self._nodes.of(pool, start, gpus), self.time_s)
 
     def _measure(self) -> None:
         """Sum up the watts and the free GPUs from now to the next event."""
@@ -330,8 +305,8 @@ class Replay:
             self._ran_s = self.time_s
         if self._ledger is not None:
             self._limit_s = self._ledger.next_s(self._power_w)
-            if self.time_s > self._ran_s + 2 * self._ledger.budget.period_s:
-                raise ValueError(f"policy '{self.name}' runs no job within the budget of a whole period")
+            if self.time_s > self._ran_s + _FRUITLESS * self._ledger.budget.period_s:
+                raise ValueError(f"policy '{self.name}' runs no job within the budget of a period")
 
     @property
     def _power_w(self) -> float:

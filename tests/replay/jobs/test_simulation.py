@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
 from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies.requests import Room
 from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
@@ -30,8 +32,15 @@ class Watched:
     def decide(self, view: View) -> Decision:
         """Check that blocks are disjoint, aligned, available, and those of the running jobs."""
         menus = view.menus
+        guest = np.zeros(len(view), dtype=bool) if view.shared is None else view.shared >= 0
+        for i in np.flatnonzero(guest).tolist():
+            rows = view.row[[i, view.shared[i]]]
+            assert not guest[view.shared[i]]
+            assert rows[0] >= 0
+            assert menus.pool[rows[0]] == menus.pool[rows[1]]
+            assert menus.gpus[rows[0]] == menus.gpus[rows[1]]
         for p, ground in enumerate(view.grounds):
-            inside = (view.row >= 0) & (menus.pool[view.row] == p)
+            inside = (view.row >= 0) & (menus.pool[view.row] == p) & ~guest
             assert set(ground.blocks) == set(view.jobs[inside].tolist())
             taken = ~ground.pool.available
             for job, row in zip(view.jobs[inside].tolist(), view.row[inside].tolist(), strict=True):
@@ -63,6 +72,53 @@ def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep |
 def test_nothing_is_lost_in_two_pools(name: str, trace: Trace, round_s: float) -> None:
     assert len(trace.pools) == 2
     check_sums(replay(trace, name, round_s, Sleep(30.0, 5.0, 7.0)))
+
+
+class AtRandom:
+    """Jobs in random rows, stopped and started, alone or in random sets; after a while all in their turn."""
+
+    restart_s = 5.0
+
+    def __init__(self, seed: int) -> None:
+        self._draw = np.random.default_rng(seed)
+        self._left = 40
+
+    def decide(self, view: View) -> Decision:
+        """Draw rows, and hosts among those that run on as many GPUs."""
+        menus, room = view.menus, Room.whole(view)
+        row, host = np.full((2, len(view)), WAITS)
+        self._left -= 1
+        first = np.arange(1) if self._left < 0 else self._draw.permutation(len(view))
+        for j in first.tolist():
+            mine = int(self._draw.integers(menus.start[view.kind[j]], menus.start[view.kind[j] + 1]))
+            if self._left < 0:
+                mine = int(view.request[j].max())
+            alike = (menus.pool[row] == menus.pool[mine]) & (menus.gpus[row] == menus.gpus[mine])
+            others = np.flatnonzero((row != WAITS) & (host == -1) & alike)
+            if len(others) and self._draw.random() < 0.6:
+                row[j], host[j] = mine, self._draw.choice(others)
+            elif self._left < 0 or self._draw.random() < 0.8:
+                row[j] = room.take(np.array([mine]))
+        # Any of a set may be called its host.
+        for j in np.flatnonzero(host >= 0).tolist():
+            if self._draw.random() < 0.3 and host[j] >= 0:
+                old = host[j]
+                host[host == old], host[old], host[j] = j, j, -1
+        return Decision(row, again_s=view.time_s + self._draw.uniform(1.0, 60.0), host=host)
+
+
+@settings(max_examples=60)
+@given(
+    traces([(2,), (4, 4), (4, 2), (2, 8, 8)]),
+    st.sampled_from([0.0, 60.0]),
+    st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
+    st.integers(0, 1000),
+)
+def test_nothing_is_lost_when_sets_form_and_part(
+    trace: Trace, round_s: float, sleep: Sleep | None, seed: int
+) -> None:
+    policy = Watched(AtRandom(seed))
+    check_sums(simulate(trace, policy, round_s=round_s, carbon=CARBON, sleep=sleep))
 
 
 def check_sums(outcome: Outcome) -> None:

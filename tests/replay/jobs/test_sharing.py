@@ -1,0 +1,134 @@
+"""Jobs that share GPUs: run times and joules by hand, who keeps the block, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
+
+from wattsched.instances.instance import Job, OptionTable
+from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
+from wattsched.replay.jobs.policy import Decision, View
+from wattsched.replay.jobs.sharing import Sharing, slowdown
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of
+
+ONE = {1: 1.0}
+
+
+class Script:
+    """Hosts by the number of the decision; the last ones stay. Everybody runs on what was asked for."""
+
+    restart_s = 5.0
+
+    def __init__(self, *hosts: list[int] | None) -> None:
+        self._hosts = list(hosts)
+
+    def decide(self, view: View) -> Decision:
+        hosts = self._hosts.pop(0) if len(self._hosts) > 1 else self._hosts[0]
+        row = view.request[:, 0].copy()
+        host = np.array(hosts[: len(view)]) if hosts is not None else view.shared
+        return Decision(row, host=host)
+
+
+def half_used() -> Trace:
+    """Two GPUs that draw 10 to 110 W, and jobs that use a quarter of one."""
+    table = OptionTable(gpus=[1], pool=["G"], rate=[1.0], power_w=[35.0], power_limit_w=[110.0])
+    jobs = [Job(name=name, remaining_work=100.0, options=table) for name in "abc"]
+    return trace_of(cluster_of(2), jobs, [0.0, 0.0, 0.0], [1, 1, 1])
+
+
+def test_two_that_fill_a_gpu_take_turns() -> None:
+    """Both at half speed until b ends at 100 s; a does the other half alone. The GPU always draws 100 W."""
+    trace = trace_by_hand(cluster_of(1), (0, 100, 1, ONE), (0, 50, 1, ONE))
+    outcome = simulate(trace, Script([-1, 0]))
+    assert outcome.jobs.end_s.tolist() == [150.0, 100.0]
+    assert outcome.jobs.energy_j.tolist() == pytest.approx([100 * BUSY_W, 50 * BUSY_W])
+    assert outcome.jobs.gpu_s.tolist() == pytest.approx([100.0, 50.0])
+    assert outcome.jobs.restarts.sum() + outcome.jobs.migrations.sum() == 0
+
+
+def test_three_that_leave_room_are_little_slower() -> None:
+    trace = half_used()
+    assert Sharing(trace).utilisation.tolist() == [0.25]
+    outcome = simulate(trace, Script([-1, 0, 0]))
+    longer = float(slowdown(3, 0.75))
+    assert longer == pytest.approx(1 + 2 * (EACO_SLOWDOWN.per_job + EACO_SLOWDOWN.per_load * 0.75**4))
+    assert outcome.jobs.end_s == pytest.approx(100 * longer)
+    assert outcome.meter.jobs_j == pytest.approx((10 + 75) * 100 * longer)
+    assert outcome.meter.idle_j == pytest.approx(IDLE_W * 100 * longer)
+
+
+@given(st.integers(1, 4), st.floats(0.0, 4.0))
+def test_sharing_never_speeds_up_and_never_loses_to_more_than_turns(jobs: int, load: float) -> None:
+    longer = float(slowdown(jobs, min(load, jobs)))
+    assert 1.0 <= longer <= jobs + 1e-12
+    assert longer >= min(load, jobs)
+
+
+def test_measured_sets_within_a_few_points() -> None:
+    for members, run in SHARED.items():
+        alone = [ALONE[name] for name in members]
+        load = sum(job.utilisation_pct for job in alone) / 100
+        measured = run.jct_h / np.mean([job.jct_h for job in alone])
+        assert float(slowdown(len(members), load)) == pytest.approx(measured, abs=0.01)
+
+
+def test_the_others_keep_the_block_of_a_host_that_ends() -> None:
+    trace = trace_by_hand(cluster_of(2), (0, 50, 1, ONE), (0, 100, 1, ONE), (0, 100, 1, ONE))
+    outcome = simulate(trace, Script([-1, 0, 0], None))
+    # At a third of the speed until 150 s, then the other two at half: 50 left of each.
+    assert outcome.jobs.end_s.tolist() == pytest.approx([150.0, 250.0, 250.0])
+    assert outcome.jobs.restarts.tolist() == [0, 0, 0]
+
+
+def test_who_joins_restarts_and_who_is_joined_does_not() -> None:
+    """Alone on two GPUs until c comes at 10 s; then b, which has run, goes to a, and restarts for 5 s.
+
+    From 10 s on a is at half speed, b from 15 s on; a ends at 190 s, when b has done 10 + 87.5.
+    """
+    jobs = (0, 100, 1, ONE), (0, 100, 1, ONE), (10, 100, 1, ONE)
+    outcome = simulate(trace_by_hand(cluster_of(2), *jobs), Script([-1, -1], [-1, 0, -1], None))
+    assert outcome.jobs.end_s.tolist() == pytest.approx([190.0, 192.5, 110.0])
+    assert outcome.jobs.restarts.tolist() == [0, 1, 0]
+
+
+def test_a_set_that_splits_leaves_the_block_to_its_host() -> None:
+    """c brings the second decision; b gets a block of its own on the same node, and restarts."""
+    jobs = (0, 100, 1, ONE), (0, 100, 1, ONE), (10, 20, 1, ONE)
+    outcome = simulate(trace_by_hand(cluster_of(4), *jobs), Script([-1, 0], [-1, -1, -1]))
+    assert outcome.jobs.end_s.tolist() == pytest.approx([10 + 95, 15 + 95, 30.0])
+    assert outcome.jobs.restarts.tolist() == [0, 1, 0]
+
+
+def test_guests_of_a_host_that_waits_share_with_one_another() -> None:
+    class Waiting:
+        restart_s = 0.0
+
+        def decide(self, view: View) -> Decision:
+            row = view.request[:, 0].copy()
+            if len(view) == 3:
+                row[0] = -1
+                return Decision(row, host=np.array([-1, 0, 0]))
+            return Decision(row)
+
+    trace = trace_by_hand(cluster_of(1), *((0, 10, 1, ONE) for _ in range(3)))
+    assert simulate(trace, Waiting()).jobs.end_s.tolist() == [30.0, 20.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"),
+    [
+        ([-1, 0, 1], "lets job 'c' share with 'b', which is no host"),
+        ([0, -1, -1], "lets job 'a' share with 'a', which is no host"),
+        ([-1, 7, -1], "gives host 7, there are 3 jobs"),
+        ([-1, 0], r"gives \(2,\) hosts for 3 jobs"),
+        ([-1, -1, 0], "lets job 'c' share GPUs with 'a', which has others"),
+    ],
+)
+def test_hosts_that_are_refused(hosts: list[int], message: str) -> None:
+    trace = trace_by_hand(cluster_of(4), (0, 1, 1, ONE), (0, 1, 1, ONE), (0, 1, 2, {2: 1.0}))
+    with pytest.raises(ValueError, match=message):
+        simulate(trace, Script(hosts))
