@@ -18,11 +18,12 @@ import numpy as np
 from pages import DOCS, machine, replace_part, table
 
 from wattsched.formulations.sharing.problem import PROBLEM
-from wattsched.instances.sharing.checker import Outcomes, check
+from wattsched.instances.sharing.checker import check
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import Budgets, Job, SharingInstance
 from wattsched.instances.sharing.instance import Limits as SetLimits
 from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, eaco_sets
+from wattsched.instances.sharing.outcomes import Outcomes
 from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
 from wattsched.replay.sharing import Decide, Replay, replay

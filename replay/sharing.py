@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.instances.sharing.checker import Outcomes
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import Job, SharingInstance
+from wattsched.instances.sharing.outcomes import Outcomes
 
 Decide = Callable[[SharingInstance], SharingDecision | None]
 

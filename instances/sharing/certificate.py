@@ -21,8 +21,9 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from wattsched.instances.sharing.checker import J_PER_KWH, S_PER_H, Outcomes, dearest_alone, why_not_wait
+from wattsched.instances.sharing.checker import J_PER_KWH, S_PER_H, dearest_alone, why_not_wait
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance
+from wattsched.instances.sharing.outcomes import Outcomes
 
 TOLERANCE = 1e-9
 
