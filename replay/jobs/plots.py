@@ -3,17 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from wattsched.replay.jobs.menus import Floats
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from wattsched.replay.jobs.outcome import Outcome
 
-SIZE_IN = (8.0, 9.0)
-HOUR_S = 3600.0
+Pattern = Literal["-", "--", ":", "-."]
+Look = tuple[str, Pattern]
+"""Colour and pattern of a line."""
+
+SIZE_IN = (9.0, 9.0)
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+"""Colours that the colour-blind tell apart (Okabe and Ito 2008, without yellow)."""
+PATTERNS: tuple[Pattern, ...] = ("-", "--", ":", "-.")
+HOUR_S, DAY_S = 3600.0, 86_400.0
+MOST_STEPS = 300
+"""Changes that a line can show; beyond, means are drawn."""
+WIDTHS = {
+    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": HOUR_S, "3 hours": 3 * HOUR_S,
+    "6 hours": 6 * HOUR_S, "12 hours": 12 * HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "30 days": 30 * DAY_S,
+}  # fmt: skip
+"""Lengths of time over which means are taken."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How time is drawn: its unit, and over what means are taken."""
+
+    unit: str
+    unit_s: float
+    over: str
+    width_s: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Scale:
+        """Days for long traces, and means where lines would be too dense to read."""
+        lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
+        unit, unit_s = ("days", DAY_S) if lasts_s > 3 * DAY_S else ("hours", HOUR_S)
+        if max(len(outcome.power.time_s) for outcome in outcomes) <= MOST_STEPS:
+            return cls(unit, unit_s, "", 0.0)
+        few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
+        return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
 
 
 def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
@@ -22,22 +60,104 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
 
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     completion, power, occupancy = figure.subplots(3, 1)
-    for outcome in outcomes:
-        jct_s = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s)
-        shares = 100 * np.arange(1, len(jct_s) + 1) / len(jct_s)
-        completion.step(jct_s / HOUR_S, shares, where="post", label=outcome.policy, linewidth=1.2)
-        times = (np.array(outcome.power.time_s) - outcome.begin_s) / HOUR_S
-        power.step(times, np.array(outcome.power.power_w) / 1000, where="post", linewidth=0.8)
-        times = (np.array(outcome.rounds.time_s) - outcome.begin_s) / HOUR_S
-        occupancy.step(times, outcome.rounds.busy_gpus, where="post", linewidth=0.8)
-    completion.set_xscale("log")
-    completion.set_xlabel("completion time, h")
-    completion.set_ylabel("jobs, %")
-    power.set_ylabel("power, kW")
-    occupancy.set_ylabel("GPUs in use after a round")
-    for axes in (power, occupancy):
-        axes.set_xlabel("time, h")
+    scale = Scale.of(outcomes)
+    for number, outcome in enumerate(outcomes):
+        look = (COLOURS[number % len(COLOURS)], PATTERNS[number // len(COLOURS) % len(PATTERNS)])
+        gpus = sum(int(pool.available.sum()) for pool in outcome.trace.pools)
+        _draw_completion(completion, outcome, look)
+        _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.power_w, 1000, look)
+        _draw_course(
+            occupancy, outcome, scale, outcome.rounds.time_s, outcome.rounds.busy_gpus, gpus / 100, look
+        )
+    _draw_budget(power, outcomes, scale)
+    note = f"\nmean of each {scale.over}" if scale.over else ""
+    completion.set(xlabel="completion time, hours", ylabel="jobs, %", ylim=(0, 103))
+    power.set(ylabel=f"power of the cluster, kW{note}")
+    power.set_ylim(bottom=0)
+    power.sharex(occupancy)
+    power.tick_params(labelbottom=False)
+    occupancy.set(
+        xlabel=f"time from the first arrival, {scale.unit}", ylabel=f"GPUs in use, %{note}", ylim=(0, 103)
+    )
     for axes in (completion, power, occupancy):
         axes.grid(alpha=0.3)
-    figure.legend(*completion.get_legend_handles_labels(), loc="outside right upper", frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(x=0.01)
+    handles = [*completion.get_legend_handles_labels()[0], *power.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False)
     return figure
+
+
+def means_over(
+    time_s: Floats, values: Floats, begin_s: float, end_s: float, width_s: float
+) -> tuple[Floats, Floats]:
+    """Means over equal lengths of time of a quantity that stays the same from each time to the next.
+
+    Parameters
+    ----------
+    time_s, values : float arrays, shape (n,)
+        Times ascend; before the first one the quantity is 0.
+    width_s : float
+        0 for the quantity as it is.
+
+    Returns
+    -------
+    edges : float array, shape (m + 1,)
+        From begin to end; the last length may be shorter.
+    means : float array, shape (m,)
+    """
+    if not width_s:
+        edges = np.append(time_s, max(end_s, time_s[-1]))
+        return edges, values
+    edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
+    if len(edges) == 1:
+        return np.array([begin_s, end_s]), values[-1:]
+    integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(time_s))])
+    at = np.searchsorted(time_s, edges, side="right") - 1
+    until = np.where(at < 0, 0.0, integral[at] + (edges - time_s[at]) * values[at])
+    return edges, np.diff(until) / np.diff(edges)
+
+
+def _draw_completion(axes: Axes, outcome: Outcome, look: Look) -> None:
+    """Draw the share of the jobs that are complete within a time after their arrival."""
+    from matplotlib.ticker import LogFormatter, StrMethodFormatter
+
+    jct_h = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s) / HOUR_S
+    shares = 100 * np.arange(len(jct_h) + 1) / len(jct_h)
+    colour, pattern = look
+    since = np.insert(jct_h, 0, jct_h[0])
+    axes.step(since, shares, where="post", label=outcome.policy, color=colour, linestyle=pattern)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+
+
+def _draw_course(
+    axes: Axes,
+    outcome: Outcome,
+    scale: Scale,
+    time_s: Sequence[float],
+    values: Sequence[float],
+    per: float,
+    look: Look,
+) -> None:
+    """Draw what stays the same from each time to the next, or its means."""
+    edges, means = means_over(
+        np.array(time_s), np.array(values) / per, outcome.begin_s, outcome.end_s, scale.width_s
+    )
+    since = (edges - outcome.begin_s) / scale.unit_s
+    colour, pattern = look
+    axes.stairs(means, since, baseline=None, color=colour, linestyle=pattern, linewidth=1.3)
+
+
+def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale) -> None:
+    """Draw the constant power of each period that would spend its budget."""
+    budget = outcomes[0].budget
+    if budget is None:
+        return
+    begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
+    begins = np.arange(begin_s, end_s, budget.period_s)
+    price = budget.per_kwh.per_watt(begins + budget.period_s) - budget.per_kwh.per_watt(begins)
+    even_kw = np.divide(budget.amount / 1000, price, out=np.full(len(begins), np.nan), where=price > 0)
+    since = (np.append(begins, end_s) - begin_s) / scale.unit_s
+    axes.stairs(even_kw, since, baseline=None, color="0.4", linewidth=2.5, label="budget, spent evenly")

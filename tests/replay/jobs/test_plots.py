@@ -1,0 +1,72 @@
+"""Plots of replays: means keep the integral, and what is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies.replay import cluster_of, linear, trace_by_hand
+
+from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.plots import COLOURS, Scale, means_over, plot_outcomes
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.simulation import simulate
+
+STEPS = st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.0, 9.0)), min_size=1, max_size=20)
+
+
+@given(STEPS, st.floats(0.5, 60.0))
+def test_means_keep_the_integral(steps: list[tuple[float, float]], width_s: float) -> None:
+    ends = np.cumsum([seconds for seconds, _ in steps])
+    times, values = np.append(0.0, ends[:-1]), np.array([value for _, value in steps])
+    edges, means = means_over(times, values, 0.0, float(ends[-1]), width_s)
+    assert (edges[0], edges[-1]) == (0.0, ends[-1])
+    assert np.all(np.diff(edges)[:-1] == pytest.approx(width_s))
+    total = float(values @ np.diff(np.append(times, ends[-1])))
+    assert float(means @ np.diff(edges)) == pytest.approx(total, abs=1e-6)
+    for edge, mean in zip(edges, means, strict=False):
+        inside = (times < edge + width_s) & (np.append(times[1:], np.inf) > edge)
+        assert values[inside].min() - 1e-9 <= mean <= values[inside].max() + 1e-9
+
+
+def test_what_comes_before_the_first_time_is_zero() -> None:
+    edges, means = means_over(np.array([4.0]), np.array([8.0]), 0.0, 8.0, 8.0)
+    assert (edges.tolist(), means.tolist()) == ([0.0, 8.0], [4.0])
+
+
+def outcome(policy: str, n: int, budget: Budget | None = None) -> Outcome:
+    trace = trace_by_hand(cluster_of(4), *((40.0 * i, 50.0, 1 + i % 2, linear(4)) for i in range(n)))
+    setting = Setting(trace, round_s=10.0, budget=budget)
+    return simulate(trace, policy_of(policy, setting), name=policy, round_s=10.0, budget=budget)
+
+
+def test_short_replays_are_drawn_as_they_are_and_long_ones_in_means() -> None:
+    short = Scale.of([outcome("fifo", 5)])
+    assert (short.unit, short.over, short.width_s) == ("hours", "", 0.0)
+    long = Scale.of([outcome("fifo", 200)])
+    assert (long.over, long.width_s) == ("minute", 60.0)
+
+
+def test_a_line_per_policy_in_every_part_and_the_budget() -> None:
+    pytest.importorskip("matplotlib")
+    budget = Budget.of_energy(4e4, 100.0)
+    figure = plot_outcomes([outcome("fifo", 5, budget), outcome("srtf", 5, budget)])
+    completion, power, occupancy = figure.axes
+    assert [line.get_label() for line in completion.lines] == ["fifo", "srtf"]
+    assert [line.get_ydata()[-1] for line in completion.lines] == [100.0, 100.0]
+    assert (len(power.patches), len(occupancy.patches)) == (3, 2)
+    # 40 kJ in 100 s are 400 W.
+    assert set(power.patches[-1].get_data().values.tolist()) == {0.4}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "fifo", "srtf", "budget, spent evenly",
+    ]  # fmt: skip
+
+
+def test_lines_do_not_look_alike() -> None:
+    pytest.importorskip("matplotlib")
+    outcomes = [outcome("fifo", 2) for _ in range(3 * len(COLOURS))]
+    lines = plot_outcomes(outcomes).axes[0].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(outcomes)
