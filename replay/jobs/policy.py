@@ -103,6 +103,11 @@ class View:
         return self.trace.request[self.jobs]
 
     @property
+    def hosts(self) -> Integers:
+        """As `shared`, of no job where that is None."""
+        return np.full(len(self), -1) if self.shared is None else self.shared
+
+    @property
     def waits(self) -> Booleans:
         """Which jobs wait."""
         return np.asarray(self.row == WAITS)
@@ -187,6 +192,9 @@ class Setting:
         Relative gap that a round's program is solved to.
     budget : Budget, optional
         What the cluster may spend in every period.
+    least_price : float
+        Seconds of completion time, summed over jobs, that a joule is worth at least (with a budget: a unit of
+        its quantity).
     """
 
     trace: Trace
@@ -194,3 +202,4 @@ class Setting:
     round_s: float = 0.0
     gap: float = 1e-3
     budget: Budget | None = None
+    least_price: float = 0.0

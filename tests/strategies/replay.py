@@ -20,13 +20,13 @@ def cluster_of(*gpus: int, unavailable: Sequence[int] = ()) -> Cluster:
     return Cluster(gpu_types={"G": GpuType(idle_power_w=IDLE_W)}, nodes=nodes)
 
 
-def job_of(name: str, work: float, rates: dict[int, float]) -> Job:
-    """Job with a rate for each GPU count, every GPU drawing `BUSY_W`."""
+def job_of(name: str, work: float, rates: dict[int, float], busy_w: float = BUSY_W) -> Job:
+    """Job with a rate for each GPU count, every GPU drawing `busy_w`."""
     table = OptionTable(
         gpus=list(rates),
         pool=["G"] * len(rates),
         rate=list(rates.values()),
-        power_w=[BUSY_W * gpus for gpus in rates],
+        power_w=[busy_w * gpus for gpus in rates],
     )
     return Job(name=name, remaining_work=work, options=table)
 
@@ -53,7 +53,8 @@ def traces(draw: st.DrawFn, nodes: Sequence[tuple[int, ...]] = ((2,), (4,), (4, 
         exponent = draw(st.floats(0.2, 1.0))
         speed = draw(st.floats(0.5, 2.0))
         rates = {gpus: speed * gpus**exponent for gpus in range(1, largest + 1)}
-        jobs.append(job_of(f"job{i}", draw(st.floats(1.0, 2000.0)), rates))
+        busy_w = draw(st.sampled_from([BUSY_W, 0.5 * BUSY_W, 0.2 * BUSY_W]))
+        jobs.append(job_of(f"job{i}", draw(st.floats(1.0, 2000.0)), rates, busy_w))
         arrivals.append(draw(st.one_of(st.just(0.0), st.floats(0.0, 1000.0))))
         requests.append(draw(st.integers(1, max(rates))))
     return trace_of(cluster_of(*sizes, unavailable=broken), jobs, arrivals, requests)

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from wattsched.replay.jobs.policies.capped import Capped
+from wattsched.replay.jobs.policies.eaco import Eaco
 from wattsched.replay.jobs.policies.elastic import Elastic
 from wattsched.replay.jobs.policies.elasticflow import ElasticFlow
 from wattsched.replay.jobs.policies.fifo import Fifo
+from wattsched.replay.jobs.policies.gandiva import Gandiva
 from wattsched.replay.jobs.policies.gavel import Gavel
 from wattsched.replay.jobs.policies.optimus import Optimus
 from wattsched.replay.jobs.policies.powerflow import GreenFlow, PowerFlow
@@ -37,6 +39,8 @@ POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "elasticflow": ElasticFlow,
     "gavel-max-min": Gavel,
     "sia": Sia,
+    "gandiva": Gandiva,
+    "eaco": Eaco,
     "powerflow": PowerFlow,
     "greenflow": GreenFlow,
 }

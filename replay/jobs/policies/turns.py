@@ -37,7 +37,7 @@ class Rounds:
         """Decision before the next round has come; None when it has, and begins."""
         # Rounds of the replay may come a rounding error early.
         if view.time_s < self._next_s - 1e-6 * self._round_s:
-            return Decision(view.row.copy(), again_s=self._next_s)
+            return Decision(view.row.copy(), again_s=self._next_s, host=view.shared)
         self._next_s = view.time_s + self._round_s
         return None
 

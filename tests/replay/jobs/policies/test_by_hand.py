@@ -15,7 +15,7 @@ from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
-SLOW_TO_GROW = ("fifo", "srtf", "tiresias-2dlas", "gavel-max-min", "sia")
+SLOW_TO_GROW = ("fifo", "srtf", "tiresias-2dlas", "gavel-max-min", "sia", "gandiva", "eaco")
 """Those that give what was asked for, or more only round by round."""
 
 ONE, TWO, FOUR = {1: 1.0}, {2: 1.0}, {4: 1.0}

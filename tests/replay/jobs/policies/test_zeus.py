@@ -10,11 +10,12 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.instance import Job, OptionTable
 from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.metrics import finish_time_fairness, summary
-from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.zeus import tuned, zeus_cost
 from wattsched.replay.jobs.policy import Setting
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.replay.jobs.trace import Trace, trace_of, trace_of_durations
+from wattsched.replay.jobs.workload import poisson_jobs
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 
@@ -74,3 +75,11 @@ def test_every_choice_is_the_cheapest_that_compares(gpu_type: str) -> None:
     assert np.array_equal(menus.gpus[trace.request[known]], menus.gpus[cheap.request[known]])
     plain, better = (summary(simulate(trace, policy_of(p, Setting(trace)))) for p in ("srtf", "srtf+zeus"))
     assert better.jobs_energy_j < plain.jobs_energy_j
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_policy_takes_tuned_jobs(name: str) -> None:
+    trace = trace_of_durations(homogeneous_cluster(2, 4, "V100"), poisson_jobs(8, 1, median_s=600.0))
+    outcome = simulate(trace, policy_of(name + "+zeus", Setting(trace)), round_s=60.0)
+    assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
+    assert outcome.jobs.energy_j.sum() == pytest.approx(outcome.meter.jobs_j, rel=1e-9)
