@@ -5,7 +5,8 @@ prices are,
 
 .. math:: L = \sum_j \min_{o \in O_j} \Big(c_{jo} + \sum_r \lambda_r a_{r,jo}\Big) - \sum_r \lambda_r U^r
 
-is not above the cost of any decision. A bottleneck objective minimises a variable :math:`z`, at least
+is not above the cost of any decision. Rows that hold a set of jobs together are equalities: their prices have
+either sign. A bottleneck objective minimises a variable :math:`z`, at least
 :math:`z_0 = \max_j \min_o c_{jo}`, under rows :math:`c_j x_j \le z` with prices :math:`m_j`. With
 :math:`s = \sum_j m_j`, and L as above but for :math:`m_j c_{jo}` in place of :math:`c_{jo}`, the bound is
 :math:`L + (1 - s) z_0` when :math:`s \le 1`; otherwise all prices are divided by s, and it is :math:`L / s`.
@@ -16,7 +17,7 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeGuard
@@ -24,7 +25,7 @@ from typing import TypeGuard
 from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
 from wattsched.instances.certificate_enclosure import Enclosure, float_above, float_below
 from wattsched.instances.certificate_exact import cheapest_exactly
-from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff, rows_of, tariff_of
+from wattsched.instances.certificate_tariff import BOTTLENECK, Row, Tariff, rows_of, tariff_of
 from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import OBJECTIVES
 from wattsched.instances.checker_site import places_of
@@ -83,7 +84,7 @@ def prove(
         Validated, free of faults as `validity.faults_of` finds them, with a known objective.
     prices : mapping of str to number
         Derivative of the objective by the bound of a row: not positive for ``min``, not negative for ``max``.
-        Rows that are not named have price 0.
+        Of either sign for rows of sets, which are equalities. Rows that are not named have price 0.
     exact : bool
         Ask for rational arithmetic whatever it takes. Otherwise it is used for small rounds and for numbers
         near the ends of the range of doubles, and doubles with a bound on their rounding for the rest.
@@ -91,9 +92,9 @@ def prove(
         Of the instance, when they are known already.
     """
     menus = menus or Menus(instance, places_of(instance.cluster))
-    rows = rows_of(instance, menus.places)
+    rows = rows_of(instance, menus)
     sense = OBJECTIVES[instance.objective]
-    charged, faults = _charged(prices, rows.keys(), sense)
+    charged, faults = _charged(prices, rows, sense)
     if faults:
         return Proof(faults)
     tariff = tariff_of(rows, charged, menus.places)
@@ -111,7 +112,7 @@ def prove(
 
 
 def _charged(
-    prices: Mapping[str, object], rows: Collection[str], sense: str
+    prices: Mapping[str, object], rows: Mapping[str, Row], sense: str
 ) -> tuple[dict[str, Fraction], list[str]]:
     """What a unit of each row costs, and what is wrong with the prices."""
     charged: dict[str, Fraction] = {}
@@ -124,11 +125,11 @@ def _charged(
             faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
         elif name not in rows:
             faults.append(f"{told} is of no row that this round has")
-        elif (price > 0) if sense == "min" else (price < 0):
+        elif rows[name].kind != "share" and ((price > 0) if sense == "min" else (price < 0)):
             wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
             faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
         elif abs(price) >= NEGLIGIBLE:
-            charged[name] = abs(Fraction(price))
+            charged[name] = -Fraction(price) if sense == "min" else Fraction(price)
     return charged, faults
 
 
@@ -141,7 +142,8 @@ def is_finite(value: object) -> TypeGuard[int | float]:
 
 
 def _is_small(instance: Instance, menus: Menus) -> bool:
-    return sum(len(menus.of(job).listed) for job in instance.jobs) <= EXACT_OPTIONS
+    sizes = (len(menus.of(job).listed) + len(menus.in_sets(job.name)) for job in instance.jobs)
+    return sum(sizes) <= EXACT_OPTIONS
 
 
 def _bound(instance: Instance, tariff: Tariff, total: Enclosure, worst: Enclosure) -> Enclosure:

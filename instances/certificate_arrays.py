@@ -1,12 +1,13 @@
 r"""What every job costs at least at given prices, in double precision with a bound on the rounding.
 
-For rounds of millions of options. Let :math:`u = 2^{-53}`. A reduced cost is a sum of at most three terms:
-the option's value, what it pays for room and watts, and what it pays for joules. Each term is a product of at
+For rounds of millions of options. Let :math:`u = 2^{-53}`. A reduced cost is a sum of at most four terms:
+the option's value, what it pays for room and watts, for its set, and for joules. Each term is a product of at
 most five factors; each factor is a number of the instance, a price rounded once, or a completion time, which
-as a sum of positive products is known to :math:`4u` relative. Differences occur in two places, counted with
+as a sum of positive products is known to :math:`4u` relative; a job's part of a set's watts is rounded once
+more. Differences occur in two places, counted with
 the sum of their parts: watts above idle, and the time that a restart leaves. A logarithm is known to
 :math:`9u` absolute for its argument and, numpy's being accurate to four units in the last place, to
-:math:`8u` relative for itself. Altogether a computed reduced cost is within :math:`20u` times its *size*, the
+:math:`8u` relative for itself. Altogether a computed reduced cost is within :math:`22u` times its *size*, the
 sum of the magnitudes of its parts, of the true one; :math:`\varepsilon = 2^{-48} = 32u` also covers the
 rounding of the size and of the bound itself, so that
 
@@ -46,11 +47,14 @@ def in_range(instance: Instance, menus: Menus, tariff: Tariff) -> bool:
     numbers += [t.idle_power_w for t in instance.cluster.gpu_types.values()]
     prices = [*tariff.watt.values(), tariff.joule, *tariff.worst.values()]
     prices += [price for sizes in tariff.room.values() for price in sizes.values()]
+    prices += map(abs, tariff.share.values())
     if any(price and not _SMALLEST <= price <= _LARGEST for price in prices):
         return False
     used = {id(menu): menu for menu in map(menus.of, instance.jobs)}
     for menu in used.values():
         numbers += [value for row in menu.listed for value in (row.rate, row.power_w)]
+    in_sets = (row for job in instance.jobs for row in menus.in_sets(job.name))
+    numbers += [value for row in in_sets for value in (row.rate, row.power_w)]
     numbers += [v for job in instance.jobs for v in (job.remaining_work, job.weight, job.restart_s)]
     sizes = np.array(numbers)
     return bool(np.all((sizes == 0) | ((sizes >= _SMALLEST) & (sizes <= _LARGEST))))
@@ -166,7 +170,8 @@ class _Site:
         if not self.joule or self.instance.budgets.scope == "round":
             return np.zeros(len(start))
         seconds = jobs.work[job] * self.rows.unit_s[row] + jobs.restart_s[job]
-        return np.asarray(np.minimum.reduceat(self.rows.power_w[row] * seconds, start))
+        energy_j = np.where(self.rows.alone[row], self.rows.power_w[row] * seconds, np.inf)
+        return np.asarray(np.minimum.reduceat(energy_j, start))
 
     def _value(
         self, jobs: Jobs, job: IntArray, seconds: FloatArray, unit_s: FloatArray, lost_s: FloatArray

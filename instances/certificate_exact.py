@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from wattsched.instances.certificate_enclosure import Enclosure, logarithm
 from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff
-from wattsched.instances.checker_menu import Menu, Menus, block_of
+from wattsched.instances.checker_menu import Configuration, Menu, Menus, block_of
 from wattsched.instances.checker_outcomes import TOLERANCE
 from wattsched.instances.instance import Instance, Job
 
@@ -24,13 +24,19 @@ _LARGEST = Fraction(sys.float_info.max)
 
 @dataclass(frozen=True)
 class _Row:
-    """A configuration: pool, GPU count, batch size, seconds per unit of work, watts."""
+    """A configuration: pool, GPU count, batch size, seconds per unit of work, watts; the set it is a part of.
+
+    In a set, `power_w` and `idle_w` are the job's part; `block` is 0 for a job that takes no GPUs itself.
+    """
 
     pool: str
     gpus: int
     batch: int | None
     unit_s: Fraction
     power_w: Fraction
+    idle_w: Fraction
+    block: int
+    set: str | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def cheapest_exactly(
     size = Fraction(0)
     least: list[Enclosure] = []
     for job in instance.jobs:
-        total, best, parts = site.cheapest(job, menus.of(job))
+        total, best, parts = site.cheapest(job, menus.of(job), menus.in_sets(job.name))
         low += math.floor(total.low * _GRID)
         high += math.ceil(total.high * _GRID)
         least.append(best)
@@ -100,19 +106,25 @@ class _Site:
     def rows(self, menu: Menu) -> list[_Row]:
         """Configurations of a menu in exact numbers."""
         if id(menu) not in self._rows:
-            self._rows[id(menu)] = [
-                _Row(
-                    pool=row.setting[0],
-                    gpus=row.setting[1],
-                    batch=row.setting[4],
-                    unit_s=1 / Fraction(row.rate) if row.unit_s is None else Fraction(row.unit_s),
-                    power_w=Fraction(row.power_w),
-                )
-                for row in menu.listed
-            ]
+            self._rows[id(menu)] = [self._row(row) for row in menu.listed]
         return self._rows[id(menu)]
 
-    def cheapest(self, job: Job, menu: Menu) -> tuple[Enclosure, Enclosure, Fraction]:
+    def _row(self, row: Configuration) -> _Row:
+        pool, gpus, _, _, batch = row.setting
+        return _Row(
+            pool=pool,
+            gpus=gpus,
+            batch=batch,
+            unit_s=1 / Fraction(row.rate) if row.unit_s is None else Fraction(row.unit_s),
+            power_w=Fraction(row.power_w) / row.members,
+            idle_w=self.idle_w[pool] * gpus / row.members,
+            block=block_of(gpus) if row.leads else 0,
+            set=row.set,
+        )
+
+    def cheapest(
+        self, job: Job, menu: Menu, in_sets: list[Configuration]
+    ) -> tuple[Enclosure, Enclosure, Fraction]:
         """Least cost of a job with what it pays, and without; the size of the former's parts."""
         rows = self.rows(menu)
         restart_s = Fraction(job.restart_s) if job.current is not None else Fraction(0)
@@ -120,15 +132,15 @@ class _Site:
         fewest = min(row.gpus for row in rows)
         reference_s = min(row.unit_s for row in rows if row.gpus == fewest)
         paid, free, sure, sizes = [], [], [], []
-        for option in self._options(job, rows, best_s):
+        for option in self._options(job, [*rows, *map(self._row, in_sets)], best_s):
             late = 0 if job.deadline_s is None else option.completion_s / Fraction(job.deadline_s)
             if late > 1 + Fraction(TOLERANCE) or option.completion_s > _LARGEST:
                 continue
             cost = self._cost(job, option, best_s, reference_s)
             share = self.tariff.worst[job.name] if self.bottleneck else Fraction(1)
-            charge = self._charge(job, option, rows, restart_s)
-            paid.append(cost * share + charge)
-            sizes.append(abs(cost.high) * share + abs(charge))
+            charge, link = self._charge(job, option, rows, restart_s), self._link(job, option)
+            paid.append(cost * share + (charge + link))
+            sizes.append(abs(cost.high) * share + abs(charge) + abs(link))
             free.append(cost)
             sure.append(late <= SURELY_IN_TIME)
         if not paid:
@@ -177,14 +189,21 @@ class _Site:
                 return Fraction(0)
             work = Fraction(job.remaining_work)
             return tariff.joule * min(other.power_w * (other.unit_s * work + restart_s) for other in rows)
-        extra_w = row.power_w - self.idle_w[row.pool] * row.gpus
+        extra_w = row.power_w - row.idle_w
         # A job that keeps its GPUs needs no room: they were never free.
-        room = tariff.room[row.pool][block_of(row.gpus)] if job.preemptible else Fraction(0)
+        room = tariff.room[row.pool][row.block] if job.preemptible and row.block else Fraction(0)
         if self.instance.budgets.scope == "round":
             energy_j = extra_w * min(option.completion_s, self.round_s)
         else:
             energy_j = row.power_w * option.completion_s
         return room + tariff.watt[row.pool] * extra_w + tariff.joule * energy_j
+
+    def _link(self, job: Job, option: _Option) -> Fraction:
+        """What the prices make an option pay for its set."""
+        row = option.row
+        if row is None or row.set is None:
+            return Fraction(0)
+        return self.tariff.share[row.set, row.pool, job.name]
 
 
 def _least(values: list[Enclosure], sure: list[bool]) -> Enclosure:

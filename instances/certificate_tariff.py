@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import TOLERANCE
 from wattsched.instances.checker_room import free_gpus
 from wattsched.instances.checker_site import Place
@@ -20,33 +21,40 @@ BOTTLENECK = ("makespan", "max-min")
 
 @dataclass(frozen=True)
 class Row:
-    """A row ``uses of the options <= limit - standing`` of the aggregated program.
+    """A row ``uses of the options <= limit - standing`` of the aggregated program; of a set ``= 0``.
 
     Attributes
     ----------
-    kind : {"room", "power", "energy", "worst"}
-        What an option uses: its block, its watts or joules above idle; or a job's value in the objective.
+    kind : {"room", "power", "energy", "worst", "share"}
+        What an option uses: its block, its watts or joules above idle; a job's value in the objective; or 1
+        by the first job of a set and -1 by another.
     limit, standing : Fraction
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     pools : tuple of str
-        Pools whose jobs use the row.
+        Pools whose jobs use the row, or the pool of the set.
     size : int
         Room: smallest block that counts.
     factor : Fraction
         Energy: use per joule (grams, for carbon).
+    set : str
+        Name of the set.
+    jobs : tuple of str
+        Its first job and the other one.
     """
 
-    kind: Literal["room", "power", "energy", "worst"]
+    kind: Literal["room", "power", "energy", "worst", "share"]
     limit: Fraction
     standing: Fraction = Fraction(0)
     pools: tuple[str, ...] = ()
     size: int = 1
     factor: Fraction = Fraction(1)
+    set: str = ""
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass
 class Tariff:
-    """What options pay at given prices, in units of the cost that is minimised; nothing is negative.
+    """What options pay at given prices, in units of the cost that is minimised; only `share` can be negative.
 
     Attributes
     ----------
@@ -58,6 +66,8 @@ class Tariff:
         For a joule, its carbon included.
     worst : dict of str to Fraction
         By job: its share in the bottleneck.
+    share : dict of (str, str, str) to Fraction
+        By set, pool and job: for being in the set.
     capacity : Fraction
         What all rows together are worth: price times what they leave for the jobs.
     terms : Fraction
@@ -70,19 +80,21 @@ class Tariff:
     watt: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
     joule: Fraction = Fraction(0)
     worst: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    share: dict[tuple[str, str, str], Fraction] = field(default_factory=lambda: defaultdict(Fraction))
     capacity: Fraction = Fraction(0)
     terms: Fraction = Fraction(0)
     leeway: Fraction = Fraction(0)
 
 
-def rows_of(instance: Instance, places: dict[str, Place]) -> dict[str, Row]:
+def rows_of(instance: Instance, menus: Menus) -> dict[str, Row]:
     """Rows of the aggregated program by name, also those that are implied by others."""
+    places = menus.places
     rows = {}
     for pool, free in free_gpus(instance, places).items():
         for size, gpus in free.items():
             name = f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"
             rows[name] = Row("room", Fraction(gpus), pools=(pool,), size=size)
-    rows |= _budget_rows(instance, places)
+    rows |= _budget_rows(instance, places) | _share_rows(menus)
     if instance.objective in BOTTLENECK:
         rows |= {f"worst:{job.name}": Row("worst", Fraction(0)) for job in instance.jobs}
     return rows
@@ -110,6 +122,19 @@ def _budget_rows(instance: Instance, places: dict[str, Place]) -> dict[str, Row]
     return rows
 
 
+def _share_rows(menus: Menus) -> dict[str, Row]:
+    """A row for each job of a set but the first, in each pool."""
+    rows = {}
+    for declared in menus.instance.sets:
+        first, *others = declared.rates
+        pools = [row.setting[0] for row in menus.in_sets(first) if row.set == declared.name]
+        for pool in pools:
+            for job in others:
+                row = Row("share", Fraction(0), pools=(pool,), set=declared.name, jobs=(first, job))
+                rows[f"share:{declared.name}:{pool}:{job}"] = row
+    return rows
+
+
 def _standing_w(instance: Instance, place: Place) -> Fraction:
     """Draw of a pool without any job."""
     idle_w = Fraction(instance.cluster.gpu_types[place.gpu_type].idle_power_w)
@@ -122,7 +147,7 @@ def tariff_of(rows: dict[str, Row], prices: dict[str, Fraction], places: dict[st
     Parameters
     ----------
     prices : dict of str to Fraction
-        By row: what a unit costs, not negative.
+        By row: what a unit costs; negative at most for rows of sets.
     """
     sizes = {
         name: [1 << k for k in range(place.largest_block.bit_length())] for name, place in places.items()
@@ -141,12 +166,11 @@ def tariff_of(rows: dict[str, Row], prices: dict[str, Fraction], places: dict[st
                 tariff.watt[pool] += price
         elif row.kind == "energy":
             tariff.joule += price * row.factor
+        elif row.kind == "share":
+            for job, sign in zip(row.jobs, (1, -1), strict=True):
+                tariff.share[row.set, row.pools[0], job] += sign * price
         else:
             tariff.worst[name.removeprefix("worst:")] += price
         if row.kind in ("power", "energy"):
             tariff.leeway += price * row.limit * Fraction(TOLERANCE)
     return tariff
-
-
-def _no_room_prices(place: Place) -> dict[int, Fraction]:
-    return {1 << k: Fraction(0) for k in range(place.largest_block.bit_length())}

@@ -26,6 +26,7 @@ from wattsched.instances.checker_outcomes import (
     own_faults,
     total,
 )
+from wattsched.instances.checker_sets import set_faults, users_of
 from wattsched.instances.checker_site import Place, places_of
 from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.faults import lines_of
@@ -86,7 +87,8 @@ def check(instance: Instance, decision: Decision) -> Report:
 
 def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
     places = menus.places
-    faults = [*_pairing(instance, decision), *gpu_faults(instance, decision, places)]
+    faults = [*_pairing(instance, decision), *set_faults(instance, decision)]
+    faults += gpu_faults(instance, users_of(decision), places)
     outcomes = []
     for job, assignment in _known(instance, decision):
         try:
@@ -94,7 +96,7 @@ def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
         except ValueError as error:
             faults.append(f"job '{job.name}': {error}")
             continue
-        outcome = outcome_of(instance, job, menu, assignment)
+        outcome = outcome_of(instance, job, menu, assignment, menus.in_sets(job.name))
         if isinstance(outcome, str):
             faults.append(f"job '{job.name}' {outcome}")
             continue
@@ -122,7 +124,7 @@ def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
         power_w=power_w,
         energy_j=energy_j,
         carbon_g=carbon_g,
-        gpus_used=sum(a.gpus for a in decision.jobs),
+        gpus_used=sum(a.gpus for a in users_of(decision)),
         migrations=sum(migrates(outcome) for outcome in outcomes),
         restarts=sum(outcome.restarts for outcome in outcomes),
     )
@@ -211,7 +213,7 @@ def _standing_w(instance: Instance, places: dict[str, Place], outcomes: list[Out
     """Draw of each pool without its jobs: GPUs that no job uses, and servers."""
     unused = {name: place.available for name, place in places.items()}
     for outcome in outcomes:
-        if outcome.assignment is not None:
+        if outcome.assignment is not None and outcome.leads:
             unused[outcome.assignment.pool] -= outcome.assignment.gpus
     return {
         name: unused[name] * _idle_w(instance, place) + sum(node.base_power_w for node in place.nodes)
@@ -246,9 +248,10 @@ def _energy_j(
     parts = [watts * instance.round_s for watts in standing_w.values()]
     for outcome in outcomes:
         if outcome.assignment is not None:
-            # A job that completes early leaves its GPUs idle for the rest of the round.
+            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
             busy_s = min(outcome.completion_s, instance.round_s)
-            idle_w = _idle_w(instance, places[outcome.assignment.pool]) * outcome.assignment.gpus
+            gpus = outcome.assignment.gpus / outcome.members
+            idle_w = _idle_w(instance, places[outcome.assignment.pool]) * gpus
             parts += [outcome.power_w * busy_s, idle_w * (instance.round_s - busy_s)]
     return total(parts)
 

@@ -18,6 +18,9 @@ WITHOUT_DECISION = {
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
 
+INTERNAL = ("worst:", "share:")
+"""Rows that are no capacities, by the beginnings of their names."""
+
 PROVEN = ("optimal", "infeasible")
 """Reasons to stop before any limit was reached."""
 
@@ -104,8 +107,8 @@ def price_claims(result: dict[str, Any], sense: str) -> Iterator[str]:
     if not isinstance(priced, dict):
         return
     sign = -1.0 if sense == "min" else 1.0
-    # Without a decision prices need not be stated, and the rows of single jobs have none that would help.
-    owed = [name for name in priced if not name.startswith("worst:")] if result.get("decision") else []
+    # Without a decision prices need not be stated, and the rows of jobs and sets have none that would help.
+    owed = [name for name in priced if not name.startswith(INTERNAL)] if result.get("decision") else []
     for name in [*stated, *(name for name in owed if name not in stated)]:
         price, derivative = stated.get(name, 0.0), priced.get(name, 0.0)
         if not is_finite(derivative):

@@ -6,21 +6,24 @@ from collections.abc import Iterator
 
 from wattsched.instances.checker_menu import block_of
 from wattsched.instances.checker_site import Gpu, Place
-from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.decision import Assignment
 from wattsched.instances.instance import Instance
 
 Spot = tuple[int, int]
 """Number of a structural block of a pool, and offset in it."""
 
 
-def gpu_faults(instance: Instance, decision: Decision, places: dict[str, Place]) -> Iterator[str]:
-    """Every job's GPUs exist, are its own and lie in an aligned block that no other job reaches into."""
+def gpu_faults(instance: Instance, users: list[Assignment], places: dict[str, Place]) -> Iterator[str]:
+    """Every job's GPUs exist, are its own and lie in an aligned block that no other job reaches into.
+
+    Of the jobs that share their GPUs, `users` has one.
+    """
     kept = {job.name for job in instance.jobs if not job.preemptible}
     home = {node.name: (place.name, node.gpus) for place in places.values() for node in place.nodes}
     broken = {(node.name, gpu) for node in instance.cluster.nodes for gpu in node.unavailable}
     user: dict[Gpu, str] = {}
     reserver: dict[str, dict[Spot, str]] = {name: {} for name in places}
-    for assignment in decision.jobs:
+    for assignment in users:
         who = f"job '{assignment.job}'"
         listed = sum(len(numbers) for numbers in assignment.nodes.values())
         gpus = gpus_of(assignment.nodes)

@@ -23,12 +23,18 @@ Row = tuple[str, int, int | None, float | None, int | None, float, float, float 
 
 
 class Configuration(NamedTuple):
-    """What a job may run as; ``unit_s`` is the table's `completion_s`, where it states that and no rate."""
+    """What a job may run as; ``unit_s`` is the table's `completion_s`, where it states that and no rate.
+
+    In a set, `power_w` is that of all its ``members``, of which one ``leads``: it takes the GPUs.
+    """
 
     setting: Setting
     rate: float
     power_w: float
     unit_s: float | None = None
+    set: str | None = None
+    members: int = 1
+    leads: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Menus:
         self._of: dict[str, Menu] = {}
         self._modelled: dict[Hashable, list[Configuration]] = {}
         self._tables: dict[int, dict[str, list[Row]]] = {}
+        self._in_sets = _set_rows(instance, places)
 
     def of(self, job: Job) -> Menu:
         """Menu of a job of the instance.
@@ -106,6 +113,10 @@ class Menus:
                 self._made[key] = self._make(job)
             self._of[job.name] = self._made[key]
         return self._of[job.name]
+
+    def in_sets(self, job: str) -> list[Configuration]:
+        """What the job of that name may run as in sets, besides its menu."""
+        return self._in_sets.get(job, [])
 
     def _make(self, job: Job) -> Menu:
         listed: list[Configuration] = []
@@ -198,6 +209,34 @@ def block_of(gpus: int) -> int:
     while size < gpus:
         size *= 2
     return size
+
+
+def _set_rows(instance: Instance, places: dict[str, Place]) -> dict[str, list[Configuration]]:
+    """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use."""
+    jobs = {job.name: job for job in instance.jobs}
+    found: dict[str, list[Configuration]] = {}
+    for declared in instance.sets:
+        members = [jobs[name] for name in declared.rates]
+        fewest = max(job.min_gpus or 1 for job in members)
+        most = min(job.max_gpus or declared.gpus for job in members)
+        for place in places.values():
+            names = {place.name, place.gpu_type}
+            if declared.pool not in names or not fewest <= declared.gpus <= min(most, place.largest_block):
+                continue
+            if any(job.pools is not None and names.isdisjoint(job.pools) for job in members):
+                continue
+            settings = declared.frequency_mhz, declared.power_limit_w
+            for number, (name, rate) in enumerate(declared.rates.items()):
+                row = Configuration(
+                    (place.name, declared.gpus, *settings, declared.batch_sizes.get(name)),
+                    rate,
+                    declared.power_w,
+                    set=declared.name,
+                    members=len(members),
+                    leads=number == 0,
+                )
+                found.setdefault(name, []).append(row)
+    return found
 
 
 def _key(job: Job) -> Hashable:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from wattsched.instances.checker_gpus import gpus_of
-from wattsched.instances.checker_menu import Menu
+from wattsched.instances.checker_menu import Configuration, Menu
 from wattsched.instances.decision import Assignment
 from wattsched.instances.instance import Instance, Job
 
@@ -27,7 +27,10 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job does and what follows from it; a waiting job has no assignment and draws nothing."""
+    """What a job does and what follows from it; a waiting job has no assignment and draws nothing.
+
+    Of a set of ``members`` each draws an equal part, and the one that ``leads`` has the GPUs.
+    """
 
     job: Job
     menu: Menu
@@ -36,10 +39,18 @@ class Outcome:
     rate: float = 0.0
     power_w: float = 0.0
     restarts: bool = False
+    members: int = 1
+    leads: bool = True
 
 
-def outcome_of(instance: Instance, job: Job, menu: Menu, assignment: Assignment | None) -> Outcome | str:
-    """Outcome of a job, or why it has none."""
+def outcome_of(
+    instance: Instance,
+    job: Job,
+    menu: Menu,
+    assignment: Assignment | None,
+    in_sets: Sequence[Configuration] = (),
+) -> Outcome | str:
+    """Outcome of a job, or why it has none; `in_sets` is what it may run as in sets."""
     if not menu.rows:
         return "has no configuration that it could run as, now or later"
     best_s = menu.best_s(job)
@@ -55,17 +66,25 @@ def outcome_of(instance: Instance, job: Job, menu: Menu, assignment: Assignment 
         assignment.power_limit_w,
         assignment.batch_size,
     )
-    if setting not in menu.rows:
+    members, leads = 1, True
+    if assignment.set is not None:
+        row = next((r for r in in_sets if (r.set, r.setting) == (assignment.set, setting)), None)
+        if row is None:
+            return f"has no configuration in a set '{assignment.set}' {_words(assignment)}"
+        members, leads = row.members, row.leads
+        rate, power_w = row.rate, row.power_w / members
+    elif setting not in menu.rows:
         return f"has no configuration {_words(assignment)}"
-    if setting in menu.ambiguous:
+    elif setting in menu.ambiguous:
         return f"has several rows {_words(assignment)}, and the decision cannot say which"
-    rate, power_w = menu.rows[setting]
+    else:
+        rate, power_w = menu.rows[setting]
     held = job.current
     restarts = held is not None and (
         (assignment.gpus, assignment.batch_size, assignment.pool) != (held.gpus, held.batch_size, held.pool)
     )
     completion_s = job.remaining_work / rate + (job.restart_s if restarts else 0.0)
-    return Outcome(job, menu, assignment, completion_s, rate, power_w, restarts)
+    return Outcome(job, menu, assignment, completion_s, rate, power_w, restarts, members, leads)
 
 
 def _words(a: Assignment) -> str:

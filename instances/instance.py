@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -20,10 +21,12 @@ class Placement(Strict):
     """What a running job holds now.
 
     ``nodes`` maps node names to GPU numbers; an empty mapping means that the concrete GPUs are not known.
+    Jobs that share their GPUs now name the same ``set``.
     """
 
     gpus: Count
     pool: Name
+    set: Name | None = None
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
@@ -170,6 +173,42 @@ class Job(Strict):
         return self
 
 
+class JobSet(Strict):
+    """Jobs that may share the same GPUs: all of them take this option, or none does.
+
+    Attributes
+    ----------
+    pool : str
+        A pool, or a GPU type, which stands for every pool of that type.
+    gpus : int
+        GPUs that all the jobs use together.
+    power_w : float
+        Draw of these GPUs while all the jobs run; every job counts for an equal part of it.
+    rates : dict of str to float
+        The jobs, two at least, with the rate of each in the set, in the unit of its options' rate.
+    frequency_mhz, power_limit_w : optional
+        Settings of the GPUs.
+    batch_sizes : dict of str to int
+        Of the jobs that have one.
+    """
+
+    name: Name
+    pool: Name
+    gpus: Count
+    power_w: NonNegative
+    rates: Annotated[dict[Name, Positive], Field(min_length=2)]
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_sizes: dict[Name, Count] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _batches_of_members(self) -> Self:
+        strangers = [f"'{name}'" for name in self.batch_sizes if name not in self.rates]
+        if strangers:
+            raise ValueError(f"batch_sizes names {', '.join(strangers)}, but rates does not")
+        return self
+
+
 class Budgets(Strict):
     """Upper limits of the round; None is no limit.
 
@@ -211,6 +250,7 @@ class Instance(Strict):
     profiles: list[Profile] = Field(default_factory=list)
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
     jobs: list[Job]
+    sets: list[JobSet] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -222,8 +262,25 @@ class Instance(Strict):
             seen.add(job.name)
             if isinstance(job.options, str) and job.options not in self.tables:
                 faults.append(f"job '{job.name}' names the unknown table '{job.options}'")
+        faults += self._faults_of_sets()
         if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
             faults.append("a carbon budget needs 'carbon_g_per_kwh'")
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+    def _faults_of_sets(self) -> Iterator[str]:
+        jobs = {job.name: job for job in self.jobs}
+        seen: set[str] = set()
+        for declared in self.sets:
+            if declared.name in seen:
+                yield f"duplicate set name '{declared.name}'"
+            seen.add(declared.name)
+            for name in declared.rates:
+                if name not in jobs:
+                    yield f"set '{declared.name}' names the unknown job '{name}'"
+                elif not jobs[name].preemptible:
+                    yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
+        for job in self.jobs:
+            if job.current is not None and job.current.set is not None and not job.preemptible:
+                yield f"job '{job.name}' shares its GPUs (current.set) and so cannot keep them (preemptible)"

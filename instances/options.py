@@ -9,6 +9,7 @@ import numpy as np
 
 from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.instance import Instance
+from wattsched.instances.offers import NO_OFFER, Offer, offers_of, rows_of
 from wattsched.instances.templates import (
     SETTINGS,
     BoolArray,
@@ -40,32 +41,39 @@ class Options:
     ----------
     instance : Instance
     pools : tuple of Pool
+    offers : tuple of Offer
+        Sets of jobs that may share GPUs, by pool.
     start : int array, shape (n_jobs + 1,)
         Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
     job, pool, gpus, block : int arrays, shape (n_options,)
-        `pool` is -1 for waiting; `block` is the GPU count rounded up to a power of two.
+        `pool` is -1 for waiting; `block` is the GPU count rounded up to a power of two, but 0 for all jobs of
+        a set except the first.
+    offer : int array, shape (n_options,)
+        Number of the offer that an option is a part of, -1 for options of the job alone.
     rate, completion_s, power_w : float arrays, shape (n_options,)
         Work per second, seconds to completion (restart included; for waiting the round plus the best
-        completion) and draw of the job's GPUs.
+        completion) and draw of the job's GPUs; in a set an equal part of it.
     frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_options,)
         nan where the option has no such setting.
     pays_restart : bool array, shape (n_options,)
         Whether a running job restarts (or stops) with this option.
     best_s : float array, shape (n_jobs,)
-        Best completion of the job from a standing start, restart included for running jobs.
+        Best completion of the job alone from a standing start, restart included for running jobs.
     reference_rate : float array, shape (n_jobs,)
         Best rate at the smallest GPU count, to compare rates between jobs.
     least_energy_j : float array, shape (n_jobs,)
-        Least energy to completion from a standing start.
+        Least energy to completion alone from a standing start.
     """
 
     instance: Instance
     pools: tuple[Pool, ...]
+    offers: tuple[Offer, ...]
     start: IntArray
     job: IntArray
     pool: IntArray
     gpus: IntArray
     block: IntArray
+    offer: IntArray
     rate: FloatArray
     completion_s: FloatArray
     power_w: FloatArray
@@ -87,10 +95,19 @@ class Options:
 
     @cached_property
     def idle_w(self) -> FloatArray:
-        """Idle draw of the GPUs that each option would use."""
+        """Idle draw of the GPUs that each option would use; in a set an equal part of it."""
         types = self.instance.cluster.gpu_types
         per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in self.pools] + [0.0])
-        return np.asarray(per_gpu[self.pool] * self.gpus)
+        idle_w: FloatArray = per_gpu[self.pool] * self.gpus
+        if not self.offers:
+            return idle_w
+        members = np.array([*(len(offer.members) for offer in self.offers), 1.0])
+        return np.asarray(idle_w / members[self.offer])
+
+    @cached_property
+    def shared(self) -> BoolArray:
+        """Which options are parts of sets."""
+        return np.asarray(self.offer != NO_OFFER)
 
     @cached_property
     def waiting(self) -> BoolArray:
@@ -116,6 +133,11 @@ class Options:
 
     def _same_settings(self, span: slice, running: Assignment, numbers: dict[str, int]) -> BoolArray:
         same = (self.pool[span] == numbers.get(running.pool, WAIT - 1)) & (self.gpus[span] == running.gpus)
+        if running.set is None:
+            same &= ~self.shared[span]
+        else:
+            named = [offer.declared.name == running.set for offer in self.offers]
+            same &= np.array([*named, False])[self.offer[span]]
         for name in SETTINGS:
             asked = getattr(running, name)
             values = getattr(self, name)[span]
@@ -176,9 +198,26 @@ def _laid_out(templates: Templates) -> tuple[IntArray, IntArray, Columns]:
     return start, np.repeat(np.arange(len(sizes)), sizes), columns
 
 
+def _with_offers(
+    offers: tuple[Offer, ...], start: IntArray, job: IntArray, columns: Columns
+) -> tuple[IntArray, IntArray, IntArray, Columns]:
+    """Add every job's options in sets, before its waiting option."""
+    of_option = np.full(len(job), NO_OFFER)
+    if not offers:
+        return start, job, of_option, columns
+    of_row, offer, rows = rows_of(offers)
+    place = start[of_row + 1] - 1
+    columns = {name: np.insert(values, place, rows[name]) for name, values in columns.items()}
+    added = np.cumsum(np.bincount(of_row, minlength=len(start) - 1))
+    start = start + np.concatenate([[0], added])
+    return start, np.insert(job, place, of_row), np.insert(of_option, place, offer), columns
+
+
 def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Templates) -> Options:
     jobs = instance.jobs
     start, job, columns = _laid_out(templates)
+    offers = offers_of(instance, pools)
+    start, job, offer, columns = _with_offers(offers, start, job, columns)
     work = np.array([j.remaining_work for j in jobs], dtype=float)
     restart = np.array([j.restart_s if j.current is not None else 0.0 for j in jobs], dtype=float)
     with np.errstate(divide="ignore"):
@@ -190,13 +229,17 @@ def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Template
     completion = np.where(
         waiting, instance.round_s + best_s[job], standing_s + np.where(pays, restart[job], 0.0)
     )
-    energy = np.where(waiting, np.inf, columns["power_w"] * (standing_s + restart[job]))
+    # Whether others are still there to share with next round is not known: only options alone count.
+    alone = ~waiting & (offer == NO_OFFER)
+    energy = np.where(alone, columns["power_w"] * (standing_s + restart[job]), np.inf)
     least = np.minimum.reduceat(energy, start[:-1]) if len(jobs) else np.empty(0)
     return Options(
         instance=instance,
         pools=pools,
+        offers=offers,
         start=start,
         job=job,
+        offer=offer,
         completion_s=completion,
         pays_restart=pays,
         best_s=best_s,
@@ -228,6 +271,8 @@ def _allowed(options: Options) -> Options:
     # A time equal to the deadline may miss it by a last digit.
     keep = (options.completion_s <= deadline[options.job] * (1 + 1e-12)) & np.isfinite(options.completion_s)
     fixed = np.array([not j.preemptible for j in jobs], dtype=bool)
+    # A job with no option alone has none at all, or its time could not be compared.
+    keep &= np.isfinite(options.best_s)[options.job]
     must_run = fixed | ~np.array([j.can_wait for j in jobs], dtype=bool)
     keep &= ~(options.waiting & must_run[options.job])
     keep &= ~(options.pays_restart & fixed[options.job])
@@ -237,13 +282,14 @@ def _allowed(options: Options) -> Options:
     fields = {
         name: getattr(options, name)[keep]
         for name in (
-            "job", "pool", "gpus", "block", "rate", "completion_s", "power_w",
+            "job", "pool", "gpus", "block", "offer", "rate", "completion_s", "power_w",
             "frequency_mhz", "power_limit_w", "batch_size", "pays_restart",
         )
     }  # fmt: skip
     return Options(
         instance=options.instance,
         pools=options.pools,
+        offers=options.offers,
         start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         best_s=options.best_s,
         reference_rate=options.reference_rate,

@@ -28,6 +28,8 @@ def faults_of(instance: Instance) -> list[str]:
         *_ambiguous_rows(instance, pools),
         *_jobs_without_options(instance, pools),
         *_bad_placements(instance, pools),
+        *_parted_sets(instance.jobs),
+        *_bad_sets(instance, pools),
     ]
 
 
@@ -145,7 +147,7 @@ def _bad_placements(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str
     names = {pool.name for pool in pools}
     pool_of = {node: pool.name for pool in pools for node in pool.nodes}
     nodes = {node.name: node for node in instance.cluster.nodes}
-    holder: dict[tuple[str, int], str] = {}
+    holder: dict[tuple[str, int], Job] = {}
     for job in instance.jobs:
         held = job.current
         if held is None:
@@ -158,9 +160,55 @@ def _bad_placements(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str
         yield from (f"job '{job.name}': current.{fault}" for fault in _bad_gpus(held, nodes))
         for node_name, numbers in held.nodes.items():
             for gpu in numbers:
-                other = holder.setdefault((node_name, gpu), job.name)
-                if other != job.name:
-                    yield f"jobs '{other}' and '{job.name}' both hold GPU {gpu} of node '{node_name}'"
+                other = holder.setdefault((node_name, gpu), job)
+                if other is not job and (held.set is None or held.set != _set_of(other)):
+                    yield f"jobs '{other.name}' and '{job.name}' both hold GPU {gpu} of node '{node_name}'"
+
+
+def _set_of(job: Job) -> str | None:
+    return None if job.current is None else job.current.set
+
+
+def _parted_sets(jobs: list[Job]) -> Iterator[str]:
+    """Jobs that are said to share their GPUs now but hold different ones."""
+    first: dict[str, tuple[Job, Placement]] = {}
+    for job in jobs:
+        held = job.current
+        if held is None or held.set is None:
+            continue
+        other, its = first.setdefault(held.set, (job, held))
+        gpus, others = ({(n, g) for n, gpus in h.nodes.items() for g in gpus} for h in (held, its))
+        if (held.pool, held.gpus, gpus) != (its.pool, its.gpus, others):
+            yield f"jobs '{other.name}' and '{job.name}' are now in the set '{held.set}' on different GPUs"
+
+
+def _bad_sets(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    """Sets in unknown pools, and those that no block can hold or a job's bounds do not allow."""
+    known = {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
+    jobs = {job.name: job for job in instance.jobs}
+    for declared in instance.sets:
+        told = f"set '{declared.name}'"
+        if declared.pool not in known:
+            near = _near(declared.pool, known)
+            yield f"{told}: pool '{declared.pool}' is no pool or GPU type of the cluster{near}"
+            continue
+        members = [jobs[name] for name in declared.rates]
+        for job in members:
+            if declared.gpus < (job.min_gpus or 1):
+                yield f"{told}: {declared.gpus} GPUs are below the min_gpus {job.min_gpus} of '{job.name}'"
+            if declared.gpus > (job.max_gpus or declared.gpus):
+                yield f"{told}: {declared.gpus} GPUs are above the max_gpus {job.max_gpus} of '{job.name}'"
+        named = [pool for pool in pools if declared.pool in (pool.name, pool.gpu_type)]
+        usable = [
+            pool
+            for pool in named
+            if all(job.pools is None or {pool.name, pool.gpu_type} & set(job.pools) for job in members)
+        ]
+        if named and not usable:
+            yield f"{told}: not all of its jobs may use '{declared.pool}'"
+        elif usable and _block(declared.gpus) > (largest := max(pool.largest_block for pool in usable)):
+            needs = f"needs {_block(declared.gpus)} GPUs in one block"
+            yield f"{told}: {needs} but the largest block of '{declared.pool}' is {largest}"
 
 
 def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
 from wattsched.solvers.certificate import certified
 from wattsched.solvers.clock import Clock
+from wattsched.solvers.matrix import linked_choices
 from wattsched.solvers.solution import Limits
 
 # Below this many columns the LP is solved faster than the cutting planes converge.
@@ -50,7 +51,13 @@ def dual_prices(
     bound : float
         Far above any cost, or infinite, when the LP relaxation is infeasible.
     """
-    if program.n_columns <= _SMALL or program.n_groups == 0 or not _bounded(program):
+    # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
+    if (
+        program.n_columns <= _SMALL
+        or program.n_groups == 0
+        or not _bounded(program)
+        or linked_choices(program).any()
+    ):
         from wattsched.solvers.highs import solve_lp
 
         relaxed = solve_lp(program, Limits(time_s=time_s))

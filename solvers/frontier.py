@@ -17,7 +17,7 @@ from wattsched.solvers.conclude import conclude, declined, infeasible
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible, settled
 from wattsched.solvers.hull import convex_frontiers
-from wattsched.solvers.matrix import group_of_choice
+from wattsched.solvers.matrix import group_of_choice, linked_choices
 from wattsched.solvers.room import Room, without_choices
 from wattsched.solvers.solution import Limit, Limits, Solution, Start
 
@@ -33,7 +33,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     """Build a decision greedily; of `start` the prices are used.
 
     Declines programs whose bottleneck rows involve several groups. Finds nothing on some
-    feasible programs, above all on those with equality rows.
+    feasible programs, above all on those with equality rows. Takes no columns that can only be taken
+    together with others.
     """
     clock = Clock(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
@@ -57,7 +58,7 @@ def ascend(program: Program, prices: FloatArray, clock: Clock) -> FloatArray | N
     room = Room(program, x)
     weights = _weights(room, prices)
     cost = program.cost[: program.n_choices]
-    found = _start(room, weights, values, cost, clock)
+    found = _start(room, weights, values, ~linked_choices(program), cost, clock)
     if found is None:
         return None
     _climb(room, found, cost)
@@ -106,19 +107,19 @@ class _Start:
 
 
 def _start(
-    room: Room, weights: FloatArray, values: FloatArray, cost: FloatArray, clock: Clock
+    room: Room, weights: FloatArray, values: FloatArray, alone: BoolArray, cost: FloatArray, clock: Clock
 ) -> _Start | None:
     """Choose columns that fit, at the least bottleneck value for which that works."""
     if not np.isfinite(values).any():
-        return _fitting(room, weights, np.ones(len(values), dtype=bool), cost, clock)
+        return _fitting(room, weights, alone, cost, clock)
     least = float(np.max(np.minimum.reduceat(values, room.group_start[:-1])))
     levels = np.unique(values[values >= least])
     low, high = 0, len(levels) - 1
-    best = _fitting(room, weights, values <= levels[high], cost, clock)
+    best = _fitting(room, weights, alone & (values <= levels[high]), cost, clock)
     columns = room.chosen
     while best is not None and low < high:
         middle = (low + high) // 2
-        found = _fitting(room, weights, values <= levels[middle], cost, clock)
+        found = _fitting(room, weights, alone & (values <= levels[middle]), cost, clock)
         if found is None:
             low = middle + 1
         else:

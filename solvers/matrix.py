@@ -1,16 +1,48 @@
-"""Choice groups as explicit rows below the coupling rows, for solvers that know only rows."""
+"""Choice groups and rows: groups as explicit rows, and rows that tie choices of several groups together."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csc_array
 
-from wattsched.formulations.program import FloatArray, IntArray, Program
+from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
 
 
 def group_of_choice(program: Program) -> IntArray:
     """Group of every choice column, shape (n_choices,)."""
     return np.repeat(np.arange(program.n_groups), np.diff(program.group_start))
+
+
+def linking_rows(program: Program) -> BoolArray:
+    """Rows ``a x = 0`` over choice columns alone, with coefficients of both signs: one asks for another.
+
+    Returns
+    -------
+    bool array, shape (n_rows,)
+    """
+    linking: BoolArray = (program.row_lower == 0) & (program.row_upper == 0)
+    if not linking.any():
+        return linking
+    entries = program.matrix.tocoo()
+    linking[entries.row[entries.col >= program.n_choices]] = False
+    signs = np.zeros((2, program.n_rows), dtype=bool)
+    signs[(entries.data > 0).astype(np.int64), entries.row] = True
+    return np.asarray(linking & signs.all(axis=0))
+
+
+def linked_choices(program: Program) -> BoolArray:
+    """Choice columns that can only be taken together with others, such as those of jobs that share GPUs.
+
+    Returns
+    -------
+    bool array, shape (n_choices,)
+    """
+    linked = np.zeros(program.n_columns, dtype=bool)
+    rows = linking_rows(program)
+    if rows.any():
+        entries = program.matrix.tocoo()
+        linked[entries.col[rows[entries.row]]] = True
+    return linked[: program.n_choices]
 
 
 def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArray]:

@@ -18,6 +18,7 @@ from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude, declined
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.feasibility import feasible, settled
+from wattsched.solvers.matrix import linked_choices
 from wattsched.solvers.room import Room, without_choices
 from wattsched.solvers.solution import Limits, Solution, Start
 
@@ -38,12 +39,13 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     prices, bound = dual_prices(program, time_s=share)
     x = without_choices(program)
     room = Room(program, x)
-    smallest = _admit(program, room)
+    alone = ~linked_choices(program)
+    smallest = _admit(program, room, alone)
     if not room.fits():
         return conclude(
             program, limits, None, bound, prices=prices, detail="the smallest configurations do not fit"
         )
-    finished = _upgrade(program, room, smallest, clock)
+    finished = _upgrade(program, room, smallest, alone, clock)
     x[room.chosen] = 1.0
     point = settled(program, x)
     if point is not None and not feasible(program, point):
@@ -54,8 +56,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     )
 
 
-def _admit(program: Program, room: Room) -> IntArray:
+def _admit(program: Program, room: Room, alone: BoolArray) -> IntArray:
     """Let every job wait that can, then admit those that fit, the shortest first.
+
+    Columns that are not `alone`, which can only be taken together with others, are not taken.
 
     Returns
     -------
@@ -64,20 +68,19 @@ def _admit(program: Program, room: Room) -> IntArray:
     """
     gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
     runs = gpus > 0
-    never = np.where(runs, 0, 1)
-    smallest = np.lexsort((completion_s, energy_j, gpus, never, room.group))[room.group_start[:-1]]
-    waiting = np.lexsort((energy_j, never == 0, room.group))[room.group_start[:-1]]
+    smallest = np.lexsort((completion_s, energy_j, gpus, ~runs, ~alone, room.group))[room.group_start[:-1]]
+    waiting = np.lexsort((energy_j, runs, ~alone, room.group))[room.group_start[:-1]]
     room.choose(np.where(runs[waiting], smallest, waiting))
     order = np.argsort(completion_s[smallest], kind="stable")
     room.swap_in_order(order, smallest[order])
     return smallest
 
 
-def _upgrade(program: Program, room: Room, smallest: IntArray, clock: Clock) -> bool:
+def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray, clock: Clock) -> bool:
     """Make upgrades until none is left or one breaks a budget; False when time ran out."""
     gpus, completion_s, energy_j = (program.attributes[name] for name in ATTRIBUTES)
     counts_gpus = _rows_in_gpus(room, gpus)
-    possible = gpus[: program.n_choices] > 0
+    possible = alone & (gpus[: program.n_choices] > 0)
     start = room.group_start
 
     def best(job: int) -> tuple[float, int, int] | None:

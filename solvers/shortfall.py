@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
-from wattsched.formulations.program import FloatArray, Program
+from wattsched.formulations.program import BoolArray, FloatArray, Program
 from wattsched.solvers.feasibility import TOLERANCE
+from wattsched.solvers.matrix import linking_rows
 from wattsched.solvers.solution import Limits
 
 _TIME_S = 10.0
@@ -97,10 +98,19 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
 
 
 def _together(program: Program, time_s: float) -> list[Shortfall]:
-    """Least relative increase of the rows' limits that makes the program feasible."""
+    """Least relative increase of the rows' limits that makes the program feasible.
+
+    What links choices is no limit, unless there is no other way.
+    """
+    limits = ~linking_rows(program)
+    found = _extended(program, limits, time_s)
+    return found if found or limits.all() else _extended(program, np.ones_like(limits), time_s)
+
+
+def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortfall]:
     from wattsched.solvers import highs
 
-    elastic, row, sign = _elastic(program)
+    elastic, row, sign = _elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
     answer = highs.solve_lp(elastic, Limits(time_s=time_s))
     if answer.objective is None or answer.objective <= 1e-7:
@@ -119,10 +129,10 @@ def _together(program: Program, time_s: float) -> list[Shortfall]:
     return sorted(found, key=_severity)
 
 
-def _elastic(program: Program) -> tuple[Program, np.ndarray, np.ndarray]:
+def _elastic(program: Program, limits: BoolArray) -> tuple[Program, np.ndarray, np.ndarray]:
     """Program with a column per row limit that extends it, at a cost relative to the limit's size."""
-    upper = np.flatnonzero(np.isfinite(program.row_upper))
-    lower = np.flatnonzero(np.isfinite(program.row_lower))
+    upper = np.flatnonzero(np.isfinite(program.row_upper) & limits)
+    lower = np.flatnonzero(np.isfinite(program.row_lower) & limits)
     row = np.concatenate([upper, lower])
     sign = np.concatenate([-np.ones(len(upper)), np.ones(len(lower))])
     largest = np.zeros(program.n_rows)

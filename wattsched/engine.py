@@ -469,7 +469,9 @@ def _prices(certificate: Certificate | None, sense: str) -> dict[str, float]:
         return {}
     better = -1.0 if sense == "min" else 1.0
     return {
-        name: better * value for name, value in certificate.prices.items() if not name.startswith("worst:")
+        name: better * value
+        for name, value in certificate.prices.items()
+        if not name.startswith(("worst:", "share:"))
     }
 
 

@@ -14,6 +14,7 @@ from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.external import External, blaming
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import IntArray
+from wattsched.formulations.sizing.assignment import add_share_constraints
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.mckp import bottleneck_range
@@ -58,11 +59,13 @@ def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
 
 
 def _complete(model: Any, variables: list[Any], columns: Choices) -> None:
-    """Add the round's objective if there is none, and the budgets that idle power alone breaks."""
+    """Add the objective if there is none, what sets demand, and the budgets that idle power alone breaks."""
     import pyomo.environ as pyo
 
     if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
         _add_objective(model, variables, columns)
+    if columns.links:
+        add_share_constraints(model, variables, columns)
     broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))

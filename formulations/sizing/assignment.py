@@ -92,12 +92,23 @@ def algebra(columns: Choices) -> Any:
     m.gpu = pyo.Constraint(
         list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[place] for place in covering[p, g]) <= 1
     )
+    add_share_constraints(m, m.x, columns)
     m.budget = pyo.ConstraintList()
     for row in columns.budgets:
         used = np.flatnonzero(row.use)
         m.budget.add(pyo.quicksum(float(row.use[c]) * m.x[c] for c in used) + m.nothing <= row.capacity)
     _add_objective(m, columns, jobs)
     return m
+
+
+def add_share_constraints(model: Any, variables: Any, columns: Choices) -> None:
+    """All jobs of a set share its GPUs, or none does; a column that is not there counts as 0."""
+    import pyomo.environ as pyo
+
+    model.wattsched_share = pyo.ConstraintList()
+    for link in columns.links:
+        first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
+        model.wattsched_share.add(first - other == 0)
 
 
 def _add_objective(m: Any, columns: Choices, jobs: int) -> None:

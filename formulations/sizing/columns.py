@@ -11,7 +11,20 @@ from wattsched.formulations.program import Block, BoolArray, FloatArray, IntArra
 from wattsched.formulations.sizing.dominance import undominated
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.uses import BudgetRow, budget_rows, fixed_jobs
+from wattsched.instances.offers import NO_OFFER
 from wattsched.instances.options import Options
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two columns of a set, of its first job and another: both are taken or none is.
+
+    A column is None where its job's deadline rules the set out.
+    """
+
+    name: str
+    first: int | None
+    other: int | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,23 @@ class Choices:
     def needs_room(self) -> BoolArray:
         """Which columns need a block of free GPUs."""
         options = self.options
-        return ~(options.waiting | fixed_jobs(options))[self.index]
+        return ~(options.waiting | fixed_jobs(options))[self.index] & (self.block > 0)
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """What holds the jobs of each set together, by offer."""
+        options, jobs = self.options, self.options.instance.jobs
+        columns = np.flatnonzero(options.shared[self.index])
+        offer, job = options.offer[self.index[columns]], self.job[columns]
+        at = dict(zip(zip(offer.tolist(), job.tolist(), strict=True), columns.tolist(), strict=True))
+        return [
+            Link(f"share:{offer.declared.name}:{options.pools[offer.pool].name}:{jobs[j].name}", first, other)
+            for o, offer in enumerate(options.offers)
+            for first in [at.get((o, offer.members[0]))]
+            for j in offer.members[1:]
+            for other in [at.get((o, j))]
+            if first is not None or other is not None
+        ]
 
     @property
     def pool(self) -> IntArray:
@@ -62,7 +91,7 @@ class Choices:
 
     @property
     def block(self) -> IntArray:
-        """Block size of each column, 0 for waiting."""
+        """Block size of each column; 0 for waiting, and in sets for all jobs but the first."""
         return self.options.block[self.index]
 
     @property
@@ -84,7 +113,7 @@ class Choices:
         }
 
     def block_of_names(self) -> Block:
-        """Column names such as ``job7:A100:8g:b256:1200MHz`` and ``job7:wait``."""
+        """Column names such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
         return Block("option", len(self), self._label)
 
     def _label(self, column: int) -> str:
@@ -97,6 +126,8 @@ class Choices:
         parts += [form.format(values[i]) for values, form in settings if not np.isnan(values[i])]
         if not np.isnan(options.power_limit_w[i]):
             parts.append(f"{options.power_limit_w[i]:g}W")
+        if options.offer[i] != NO_OFFER:
+            return ":".join([*parts, "set", options.offers[options.offer[i]].declared.name])
         return ":".join(parts) if self._unique else f"{':'.join(parts)}#{i}"
 
     @property

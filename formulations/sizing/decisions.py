@@ -8,6 +8,7 @@ from collections import defaultdict
 from wattsched.formulations.program import IntArray
 from wattsched.formulations.sizing.uses import free_gpus, held_positions
 from wattsched.instances.decision import Assignment, Decision
+from wattsched.instances.offers import NO_OFFER
 from wattsched.instances.options import Options
 from wattsched.topology.allocation import Request, allocate
 
@@ -39,24 +40,35 @@ def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
 
 
 def _requests(options: Options, chosen: IntArray) -> dict[int, list[tuple[int, Request]]]:
-    """Jobs to be placed in each pool, without those that keep their GPUs."""
+    """Jobs to be placed in each pool, without those that keep their GPUs; of a set only the first."""
     requests: dict[int, list[tuple[int, Request]]] = defaultdict(list)
+    claimed: set[tuple[int, int]] = set()
     for j, (job, i) in enumerate(zip(options.instance.jobs, chosen, strict=True)):
         p = int(options.pool[i])
-        if p < 0 or not job.preemptible:
+        if options.block[i] == 0 or not job.preemptible:
             continue
-        held: tuple[int, ...] = ()
-        if job.current is not None and job.current.pool == options.pools[p].name:
-            held = tuple(held_positions(options.pools[p], job.current))
+        held = _held(options, j, int(options.offer[i]), p)
+        # Of jobs that shared their GPUs and now part, the first may stay.
+        held = () if claimed & {(p, position) for position in held} else held
+        claimed |= {(p, position) for position in held}
         request = Request(job=job.name, size=int(options.block[i]), gpus=int(options.gpus[i]), held=held)
         requests[p].append((j, request))
     return requests
 
 
+def _held(options: Options, j: int, o: int, p: int) -> tuple[int, ...]:
+    """Positions in a pool that a job holds now; for a set, those of the first job that holds some."""
+    for member in (j,) if o == NO_OFFER else options.offers[o].members:
+        current = options.instance.jobs[member].current
+        if current is not None and current.pool == options.pools[p].name:
+            return tuple(held_positions(options.pools[p], current))
+    return ()
+
+
 def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision:
     """Write chosen options and positions as a decision.
 
-    Jobs that keep their GPUs need no entry in `positions`.
+    Jobs that keep their GPUs need no entry in `positions`, nor do jobs of a set but the first.
     """
     running, waiting = [], []
     settings = zip(
@@ -65,9 +77,10 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
         options.frequency_mhz[chosen].tolist(),
         options.power_limit_w[chosen].tolist(),
         options.batch_size[chosen].tolist(),
+        options.offer[chosen].tolist(),
         strict=True,
     )
-    for j, (job, (p, gpus, mhz, limit_w, batch)) in enumerate(
+    for j, (job, (p, gpus, mhz, limit_w, batch, o)) in enumerate(
         zip(options.instance.jobs, settings, strict=True)
     ):
         if p < 0:
@@ -75,15 +88,18 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
             continue
         pool = options.pools[p]
         kept = None if job.preemptible else job.current
+        offer = None if o == NO_OFFER else options.offers[o]
+        placed = j if offer is None else offer.members[0]
         running.append(
             Assignment(
                 job=job.name,
                 gpus=gpus,
                 pool=pool.name,
+                set=None if offer is None else offer.declared.name,
                 frequency_mhz=_whole(mhz),
                 power_limit_w=None if math.isnan(limit_w) else limit_w,
                 batch_size=_whole(batch),
-                nodes=pool.gpus_at(positions[j]) if kept is None else kept.nodes,
+                nodes=pool.gpus_at(positions[placed]) if kept is None else kept.nodes,
             )
         )
     return Decision(jobs=running, waiting=waiting)

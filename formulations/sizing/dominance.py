@@ -19,7 +19,8 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
     """Options worth keeping.
 
     An option goes when another option of the same job in the same pool costs no more, takes no larger
-    block and uses no more of any budget (the first of equals stays), or when waiting does.
+    block and uses no more of any budget (the first of equals stays), or when waiting does. Options in sets
+    stay, and beat none: they depend on what other jobs do.
 
     Returns
     -------
@@ -28,7 +29,7 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
     criteria = np.array([cost, options.block.astype(float), *_budget_criteria(options)])
     keep = ~_beaten_by_waiting(options, criteria)
     # What is left is compared in pairs, so it pays to drop the others first.
-    left = np.flatnonzero(keep)
+    left = np.flatnonzero(keep & ~options.shared)
     keep[left] = ~_beaten_in_run(_runs(options.job[left], options.pool[left]), criteria[:, left])
     return keep
 
@@ -51,7 +52,7 @@ def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:
     places = np.flatnonzero(options.waiting)
     waiting[options.job[places]] = places
     rival = waiting[options.job]
-    beaten = (rival >= 0) & ~options.waiting
+    beaten = (rival >= 0) & ~options.waiting & ~options.shared
     for values in criteria:
         beaten &= values[rival] <= values
     return beaten

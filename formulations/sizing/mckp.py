@@ -6,12 +6,14 @@ r"""`mckp`: multiple-choice knapsack with one row per buddy level, no placement 
     \sum_{(j,o)\ \text{in pool}\ p:\ b_o \ge 2^k} b_o x_{jo} \le F_{pk}\ \forall p, k,\quad
     \sum_{j,o} u^r_{jo} x_{jo} \le U^r\ \forall r
 
+and, for each job but the first of a set that may share GPUs, :math:`x_{\text{first},S} = x_{jS}`.
+
 The buddy rows are exact (`topology.buddy`), so the allocator can always place what the program chooses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,19 +36,27 @@ description = "one binary per option; exact aggregated buddy rows"
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ``coefficients @ x <= capacity`` while they are gathered: entries in row-major order."""
+    """Rows ``floor <= coefficients @ x <= capacity`` while they are gathered: entries in row-major order."""
 
     names: list[str]
     capacity: list[float]
     columns: list[IntArray]
     values: list[FloatArray]
+    floor: list[float] = field(default_factory=list)
 
-    def add(self, name: str, columns: IntArray, values: FloatArray, capacity: float) -> None:
+    def add(
+        self, name: str, columns: IntArray, values: FloatArray, capacity: float, floor: float = -np.inf
+    ) -> None:
         """Append one row."""
         self.names.append(name)
         self.capacity.append(capacity)
         self.columns.append(columns)
         self.values.append(values)
+        self.floor.append(floor)
+
+    def followed_by(self, other: Rows) -> Rows:
+        """These rows and then those."""
+        return Rows(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
 
 def build(options: Options, objective: str) -> Model:
@@ -121,13 +131,27 @@ def add_budget_rows(rows: Rows, columns: Choices) -> None:
         rows.add(budget.name, used, budget.use[used], budget.capacity)
 
 
+def share_rows(columns: Choices) -> Rows:
+    """All jobs of a set share its GPUs, or none does."""
+    rows = Rows([], [], [], [])
+    for link in columns.links:
+        entries = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
+        places, values = zip(*entries, strict=True)
+        rows.add(link.name, np.array(places), np.array(values), capacity=0.0, floor=0.0)
+    return rows
+
+
 def assemble(columns: Choices, rows: Rows) -> Program:
-    """Program of the choice columns under the gathered rows, with a bottleneck column where needed."""
+    """Program of the choice columns under the gathered rows and `share_rows`.
+
+    It has a bottleneck column where needed.
+    """
     n = len(columns)
+    rows = rows.followed_by(share_rows(columns))
     worst = columns.objective.combine == "worst"
     matrix = _matrix(columns, rows, worst)
     row_blocks = [Block(label, 1) for label in rows.names]
-    capacity = np.array(rows.capacity, dtype=float)
+    capacity, floor = np.array(rows.capacity, dtype=float), np.array(rows.floor, dtype=float)
     cost, lower, upper = columns.cost, np.zeros(n), np.ones(n)
     integer = np.ones(n, dtype=bool)
     names = [columns.block_of_names()]
@@ -136,6 +160,7 @@ def assemble(columns: Choices, rows: Rows) -> Program:
         jobs = columns.options.instance.jobs
         row_blocks.append(Block("worst", len(jobs), lambda j: f"worst:{jobs[j].name}"))
         capacity = np.concatenate([capacity, np.zeros(len(jobs))])
+        floor = np.concatenate([floor, np.full(len(jobs), -np.inf)])
         names.append(Block("worst", 1))
         least, most = bottleneck_range(columns)
         cost = np.append(np.zeros(n), 1.0)
@@ -145,7 +170,7 @@ def assemble(columns: Choices, rows: Rows) -> Program:
     return Program(
         cost=cost,
         matrix=matrix,
-        row_lower=np.full(len(capacity), -np.inf),
+        row_lower=floor,
         row_upper=capacity,
         lower=lower,
         upper=upper,

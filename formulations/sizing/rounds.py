@@ -30,7 +30,8 @@ class Choice:
     gpus, block : int
         GPUs, and the power of two that they are rounded up to; 0 for waiting.
     needs_room : bool
-        Takes a block of free GPUs: false for waiting and for jobs that keep the GPUs they hold.
+        Takes a block of free GPUs: false for waiting, for jobs that keep the GPUs they hold, and in a set for
+        all jobs but the first.
     cost : float
         What the objective adds for it, to be minimised (objectives to be maximised come negated).
     completion_s, power_w : float

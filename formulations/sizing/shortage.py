@@ -26,6 +26,10 @@ def describe(options: Options, row: str, needed: float, short_by: float, *, alon
     together = "" if alone else " (together with the other limits)"
     if kind in UNITS:
         return _budget(options, row, needed, short_by) + together
+    if kind == "share":
+        name, _, job = place.rpartition(":")
+        declared, _, pool = name.rpartition(":")
+        return f"set '{declared}' in pool '{pool}' can be neither formed nor left, for job '{job}'{together}"
     if kind not in ("gpus", "buddy"):
         return f"{row} is {short_by:g} short of {needed:g}" + together
     pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")

@@ -7,11 +7,12 @@ aligned blocks and objectives are worked out here once more.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from wattsched.instances.instance import Instance, Job, OptionTable
+from wattsched.instances.instance import Instance, Job, JobSet, OptionTable
 from wattsched.topology.cluster import Node
 
 Gpu = tuple[str, int]
@@ -19,7 +20,10 @@ Gpu = tuple[str, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """An option of a job: a row of its table on one kind of node, or waiting (no blocks)."""
+    """An option of a job: a row of its table on one kind of node, a part of a set, or waiting (no blocks).
+
+    In a set, watts are an equal part, and only the first job has GPUs.
+    """
 
     gpus: int
     kind: tuple[object, ...] | None
@@ -28,6 +32,7 @@ class Choice:
     idle_w: float
     energy_to_completion_j: float
     value: float
+    set: str | None = None
 
 
 def next_power(gpus: int) -> int:
@@ -180,11 +185,47 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
             rate = 1 / (time / job.remaining_work)
             value = _value(instance, job, objective, completion, best, rate / reference, paid)
             found.append(Choice(gpus, kind, completion, power, idle, power * completion, value))
+    for declared, kind, part in parts_of(instance, job):
+        current, batch = job.current, declared.batch_sizes.get(job.name)
+        unchanged = current is not None and (declared.gpus, batch) == (current.gpus, current.batch_size)
+        unchanged = unchanged and _current_kind(instance, job) == kind
+        paid = penalty if running and not unchanged else 0.0
+        completion = job.remaining_work / declared.rates[job.name] + paid
+        idle = instance.cluster.gpu_types[str(kind[0])].idle_power_w * declared.gpus * part
+        power = declared.power_w * part
+        if completion <= deadline:
+            speedup = declared.rates[job.name] / reference
+            value = _value(instance, job, objective, completion, best, speedup, paid)
+            gpus = declared.gpus if next(iter(declared.rates)) == job.name else 0
+            energy = power * completion
+            found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name))
     late = instance.round_s + best
     if job.can_wait and job.preemptible and late <= deadline:
         value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found
+
+
+def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, tuple[object, ...], float]]:
+    """Sets that the job may be in, by kind of node, with its part of the set."""
+    jobs = {other.name: other for other in instance.jobs}
+    for declared in instance.sets:
+        members = [jobs[name] for name in declared.rates]
+        if job not in members or any((m.min_gpus or 1) > declared.gpus for m in members):
+            continue
+        if any((m.max_gpus or math.inf) < declared.gpus for m in members):
+            continue
+        for kind, nodes in kinds(instance).items():
+            largest = max(len(block) for block in structural_blocks(instance, nodes))
+            if declared.pool in (kind[0], kind[3]) and next_power(declared.gpus) <= largest:
+                yield declared, kind, 1 / len(members)
+
+
+def together(instance: Instance, combination: tuple[Choice, ...]) -> bool:
+    """Whether the jobs of every set that is taken are all in it, in one place."""
+    taken = Counter((choice.set, choice.kind) for choice in combination if choice.set is not None)
+    sizes = {declared.name: len(declared.rates) for declared in instance.sets}
+    return all(count == sizes[str(name)] for (name, _), count in taken.items())
 
 
 def _current_kind(instance: Instance, job: Job) -> tuple[object, ...] | None:
@@ -264,7 +305,7 @@ def optimum(instance: Instance, objective: str) -> float | None:
     placeable: dict[tuple[object, ...], bool] = {}
     best: float | None = None
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
-        if not within_budgets(instance, combination):
+        if not together(instance, combination) or not within_budgets(instance, combination):
             continue
         fits = True
         for kind in by_kind:
@@ -272,7 +313,7 @@ def optimum(instance: Instance, objective: str) -> float | None:
                 (
                     next_power(c.gpus)
                     for c, keep in zip(combination, fixed, strict=True)
-                    if c.kind == kind and not keep
+                    if c.kind == kind and c.gpus and not keep
                 ),
                 reverse=True,
             )

@@ -66,7 +66,7 @@ def better(a: float, b: float, objective: str) -> bool:
 def priced(draw: st.DrawFn) -> tuple[Instance, dict[str, float]]:
     """An instance with prices of the right sign on any of its rows."""
     instance = with_objective(draw(small_instances(max_jobs=3)), draw(OBJECTIVE))
-    rows = rows_of(instance, places_of(instance.cluster))
+    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
     sign = -1.0 if OBJECTIVES[instance.objective] == "min" else 1.0
     # Where prices have the size of a round's, bounds are worth something.
     scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0}
@@ -100,7 +100,7 @@ def test_doubles_enclose_what_rational_numbers_find(
     instance, prices = case
     assume(not prove(instance, prices).faults)
     menus = Menus(instance, places_of(instance.cluster))
-    rows = rows_of(instance, menus.places)
+    rows = rows_of(instance, menus)
     tariff = tariff_of(rows, {name: abs(Fraction(price)) for name, price in prices.items()}, menus.places)
     assume(in_range(instance, menus, tariff))
     exact = cheapest_exactly(instance, menus, tariff)
@@ -280,7 +280,7 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     result = solved(instance)
     assume(result["certificate"] is not None)
     prices = result["certificate"]["prices"]
-    rows = rows_of(instance, places_of(instance.cluster))
+    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
     name = data.draw(st.sampled_from(sorted(prices or rows)))
     if name in prices:
         prices[name] *= data.draw(st.sampled_from([0.0, 0.5, 0.999, 1.001, 2.0, 1000.0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from wattsched.instances.instance import Instance
@@ -59,12 +60,12 @@ def tables(draw: st.DrawFn) -> dict:
 
 
 @st.composite
-def small_instances(draw: st.DrawFn, max_jobs: int = 4) -> Instance:
+def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> Instance:
     """Instance that a brute force can solve."""
     cluster = draw(clusters())
     jobs = []
     taken: set[tuple[str, int]] = {(n["name"], g) for n in cluster["nodes"] for g in n["unavailable"]}
-    for j in range(draw(st.integers(1, max_jobs))):
+    for j in range(draw(st.integers(min_jobs, max_jobs))):
         job = {"name": f"job{j}", "options": draw(tables()), "weight": draw(st.sampled_from([1.0, 0.5, 3.0]))}
         if draw(st.booleans()):
             job["remaining_work"] = draw(st.sampled_from([0.25, 2.0]))
@@ -110,3 +111,46 @@ def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, in
     if job.get("can_wait", True) and draw(st.integers(0, 3)) == 0:
         job["preemptible"] = False
         job.pop("deadline_s", None)
+
+
+@st.composite
+def instances_with_sets(draw: st.DrawFn, max_jobs: int = 3) -> Instance:
+    """Small instance with sets of jobs that may share GPUs, and jobs that share theirs now."""
+    content = draw(small_instances(max_jobs=max_jobs, min_jobs=2)).model_dump()
+    jobs = content["jobs"]
+    movable = [job for job in jobs if job["preemptible"]]
+    assume(len(movable) > 1)
+    _let_share(draw, movable)
+    types = [node["gpu_type"] for node in content["cluster"]["nodes"]]
+    content["sets"] = [
+        draw(_sets(f"set{number}", types, [job["name"] for job in movable]))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return Instance.model_validate(content)
+
+
+def _let_share(draw: st.DrawFn, jobs: list[dict]) -> None:
+    """Let a job share the GPUs of one that runs."""
+    running = [job for job in jobs if job["current"]]
+    new = [job for job in jobs if not job["current"]]
+    if running and new and draw(st.booleans()):
+        one, other = draw(st.sampled_from(running)), draw(st.sampled_from(new))
+        one["current"]["set"] = "now"
+        other["current"] = one["current"]
+        other["restart_s"] = draw(st.sampled_from([0.0, 40.0, 400.0]))
+
+
+@st.composite
+def _sets(draw: st.DrawFn, name: str, types: list[str], jobs: list[str]) -> dict:
+    """Set of two jobs or more, often with fewer watts and better rates than its jobs alone."""
+    members = draw(st.lists(st.sampled_from(jobs), unique=True, min_size=2))
+    settings = draw(st.sampled_from([{}, {"frequency_mhz": 900}, {"power_limit_w": 250.0}]))
+    return {
+        "name": name,
+        "pool": draw(st.sampled_from(types)),
+        "gpus": draw(st.sampled_from([1, 1, 2, 3, 4])),
+        "power_w": draw(WATTS) * draw(st.sampled_from([0.5, 1.0, 2.0])),
+        "rates": {job: draw(st.sampled_from([1.0, 5.0])) / draw(SECONDS) for job in members},
+        "batch_sizes": {job: 64 for job in members if draw(st.integers(0, 5)) == 0},
+        **settings,
+    }

@@ -1,0 +1,159 @@
+"""Certificates of rounds with sets of jobs: prices of either sign hold a set together."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets
+
+import wattsched
+from wattsched.formulations.registry import formulation
+from wattsched.instances.certificate import prove
+from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
+from wattsched.instances.certificate_exact import cheapest_exactly
+from wattsched.instances.certificate_tariff import BOTTLENECK, rows_of, tariff_of
+from wattsched.instances.checker import check_result
+from wattsched.instances.checker_menu import Menus
+from wattsched.instances.checker_outcomes import OBJECTIVES
+from wattsched.instances.checker_site import places_of
+from wattsched.instances.instance import Instance
+from wattsched.instances.options import expand
+
+MANY = settings(max_examples=100)
+OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
+Priced = tuple[Instance, dict[str, float]]
+
+
+def better(a: float, b: float, objective: str) -> bool:
+    """Whether one value is better than another by more than the last digits."""
+    excess = b - a if OBJECTIVES[objective] == "min" else a - b
+    return excess > 1e-9 * max(0.1, abs(b))
+
+
+@st.composite
+def priced(draw: st.DrawFn) -> Priced:
+    """An instance with prices on any of its rows, of either sign on those of sets."""
+    objective = draw(OBJECTIVE)
+    instance = draw(instances_with_sets()).model_copy(update={"objective": objective})
+    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
+    sign = -1.0 if OBJECTIVES[objective] == "min" else 1.0
+    scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0, "share": 300.0}
+    prices = {}
+    for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)):
+        share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
+        turned = -1.0 if rows[name].kind == "share" and draw(st.booleans()) else 1.0
+        prices[name] = turned * sign * share * scale[rows[name].kind]
+    return instance, prices
+
+
+@MANY
+@given(case=priced())
+def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> None:
+    instance, prices = case
+    proof = prove(instance, prices)
+    best = optimum(instance, instance.objective)
+    if proof.faults:
+        assert "no option that is complete by its deadline" in proof.faults[0] or "no conf" in proof.faults[0]
+        assert best is None
+    elif best is not None:
+        assert proof.bound is not None
+        assert not better(best, proof.bound, instance.objective)
+
+
+@MANY
+@given(case=priced(), chunk=st.sampled_from([1, 7, 1000]))
+def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
+    instance, prices = case
+    assume(not prove(instance, prices).faults)
+    menus = Menus(instance, places_of(instance.cluster))
+    sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
+    charged = {name: sign * Fraction(price) for name, price in prices.items()}
+    tariff = tariff_of(rows_of(instance, menus), charged, menus.places)
+    assume(in_range(instance, menus, tariff))
+    exact = cheapest_exactly(instance, menus, tariff)
+    rounded = cheapest_in_doubles(instance, menus, tariff, chunk)
+    compared = 2 if instance.objective in BOTTLENECK else 1
+    for inner, outer in list(zip(exact, rounded, strict=True))[:compared]:
+        assert outer.low <= inner.low <= inner.high <= outer.high
+        room = abs(inner.high) + tariff.terms + sum(tariff.watt.values()) * 1000 + len(instance.jobs) * 100
+        room += sum(map(abs, tariff.share.values()))
+        assert outer.high - outer.low <= room * Fraction(1, 2**44)
+
+
+@MANY
+@given(case=priced())
+def test_the_bound_is_that_of_the_program(case: Priced) -> None:
+    """Two implementations that share nothing but the formula."""
+    instance, prices = case
+    options = expand(instance)
+    assume(not options.jobs_without_options())
+    program = formulation("sizing", "mckp")(options, instance.objective).program
+    # Rows that can never bind are not in the program.
+    prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
+    sign = 1.0 if program.sense == "min" else -1.0
+    y = np.array([sign * prices.get(name, 0.0) for name in program.row_names()])
+    bound, proof = program.lagrangian_bound(y), prove(instance, prices)
+    assert proof.bound is not None
+    assert proof.reach is not None
+    slack = 1e-9 * (1 + abs(bound) + float(np.abs(y) @ (1 + np.abs(program.row_upper))))
+    assert sign * proof.bound >= bound - slack
+    assert sign * proof.reach >= bound
+    # Above 1 the shares of a bottleneck are scaled, which proves more than its variable's range does.
+    if sum(abs(price) for name, price in prices.items() if name.startswith("worst:")) <= 1:
+        assert sign * proof.bound <= bound + slack
+
+
+@settings(max_examples=60)
+@given(
+    instance=instances_with_sets(),
+    objective=OBJECTIVE,
+    solver=st.sampled_from(["auto", "cpsat", "greedy"]),
+    build=st.sampled_from(["mckp", "assignment", "intervals"]),
+)
+def test_every_certificate_passes(instance: Instance, objective: str, solver: str, build: str) -> None:
+    result = wattsched.solve(instance, solver=solver, objective=objective, formulation=build, gap=0.0)
+    content = result.model_dump(mode="json")
+    if content["termination"]["reason"] == "error":
+        return
+    report = check_result(instance, content)
+    assert report.faults == []
+    best = optimum(instance, objective)
+    if result.decision is not None:
+        assert best is not None
+        assert report.proven_bound is not None
+        assert not better(best, report.proven_bound, objective)
+
+
+def test_prices_of_sets_by_hand() -> None:
+    gpu = {"gpus": [1], "pool": ["A"], "rate": [1.0], "power_w": [200.0]}
+    instance = Instance.model_validate(
+        {
+            "objective": "goodput",
+            "cluster": {
+                "gpu_types": {"A": {"idle_power_w": 50.0}},
+                "nodes": [{"name": "n", "gpu_type": "A", "gpus": 1}],
+            },
+            "jobs": [{"name": name, "options": gpu} for name in "ab"],
+            "sets": [
+                {"name": "both", "pool": "A", "gpus": 1, "power_w": 300.0, "rates": {"a": 0.9, "b": 0.8}}
+            ],
+        }
+    )
+    # A GPU at its worth in the set, 1.7, of which b passes on its 0.8: nobody gains anything but the GPU.
+    row = "share:both:A:b"
+    assert prove(instance, {"gpus:A": 1.7, row: -0.8}).bound == pytest.approx(1.7)
+    # With the price of the other sign each of them seems to gain by the set: true, and worth less.
+    assert prove(instance, {"gpus:A": 1.7, row: 0.8}).bound == pytest.approx(1.7 + 1.6)
+    assert prove(instance, {"gpus:A": 1.0}).bound == pytest.approx(1.0 + 0.0 + 0.8)
+    result = wattsched.solve(instance).model_dump(mode="json")
+    assert result["objective"] == pytest.approx(1.7)
+    assert list(result["prices"]) == ["gpus:A"]
+    assert row in result["certificate"]["prices"]
+    result["certificate"]["prices"][row] *= -1
+    assert any("claims the bound" in fault for fault in check_result(instance, result).faults)
+    assert "no row" in prove(instance, {"share:both:A:a": 1.0}).faults[0]
