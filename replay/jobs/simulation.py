@@ -20,11 +20,9 @@ from wattsched.replay.jobs.accounts import Carbon, Meter, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.checks import check
 from wattsched.replay.jobs.fragmentation import Fragmentation
-from wattsched.replay.jobs.menus import WAITS, Integers
+from wattsched.replay.jobs.holdings import Holdings
 from wattsched.replay.jobs.outcome import Outcome, PowerLog, Rounds
-from wattsched.replay.jobs.places import Places
-from wattsched.replay.jobs.policy import Decision, Policy, View
-from wattsched.replay.jobs.segments import Segments
+from wattsched.replay.jobs.policy import Policy, View
 from wattsched.replay.jobs.trace import Trace
 
 Progress = Callable[[float, int], None]
@@ -97,9 +95,9 @@ class Replay:
         self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0
         self.complete = 0
         self.rounds, self.power = Rounds(), PowerLog()
-        self._segments = Segments(trace, carbon)
+        self._holdings = Holdings(trace, carbon, sleep, self.time_s)
+        self._segments, self._places = self._holdings.segments, self._holdings.places
         self._meter = Meter(carbon, self.time_s)
-        self._places = Places(trace, sleep, self.time_s)
         self._nodes = self._places.nodes
         self.fragmentation = Fragmentation(trace, self._places.grounds)
         self._all_idle_w = sum(
@@ -112,7 +110,6 @@ class Replay:
         self._ran_s = self.time_s
         self._arrived = 0
         self._here: list[int] = []
-        self._running: Integers = np.empty(0, dtype=np.int64)
         self._changed = False
         self._again_s = math.inf
         self._rounds_here = 0
@@ -160,8 +157,8 @@ class Replay:
         )
 
     def _next_s(self) -> float:
-        finish = self._segments.finish_s[self._running]
-        works = self._segments.works_s[self._running]
+        finish = self._segments.finish_s[self._holdings.running]
+        works = self._segments.works_s[self._holdings.running]
         times = [
             float(np.min(finish, initial=math.inf)),
             float(np.min(works[works > self.time_s], initial=math.inf)),
@@ -188,21 +185,11 @@ class Replay:
         return self._round_s() <= self.time_s or (self._limit_s <= self.time_s and bool(self._here))
 
     def _complete_jobs(self) -> None:
-        done = self._running[self._segments.finish_s[self._running] <= self.time_s]
+        done = self._holdings.complete(self.time_s)
         if not len(done):
             return
-        held, places = self._segments, self._places
-        # Those that share GPUs with them go on faster.
-        company = places.company(done)
-        held.close(np.append(done, company), self.time_s)
-        held.records.end_s[done] = self.time_s
-        self._vacate(done)
-        if len(company):
-            restarting_s = np.maximum(held.works_s[company] - self.time_s, 0.0)
-            held.open(company, self.time_s, restarting_s, places.host[company])
         gone = set(done.tolist())
         self._here = [job for job in self._here if job not in gone]
-        self._running = self._running[~np.isin(self._running, done)]
         self.complete += len(done)
         self._changed = True
 
@@ -218,7 +205,7 @@ class Replay:
         decision = self.policy.decide(view)
         seconds = time.perf_counter() - begin
         check(view, decision, self.name)
-        self._apply(view, decision)
+        self._holdings.apply(view, decision)
         self._changed = False
         self._again_s = max(decision.again_s, self.time_s)
         self._rounds_here += 1
@@ -228,9 +215,9 @@ class Replay:
         rounds.time_s.append(self.time_s)
         rounds.decision_s.append(seconds)
         rounds.gap.append(decision.gap)
-        rounds.running.append(len(self._running))
-        rounds.waiting.append(len(view) - len(self._running))
-        rounds.busy_gpus.append(self._segments.draw(self._running, self.time_s)[2])
+        rounds.running.append(len(self._holdings.running))
+        rounds.waiting.append(len(view) - len(self._holdings.running))
+        rounds.busy_gpus.append(self._segments.draw(self._holdings.running, self.time_s)[2])
         self.fragmentation.measure()
         rounds.fragmentation.append(self.fragmentation.now)
 
@@ -251,53 +238,10 @@ class Replay:
             allowance=None if self._ledger is None else self._ledger.allowance(),
         )
 
-    def _apply(self, view: View, decision: Decision) -> None:
-        """Close the segments that end, place the jobs, and open new segments."""
-        row, held, places = decision.row, self._segments, self._places
-        changed = row != view.row
-        sharing = decision.host is not None or places.shared
-        if sharing:
-            # Whoever shares GPUs, or did, has other segments when anybody comes or goes.
-            sets = decision.sets(view)
-            _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
-            changed |= places.shares(view.jobs) | ((sets >= 0) & (size[number] > 1))
-        if not changed.any():
-            return
-        jobs, new = view.jobs[changed], row[changed]
-        delay_s = view.delay_s(np.flatnonzero(changed), new)
-        runs, stays = new != WAITS, held.same_place(jobs, new)
-        alone, joins = runs & ~stays, list[tuple[int, int]]()
-        if sharing:
-            stays, alone, joins = places.arrange(jobs, sets[changed], stays)
-            delay_s[~stays & view.ran[changed]] = self.policy.restart_s
-        held.close(jobs, self.time_s)
-        self._vacate(jobs[~stays & (held.row[jobs] != WAITS)])
-        held.row[jobs] = new
-        self._running = view.jobs[row != WAITS]
-        held.records.preemptions[jobs[~runs]] += 1
-        held.records.restarts[jobs[runs & ~stays & view.ran[changed]]] += 1
-        moved, wake_s = places.settle(jobs[alone], new[alone], self.time_s)
-        for job, other in joins:
-            places.join(job, other)
-            wake_s[job] = wake_s[other]
-        held.records.migrations[moved] += 1
-        delay_s[np.isin(jobs, moved)] = self.policy.restart_s
-        together = places.host[jobs[runs]] if sharing else None
-        held.open(jobs[runs], self.time_s, delay_s[runs] + wake_s[jobs[runs]], together)
-        # Those whose row stays but whose GPUs others needed restart on GPUs that are as good.
-        others = moved[~np.isin(moved, jobs)]
-        held.close(others, self.time_s)
-        held.open(others, self.time_s, self.policy.restart_s + wake_s[others])
-
-    def _vacate(self, jobs: Integers) -> None:
-        """Take jobs off their GPUs."""
-        self._places.vacate(jobs, self._segments.row[jobs], self.time_s)
-        self._segments.stop(jobs)
-
     def _measure(self) -> None:
         """Sum up the watts and the free GPUs from now to the next event."""
         self.fragmentation.measure()
-        self._jobs_w, held_idle_w, self._busy = self._segments.draw(self._running, self.time_s)
+        self._jobs_w, held_idle_w, self._busy = self._segments.draw(self._holdings.running, self.time_s)
         self._base_w, spared_w = self._nodes.standing_w()
         self._free_w = self._all_idle_w - held_idle_w - spared_w
         self.power.add(self.time_s, self._power_w)
