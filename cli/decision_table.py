@@ -22,6 +22,7 @@ COLUMNS: tuple[tuple[str, Justify], ...] = (
     ("job", "left"),
     ("GPUs", "right"),
     ("pool", "left"),
+    ("in set", "left"),
     ("set to", "right"),
     ("batch", "right"),
     ("done in", "right"),
@@ -54,8 +55,11 @@ def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[st
     from wattsched.instances.options import expand
 
     names = {assignment.job for assignment in running}
-    jobs = [job for job in instance.jobs if job.name in names]
-    options = expand(instance.model_copy(update={"jobs": jobs}))
+    formed = {assignment.set for assignment in running}
+    sets = [declared for declared in instance.sets if declared.name in formed]
+    members = {name for declared in sets for name in declared.rates}
+    jobs = [job for job in instance.jobs if job.name in names | members]
+    options = expand(instance.model_copy(update={"jobs": jobs, "sets": sets}))
     chosen = options.matching(Decision(jobs=running, waiting=[]))
     return {job.name: float(options.completion_s[c]) for job, c in zip(jobs, chosen, strict=True) if c >= 0}
 
@@ -65,6 +69,7 @@ def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tup
         assignment.job,
         str(assignment.gpus),
         assignment.pool,
+        assignment.set or "",
         _setting(assignment),
         "" if assignment.batch_size is None else str(assignment.batch_size),
         "" if finish_s is None else duration(finish_s),

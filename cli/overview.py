@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wattsched.cli.sets_table import print_sets
 from wattsched.cli.terminal import Justify, bar, heading, line, table
 from wattsched.cli.wording import count, duration, energy, goal_of, listed, number, quantity
 from wattsched.formulations.sizing.uses import free_gpus, standing_power_w
@@ -43,6 +44,7 @@ def print_instance(out: Console, instance: Instance) -> None:
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
     _print_jobs(out, instance, options)
+    print_sets(out, instance.sets)
 
 
 def _print_cluster(out: Console, instance: Instance, options: Options) -> None:

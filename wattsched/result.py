@@ -136,7 +136,9 @@ class Result(Strict):
             raise ValueError(f"the result of '{self.instance}' holds no decision: {self.termination.detail}")
         running = [{**assignment.model_dump(), "waiting": False} for assignment in self.decision.jobs]
         waiting = [{"job": name, "gpus": 0, "waiting": True} for name in self.decision.waiting]
-        columns = ["job", "waiting", "gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size", "nodes"]
+        columns = [
+            "job", "waiting", "gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size", "nodes",
+        ]  # fmt: skip
         frame = pd.DataFrame([*running, *waiting], columns=columns)
         return frame.set_index("job")
 
