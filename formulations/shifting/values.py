@@ -1,183 +1,145 @@
-r"""Least priced cost of what is left of a job, by dynamic programming over slots and levels of work left.
+r"""About the least priced cost of what is left of a job, by dynamic programming over slots and work left.
 
 :math:`V_t(s, w)` is the least cost from slot t on with work w left in state s: pause, run an option for the
-slot, or end in it. Costs never fall with the work left, so with *safe* levels, on which never less work is
-done than in truth, V at the level below w bounds the true cost from below. Other levels guide
-(`schedule_pricing`) but bound nothing.
+slot, or end in it; between levels of the work left it is taken to be linear. That guides (`schedule_pricing`)
+and bounds nothing; the certificate does.
 
-States are the kinds of options (the options themselves with safe levels), and then "ran before" and
-"never ran".
+States are the kinds of options, and then "ran before" and "never ran". Delay counts from the slot on.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from wattsched.formulations.program import BoolArray, FloatArray, IntArray
+from wattsched.formulations.program import FloatArray, IntArray
 from wattsched.formulations.shifting.horizon import Horizon
 from wattsched.formulations.shifting.job_groups import NEVER_RAN, RAN, JobGroup
-from wattsched.formulations.shifting.levels import Levels, able
-from wattsched.formulations.shifting.prices import Prices
 from wattsched.formulations.shifting.schedule import ROUNDING
 
+NONE = 1e100
+"""Cost where there is no schedule; finite, so that it can be interpolated."""
 
-def option_costs(
-    horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None
-) -> FloatArray:
-    """Price of the GPUs of options, infinite where fewer are free, shape (slots, n_options).
+
+class Move:
+    """Running an option for a slot, of which some seconds are lost; arrays by job, option and level.
+
+    Attributes
+    ----------
+    able : float array, shape (n_options,)
+        Work of the slot.
+    """
+
+    def __init__(self, horizon: Horizon, group: JobGroup, lost_s: float):
+        rate = horizon.rate[group.option]
+        self.able = rate * (horizon.slot_s - lost_s)
+        level, step = np.arange(group.levels + 1), group.step[:, None, None]
+        able, rate = self.able[:, None], rate[:, None]
+        self.ends = level * step <= able + ROUNDING * rate * horizon.slot_s
+        self.used_s = np.where(self.ends, lost_s + level * step / rate, horizon.slot_s)
+        down = np.floor(able / step).astype(np.int64)
+        self.part = able / step - down
+        states = group.n_kinds + 2
+        offset = (np.arange(len(group.job))[:, None] * states + group.kind)[:, :, None] * len(level)
+        self.upper = np.maximum(level - down, 0) + offset
+        self.lower = np.maximum(level - down - 1, 0) + offset
+
+
+@dataclass(frozen=True)
+class Charges:
+    """Prices as a group's jobs see them.
+
+    Attributes
+    ----------
+    delay : float array, shape (n_jobs,)
+        Of a second of completion time.
+    joule : float array, shape (slots + 1,)
+    gpu : float array, shape (slots, n_options)
+        Of an option's GPUs; at least `NONE` where there are too few.
+    """
+
+    delay: FloatArray
+    joule: FloatArray
+    gpu: FloatArray
+
+
+class Recursion:
+    """Steps from slot to slot for the jobs of a group, each in a window of its own.
 
     Parameters
     ----------
-    free : int array, shape (n_pools * slots,), optional
+    begin : int array, shape (n_jobs,)
+        First slot of each job's window.
+    length : int
+        Slots of all windows.
     """
-    cell = horizon.pool[group.option] * horizon.slots + np.arange(horizon.slots)[:, None]
-    gpus = horizon.gpus[group.option]
-    cost = gpus * prices.gpu[cell]
-    return cost if free is None else np.where(gpus <= free[cell], cost, np.inf)
 
-
-def values(
-    horizon: Horizon,
-    group: JobGroup,
-    levels: Levels,
-    prices: Prices,
-    slots: IntArray,
-    gpu_cost: FloatArray,
-) -> FloatArray:
-    """Least cost by slot, state, row of the group and level.
-
-    Parameters
-    ----------
-    slots : int array
-        Those that are wanted, ascending; the number of slots stands for the end of the horizon.
-    gpu_cost : float array, shape (slots, n_options)
-        As `option_costs` gives it.
-
-    Returns
-    -------
-    float array, shape (len(slots), n_rows, n_states, n_levels)
-        Completion is counted from the beginning of the horizon.
-    """
-    recursion = _Recursion(horizon, group, levels, prices, gpu_cost)
-    later = recursion.after()
-    stored = np.empty((len(slots), *later.shape))
-    position = len(slots) - 1
-    for slot in range(horizon.slots, int(slots[0]) - 1, -1):
-        if slot < horizon.slots:
-            later = recursion.before(slot, later)
-        if slots[position] == slot:
-            stored[position] = later
-            position -= 1
-    return stored
-
-
-class _Move:
-    """Running an option in a slot, after some seconds are lost."""
-
-    def __init__(
-        self,
-        horizon: Horizon,
-        group: JobGroup,
-        levels: Levels,
-        weight: FloatArray,
-        lost_s: float,
-        can: FloatArray,
-    ):
-        rate = horizon.rate[group.option][:, None]
-        self.ends = levels.work <= can[:, None] + ROUNDING * rate * horizon.slot_s
-        used_s = np.where(self.ends, lost_s + levels.work / rate, horizon.slot_s)
-        self.joules = horizon.extra_w[group.option][:, None] * used_s
-        self.end_s = np.where(self.ends, used_s, 0.0)
-        self.delay = weight[:, None] * self.end_s
-
-
-class _Recursion:
-    """Steps from slot to slot."""
-
-    def __init__(
-        self, horizon: Horizon, group: JobGroup, levels: Levels, prices: Prices, gpu_cost: FloatArray
-    ):
-        self.horizon, self.group, self.levels, self.gpu_cost = horizon, group, levels, gpu_cost
-        self.joule = prices.per_joule(horizon)
-        self.weight = prices.criteria[0] * group.share[:, None]
-        full, cut = able(horizon, group)
-        self.free = self.again = _Move(horizon, group, levels, self.weight, 0.0, full)
+    def __init__(self, horizon: Horizon, group: JobGroup, charges: Charges, begin: IntArray, length: int):
+        self.horizon, self.group, self.charges = horizon, group, charges
+        self.begin, self.length = begin, length
+        self.free = self.again = Move(horizon, group, 0.0)
         if group.restart_s:
-            self.again = _Move(horizon, group, levels, self.weight, group.restart_s, cut)
-        self.state = np.arange(len(group.option)) if levels.safe else group.kind
-        self.n_states = int(self.state[-1]) + 3
-        self.level = np.arange(len(levels.work))
-        self.offset = (self.state * len(levels.work))[:, None]
-        self.kind_start = np.searchsorted(group.kind, np.arange(group.n_kinds))
-        self.others = [
-            np.flatnonzero((group.kind == kind) & (np.arange(len(group.kind)) != c))
-            for c, kind in enumerate(group.kind)
-        ]
-        self.by_deadline = bool(np.isfinite(group.deadline_s).any())
-        shape = (group.n_rows, len(group.option), len(levels.work))
-        self.buffers = [np.empty(shape) for _ in range(3)]
+            self.again = Move(horizon, group, group.restart_s)
+        self.extra_w = horizon.extra_w[group.option]
+        self.of_kind = _ranks(group.kind)
+        self.buffers = [np.empty(self.free.used_s.shape) for _ in range(3)]
 
-    def after(self) -> FloatArray:
-        """Values at the end of the horizon."""
+    def values(self) -> FloatArray:
+        """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
+        group = self.group
+        stored = np.empty((self.length + 1, len(group.job), group.n_kinds + 2, group.levels + 1))
+        stored[-1] = self._after(group.step[:, None] * np.arange(group.levels + 1))[:, None]
+        for position in range(self.length - 1, -1, -1):
+            self._fill(self.begin + position, stored[position + 1], stored[position])
+        return stored
+
+    def _after(self, work: FloatArray) -> FloatArray:
+        """Costs at the end of the windows, which is that of the horizon or later than need be looked at."""
         horizon, group = self.horizon, self.group
         fastest = horizon.fastest[horizon.table[group.job[0]]]
-        seconds = self.levels.work / horizon.rate[fastest]
-        end_s = horizon.slots * horizon.slot_s + seconds
-        cost = self.weight * end_s + self.joule[-1] * horizon.power_w[fastest] * seconds
-        late = (end_s > self._deadline_s(1)) | group.must_finish[:, None]
-        return np.repeat(np.where(late, np.inf, cost)[:, None], self.n_states, axis=1)
+        seconds = work / horizon.rate[fastest]
+        cost = (self.charges.delay[:, None] + self.charges.joule[-1] * horizon.power_w[fastest]) * seconds
+        late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
+        late |= (group.must_finish | (self.begin + self.length < horizon.slots))[:, None]
+        return np.where(late, NONE, cost)
 
-    def before(self, slot: int, later: FloatArray) -> FloatArray:
-        """Values of a slot from those of the next one."""
-        levels, group, gpu = self.levels, self.group, self.gpu_cost[slot]
-        start = self._run(slot, later, self.free, levels.starting[slot], gpu, 0)
-        again = start
+    def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
+        group = self.group
+        waits = (self.charges.delay * self.horizon.slot_s)[:, None]
+        start = again = self._run(slot, later, self.free, 0)
         if group.restart_s:
-            again = self._run(slot, later, self.again, levels.restarting[slot], gpu, 1)
-        now = np.empty_like(later)
-        np.minimum(later[:, RAN], again.min(axis=1), out=now[:, RAN])
-        np.minimum(later[:, NEVER_RAN], start.min(axis=1), out=now[:, NEVER_RAN])
-        if not levels.safe:
-            of_kind = np.minimum.reduceat(start, self.kind_start, axis=1)
-            now[:, :RAN] = np.minimum(of_kind, now[:, RAN, None])
-            return now
-        going_on = self._run(slot, later, self.free, levels.going_on[slot], gpu, 2)
-        np.minimum(going_on, later[:, RAN, None], out=going_on)
-        np.minimum(going_on, self._other_kinds(again)[:, group.kind], out=going_on)
-        for c, others in enumerate(self.others):
-            if len(others):
-                np.minimum(going_on[:, c], start[:, others].min(axis=1), out=going_on[:, c])
-        now[:, :RAN] = going_on
-        return now
+            again = self._run(slot, later, self.again, 1)
+        np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
+        np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
+        first, *more = self.of_kind
+        running = start[:, first[1]]
+        for kinds, options in more:
+            running[:, kinds] = np.minimum(running[:, kinds], start[:, options])
+        np.minimum(running, now[:, RAN, None], out=now[:, :RAN])
+        np.minimum(now, NONE, out=now)
 
-    def _other_kinds(self, cost: FloatArray) -> FloatArray:
-        """Least cost among the options of all other kinds, for every kind.
-
-        An option that goes on is not begun again, or every slot would be given a part of a level.
-        """
-        of_kind = np.minimum.reduceat(cost, self.kind_start, axis=1)
-        if of_kind.shape[1] == 1:
-            return np.full_like(of_kind, np.inf)
-        least = np.partition(of_kind, 1, axis=1)[:, :2]
-        return np.where(of_kind == least[:, :1], least[:, 1:], least[:, :1])
-
-    def _run(
-        self, slot: int, later: FloatArray, move: _Move, done: IntArray, gpu: FloatArray, buffer: int
-    ) -> FloatArray:
-        """Cost of running every option in the slot, shape (n_rows, n_options, n_levels)."""
-        cost, begin_s = self.buffers[buffer], slot * self.horizon.slot_s
-        left = np.maximum(self.level - done[:, None], 0) + self.offset
-        np.take(later.reshape(len(later), -1), left, axis=1, out=cost, mode="clip")
-        np.copyto(cost, self.weight[:, None] * begin_s, where=move.ends)
-        cost += move.delay
-        cost += gpu[:, None] + self.joule[slot] * move.joules
-        if self.by_deadline:
-            cost[self._misses(begin_s, move)] = np.inf
+    def _run(self, slot: IntArray, later: FloatArray, move: Move, buffer: int) -> FloatArray:
+        """Cost of running every option in the slot, shape (n_jobs, n_options, n_levels)."""
+        charges, cost, other = self.charges, self.buffers[buffer], self.buffers[2]
+        np.take(later, move.upper, out=cost, mode="clip")
+        np.take(later, move.lower, out=other, mode="clip")
+        other -= cost
+        other *= move.part
+        cost += other
+        np.copyto(cost, 0.0, where=move.ends)
+        per_s = charges.delay[:, None] + charges.joule[slot][:, None] * self.extra_w
+        np.multiply(per_s[:, :, None], move.used_s, out=other)
+        cost += other
+        cost += charges.gpu[slot][:, :, None]
+        begin_s, deadline_s = slot * self.horizon.slot_s, self.group.deadline_s * (1 + ROUNDING)
+        if (begin_s + self.horizon.slot_s > deadline_s).any():
+            late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
+            cost[late] = NONE
         return cost
 
-    def _misses(self, begin_s: float, move: _Move) -> BoolArray:
-        """Where a job ends in the slot and after its deadline."""
-        return np.asarray((begin_s + move.end_s > self._deadline_s(2)) & (move.end_s > 0))
 
-    def _deadline_s(self, axes: int) -> FloatArray:
-        return np.asarray((self.group.deadline_s * (1 + ROUNDING)).reshape(-1, *[1] * axes))
+def _ranks(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
+    """Kinds and their first options, those with a second one and these, and so on."""
+    place = np.arange(len(kind)) - np.searchsorted(kind, kind)
+    return [(kind[place == rank], np.flatnonzero(place == rank)) for rank in range(int(place.max()) + 1)]
