@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import BadInput
 from wattsched.cli.files import write
 from wattsched.cli.parameters import Number, Whole
 from wattsched.cli.place import Seeds, plot_file
-from wattsched.cli.replay_inputs import LIST, carbon_of, cluster_of, trace_from
+from wattsched.cli.replay_inputs import carbon_of, cluster_of, trace_from
 from wattsched.cli.replay_journal import Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
@@ -22,7 +21,7 @@ from wattsched.cli.replay_options import (
     output_folder,
     parquet_wanted,
     policy_names,
-    refuse_given,
+    require_consistent,
 )
 from wattsched.cli.replay_outputs import draw, record
 from wattsched.cli.replay_runs import Run
@@ -40,7 +39,7 @@ MOST_NODES = 100_000
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    default=LIST,
+    default="csv",
     show_default=True,
     help="csv: job, arrival_s, work, requested_gpus, and model or table.",
 )
@@ -127,20 +126,8 @@ def command(
     from wattsched.replay.jobs.metrics import summary
     from wattsched.replay.jobs.policy import Restarts
 
-    if form == LIST and len(seeds) > 1:
-        raise BadInput("--seeds: a csv list tells what every job runs, nothing is drawn; give one seed")
-    if not gap < 1:
-        raise BadInput(f"--gap: must be below 1, got {gap:g}")
-    if to_day is not None and to_day <= from_day:
-        raise BadInput(f"--to: must be above --from {from_day:g}, got {to_day:g}")
-    if cluster_file is not None:
-        refuse_given(
-            ("nodes", "gpus_per_node", "gpu_type"), "does not go with --cluster, which has its own nodes"
-        )
-    if sleep_after is None:
-        refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
-    if output is None:
-        refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
+    given = click.get_current_context().params
+    require_consistent(given)
     cluster = cluster_of(cluster_file, nodes, gpus_per_node, gpu_type)
     restarts = Restarts(process_restart, pod_restart)
     sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
@@ -155,7 +142,7 @@ def command(
         runs[0].policy(policy)
     journal = None
     if output is not None:
-        journal = Journal(output, options_of(click.get_current_context().params), checkpoint_s, resume=resume)
+        journal = Journal(output, options_of(given), checkpoint_s, resume=resume)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     for policy in policies:
@@ -164,7 +151,7 @@ def command(
             found[policy].append(summary(outcome))
             if output is not None:
                 record(outcome, Path(output), run.seed, as_parquet=parquet)
-            if run is runs[0]:
+            if run is runs[0] and plot is not None:
                 drawn.append(outcome)
     if plot is not None:
         draw(drawn, plot)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.parameters import option_name
+from wattsched.cli.replay_options import LIST
 
 if TYPE_CHECKING:
     from wattsched.instances.traces import TraceJob
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from wattsched.topology.cluster import Cluster
 
 DAY_S = 86_400.0
-LIST = "csv"
-"""The format of lists of one's own; the others are those of `instances.traces`."""
 
 
 def cluster_of(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) -> Cluster:

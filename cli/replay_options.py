@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -11,7 +13,9 @@ from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD
 from wattsched.cli.parameters import Number
 
-FORMATS = ("csv", "itp", "philly", "pai", "gavel")
+LIST = "csv"
+"""The format of lists of one's own; the others are those of `instances.traces`."""
+FORMATS = (LIST, "itp", "philly", "pai", "gavel")
 MOST_G_PER_KWH = 1_000_000
 
 
@@ -78,6 +82,23 @@ def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str) -> f
     if g_per_kwh > MOST_G_PER_KWH:
         raise click.BadParameter(f"must be at most {MOST_G_PER_KWH:,}, got {text}", ctx, param)
     return g_per_kwh
+
+
+def require_consistent(given: Mapping[str, Any]) -> None:
+    """Refuse options that contradict one another, by the names of the command's parameters."""
+    if given["form"] == LIST and len(given["seeds"]) > 1:
+        raise BadInput("--seeds: a csv list tells what every job runs, nothing is drawn; give one seed")
+    if not given["gap"] < 1:
+        raise BadInput(f"--gap: must be below 1, got {given['gap']:g}")
+    if given["to_day"] is not None and given["to_day"] <= given["from_day"]:
+        raise BadInput(f"--to: must be above --from {given['from_day']:g}, got {given['to_day']:g}")
+    if given["cluster_file"] is not None:
+        told = ("nodes", "gpus_per_node", "gpu_type")
+        refuse_given(told, "does not go with --cluster, which has its own nodes")
+    if given["sleep_after"] is None:
+        refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
+    if given["output"] is None:
+        refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
 
 
 def refuse_given(parameters: tuple[str, ...], why: str) -> None:
