@@ -1,4 +1,4 @@
-"""`gandiva`: packing of pairs while there is more work than room (Xiao et al., OSDI 2018, section 3.3).
+"""`gandiva`: packing of pairs while there is more work than room (Xiao et al., OSDI 2018, section 4).
 
 As Gavel has it as a baseline: while the jobs ask for more GPUs than there are, jobs that ask for as many GPUs
 are paired at random, and a pair stays together until one ends or the room is enough for all. Pairs that would
