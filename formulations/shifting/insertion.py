@@ -1,8 +1,8 @@
 """Decisions from prices: jobs take their cheapest schedules one after the other, from the GPUs that are left.
 
-The LP's decided jobs stay; the others are inserted by dynamic programming under its prices. Budgets that are
-then exceeded cost more in the next attempt. After that, some jobs at a time are taken out and inserted again
-(Shaw 1998), as long as that pays.
+The LP's decided jobs stay; the others are inserted by dynamic programming under its prices. After that, some
+jobs at a time are taken out and inserted again (Shaw 1998), as long as that pays; what exceeds a budget, or
+misses a deadline, is charged more than it is worth.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from wattsched.formulations.shifting.schedule import ROUNDING, Schedules, free_c
 from wattsched.formulations.shifting.schedule_pricing import SchedulePricing
 
 DECIDED = 0.999
-SURCHARGES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 10.0)
+FINE = 3.0
+"""What exceeds a budget costs so many times its price."""
 REMOVED = 0.06
 MOST_REMOVED = 12
 IDLE_ROUNDS = 60
+"""Attempts without success before it ends, and one more for every two jobs."""
 
 
 class Insertion:
@@ -45,17 +47,24 @@ class Insertion:
 
     def decide(self, time_s: float) -> Schedules | None:
         """Best decision found in the time, None when none keeps the budgets."""
-        begin = time.perf_counter()
-        best, cost = None, np.inf
-        for surcharge in SURCHARGES:
-            decision = self._insert(self._start(), self._surcharged(surcharge))
-            if self._valid(decision) and (value := self._value(decision)) < cost:
-                best, cost = decision, value
-            if best is not None or time.perf_counter() - begin > time_s:
-                break
-        return (
-            None if best is None else self._improve(best, surcharge, time_s - (time.perf_counter() - begin))
-        )
+        begin, idle, n_jobs = time.perf_counter(), 0, self.horizon.n_jobs
+        rng = np.random.default_rng(0)
+        decision = self._insert(self._start(), self.prices)
+        self.tried.append(decision)
+        score, surcharge = self._score(decision), 1.0
+        count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
+        while idle < IDLE_ROUNDS + n_jobs / 2 and n_jobs > 1 and time.perf_counter() - begin < time_s:
+            jobs = self._related(decision, count, rng)
+            kept = decision.take(np.flatnonzero(~np.isin(decision.job, jobs)))
+            prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
+            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.gpu)
+            other = self._insert((kept, jobs), prices)
+            surcharge = max(0.5, surcharge / 1.05) if self._valid(other) else min(10.0, surcharge * 1.1)
+            idle += 1
+            if (found := self._score(other)) < score - 1e-7 * abs(score):
+                decision, score, idle = other, found, 0
+                self.tried.append(decision)
+        return decision if self._valid(decision) else None
 
     def _start(self) -> tuple[Schedules, IntArray]:
         """Decided jobs and the others, the likeliest first."""
@@ -78,33 +87,7 @@ class Insertion:
             free -= use(self.horizon, schedule)
             parts.append(schedule)
         decision = Schedules.joined(parts)
-        decision = decision.take(np.argsort(decision.job, kind="stable"))
-        self.tried.append(decision)
-        return decision
-
-    def _improve(self, best: Schedules, surcharge: float, time_s: float) -> Schedules:
-        begin, idle = time.perf_counter(), 0
-        rng = np.random.default_rng(0)
-        count = int(min(MOST_REMOVED, max(2, REMOVED * self.horizon.n_jobs)))
-        if self.horizon.n_jobs < 2:
-            return best
-        while idle < IDLE_ROUNDS and time.perf_counter() - begin < time_s:
-            jobs = self._related(best, count, rng)
-            kept = best.take(np.flatnonzero(~np.isin(best.job, jobs)))
-            prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
-            prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.gpu)
-            decision = self._insert((kept, jobs), prices)
-            idle += 1
-            if not self._valid(decision):
-                surcharge = min(10.0, surcharge * 1.1)
-                self.tried.pop()
-                continue
-            surcharge = max(0.5, surcharge / 1.05)
-            if self._value(decision) < self._value(best) * (1 - 1e-7):
-                best, idle = decision, 0
-            else:
-                self.tried.pop()
-        return best
+        return decision.take(np.argsort(decision.job, kind="stable"))
 
     def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
         """A random job and others that hold GPUs in its slots, in random order."""
@@ -116,8 +99,14 @@ class Insertion:
         score[first] = np.inf
         return rng.permutation(decision.job[np.argsort(-score)[:count]])
 
-    def _value(self, decision: Schedules) -> float:
-        return float(decision.criteria[:, self.objective].sum() + self.horizon.standing[self.objective])
+    def _score(self, decision: Schedules) -> float:
+        """Objective, and fines for budgets that are exceeded and deadlines that are missed."""
+        amounts = decision.criteria.sum(axis=0)
+        excess = np.maximum(amounts + self.horizon.standing - self.horizon.budget, 0.0)
+        own = (np.arange(len(amounts)) == self.objective).astype(float)
+        missed = int((~np.isfinite(decision.finish_s)).sum())
+        fines = FINE * self.prices.criteria @ excess + missed * abs(float(amounts @ own))
+        return float(amounts @ own + fines)
 
     def _valid(self, decision: Schedules) -> bool:
         amounts = decision.criteria.sum(axis=0) + self.horizon.standing

@@ -104,8 +104,13 @@ class _Service:
         latest = min(float(horizon.slots), float(horizon.deadline_s[self.job]) / horizon.slot_s)
         last = max(begin + 1, int(np.ceil(latest - ROUNDING)))
         slots = max(1, round(window_s / horizon.slot_s + 0.499))
+        best = np.where(self.fits, horizon.rate[self.steps][:, None], 0.0).max(axis=0)
+        able = np.cumsum(best[begin:last]) * horizon.slot_s
         while True:
             end = min(last, begin + slots)
+            if end < last and able[end - begin - 1] < horizon.work[self.job] * (1 - 2 * ROUNDING):
+                slots += max(1, slots // _WIDER)
+                continue
             option, missing = self._fill(begin, end)
             if missing <= 0 or end == last:
                 runs = np.flatnonzero(option != PAUSE)
