@@ -26,7 +26,8 @@ from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, 
 from wattsched.instances.sharing.outcomes import Outcomes
 from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
-from wattsched.replay.sharing import Decide, Replay, replay
+from wattsched.replay.sharing.published import Decide, anew
+from wattsched.replay.sharing.stream import Replay, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
@@ -194,7 +195,7 @@ def policies() -> str:
         rows, reference = [], 0.0
         for name in order:
             begin = time.perf_counter()
-            runs = [replay(*stream(nodes, seed), deciders[name]) for seed in SEEDS]
+            runs = [_replay(stream(nodes, seed), deciders[name]) for seed in SEEDS]
             each_ms = 1000 * (time.perf_counter() - begin) / sum(run.decisions for run in runs)
             kwh = float(np.mean([run.energy_j for run in runs])) / J_PER_KWH
             reference = reference or kwh
@@ -205,6 +206,10 @@ def policies() -> str:
                   "ms per decision"]  # fmt: skip
         parts.append(f"{nodes} nodes:\n\n{table(header, rows)}")
     return "\n\n".join(parts)
+
+
+def _replay(of: tuple[SharingInstance, list[float]], decide: Decide) -> Replay:
+    return replay(*of, anew(of[0], decide))
 
 
 def _means(runs: list[Replay]) -> list[str]:

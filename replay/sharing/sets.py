@@ -1,0 +1,99 @@
+"""How jobs run together on the units of a stream, looked up by the numbers of their classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
+
+from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.instances.sharing.outcomes import Outcomes
+
+Classes = tuple[int, ...]
+"""Numbers of classes in ascending order, one per job."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """How the jobs of one set run.
+
+    Attributes
+    ----------
+    power_w, utilisation_pct : float
+        Of their unit.
+    epoch_s : dict of int to float
+        Seconds per epoch by class.
+    slowdown : float
+        Mean over the jobs of the epoch time over that alone.
+    admitted : bool
+        Whether the instance's limits let the set be formed. What is left of one when a job is complete goes
+        on in any case.
+    """
+
+    power_w: float
+    utilisation_pct: float
+    epoch_s: dict[int, float]
+    slowdown: float
+    admitted: bool
+
+
+class Sets:
+    """The sets of an instance with units of one type.
+
+    Parameters
+    ----------
+    instance : SharingInstance
+
+    Raises
+    ------
+    ValueError
+        If there are several types of units.
+    """
+
+    def __init__(self, instance: SharingInstance):
+        if len(instance.unit_types) != 1:
+            raise ValueError(f"unit_types: a stream needs units of one type, got {len(instance.unit_types)}")
+        self._unit = instance.unit_types[0].name
+        self._names = [job_class.name for job_class in instance.classes]
+        self._outcomes = Outcomes(instance)
+        self._most = instance.limits.jobs_per_set
+        self._known: dict[Classes, Together] = {}
+
+    @property
+    def classes(self) -> range:
+        """Numbers of the classes."""
+        return range(len(self._names))
+
+    def of(self, classes: Classes) -> Together:
+        """How jobs of these classes run together."""
+        found = self._known.get(classes)
+        if found is None:
+            found = self._known[classes] = self._find(classes)
+        return found
+
+    def admitted(self) -> Iterator[Classes]:
+        """Sets that the limits let be formed, the small ones first."""
+        for size in range(1, self._most + 1):
+            for classes in combinations_with_replacement(self.classes, size):
+                if self.of(classes).admitted:
+                    yield classes
+
+    def reachable(self) -> list[Classes]:
+        """Sets that the limits let be formed, and what may be left of them."""
+        found = {
+            part
+            for whole in self.admitted()
+            for n in range(1, len(whole) + 1)
+            for part in combinations(whole, n)
+        }
+        return sorted(found, key=lambda classes: (len(classes), classes))
+
+    def _find(self, classes: Classes) -> Together:
+        outcome = self._outcomes.of(self._unit, tuple(self._names[c] for c in classes))
+        epoch_s = dict(zip(classes, outcome.epoch_s, strict=True))
+        alone_s = {c: outcome.epoch_s[0] if len(classes) == 1 else self.of((c,)).epoch_s[c] for c in epoch_s}
+        slower = sum(n * epoch_s[c] / alone_s[c] for c, n in Counter(classes).items())
+        return Together(
+            outcome.power_w, outcome.utilisation_pct, epoch_s, slower / len(classes), not outcome.refused
+        )

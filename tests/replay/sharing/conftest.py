@@ -1,0 +1,36 @@
+"""Streams of EaCO's classes at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from wattsched.instances.sharing.instance import Job, SharingInstance
+from wattsched.instances.sharing.measured import eaco_classes, eaco_node, eaco_sets
+
+Streams = Callable[[int, int], tuple[SharingInstance, list[float]]]
+
+
+@pytest.fixture(scope="session")
+def eaco_stream() -> Streams:
+    """Stream of 40 jobs by the number of nodes and the seed."""
+
+    def stream(nodes: int, seed: int) -> tuple[SharingInstance, list[float]]:
+        rng = np.random.default_rng(seed)
+        classes = eaco_classes()
+        jobs = [
+            Job(
+                name=f"j{j}",
+                job_class=classes[rng.integers(len(classes))].name,
+                remaining_epochs=float(rng.uniform(0.5, 30)),
+            )
+            for j in range(40)
+        ]
+        instance = SharingInstance(
+            problem="sharing", unit_types=[eaco_node(nodes)], classes=classes, sets=eaco_sets(), jobs=jobs
+        )
+        return instance, np.cumsum(rng.exponential(2500.0, len(jobs))).tolist()
+
+    return stream
