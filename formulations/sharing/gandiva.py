@@ -15,7 +15,7 @@ SEED = 0
 
 
 def gandiva(instance: SharingInstance, objective: str) -> SharingDecision | None:
-    """Pair jobs at random while there are more sets than units, and place the sets in the jobs' order.
+    """Pair all jobs at random if there are more jobs than units, and place the sets in the jobs' order.
 
     A pair is tried on the unit type that is fastest for it, and dropped where it is slower than taking turns.
     Gavel has what finds no unit take turns with the rest; in one round it waits.
@@ -23,12 +23,12 @@ def gandiva(instance: SharingInstance, objective: str) -> SharingDecision | None
     packing = Packing(instance)
     jobs = list(range(len(instance.jobs)))
     random.Random(SEED).shuffle(jobs)
-    excess = len(jobs) - sum(packing.free)
+    crowded = len(jobs) > sum(packing.free)
     pairs: list[list[int]] = []
     singles: list[list[int]] = []
     while jobs:
         one = jobs.pop()
-        if excess > len(pairs) and jobs and _worth(packing, [one, jobs[-1]]):
+        if crowded and jobs and _worth(packing, [one, jobs[-1]]):
             pairs.append([one, jobs.pop()])
         else:
             singles.append([one])

@@ -123,7 +123,9 @@ class Packing:
         self.by_pattern.setdefault(pattern, []).append(target)
 
     def decision(self) -> SharingDecision | None:
-        """Decide as packed; the other jobs wait, None where one of them may not."""
+        """Decide as packed; the others wait, None where one may not or sleeping units alone break a budget."""
+        if any(budget.capacity < 0 for budget in self._budgets):
+            return None
         names = [job.name for job in self.instance.jobs]
         sets = [s for p in sorted(self.by_pattern) for s in self.by_pattern[p]]
         running = {j for s in sets for j in s.jobs}

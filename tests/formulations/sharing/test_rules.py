@@ -78,6 +78,8 @@ def test_gandiva_pairs_when_units_are_short_and_it_helps(slowdown: float, runnin
     instance = instance_of(2, {"a": 10.0}, "aaaa", [("aa", slowdown)], unmeasured="refuse")
     _, waiting = formed("gandiva", instance)
     assert len(waiting) == 4 - running
+    crowded = instance_of(3, {"a": 10.0}, "aaaa", [("aa", slowdown)], unmeasured="refuse")
+    assert sum("+" in name for name in formed("gandiva", crowded)[0]) == (2 if running == 4 else 0)
     enough = instance_of(4, {"a": 10.0}, "aaaa", [("aa", slowdown)], unmeasured="refuse")
     assert formed("gandiva", enough) == (["a0", "a1", "a2", "a3"], [])
 
