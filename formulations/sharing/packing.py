@@ -123,7 +123,7 @@ class Packing:
         self.by_pattern.setdefault(pattern, []).append(target)
 
     def decision(self) -> SharingDecision | None:
-        """Decide as packed; the others wait, None where one may not or sleeping units alone break a budget."""
+        """Decide as packed; None where a job may not wait, or sleeping units alone break a budget."""
         if any(budget.capacity < 0 for budget in self._budgets):
             return None
         names = [job.name for job in self.instance.jobs]
