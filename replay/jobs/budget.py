@@ -70,7 +70,8 @@ class Allowance:
     even_w : float
         Constant draw of the cluster that spends what is left by then.
     in_proportion_w : float
-        Draw now at which the budget is spent in proportion to time: less where a kWh costs more.
+        Draw now at which what is left beyond the idle draw is spent in proportion to time: less where a kWh
+        costs more.
     standing_w : float
         Draw when all GPUs are idle.
     per_joule : float
@@ -155,7 +156,9 @@ class Ledger:
             left=left,
             left_s=left_s,
             even_w=math.inf if free else left / self._per_watt(self._time_s, self._end_s),
-            in_proportion_w=left / (left_s * per_joule) if per_joule else math.inf,
+            in_proportion_w=self._standing_w + max(self._spare(), 0.0) / (left_s * per_joule)
+            if per_joule
+            else math.inf,
             standing_w=self._standing_w,
             per_joule=per_joule,
             exhausted=self._spare() <= _ROUNDING * self.budget.amount,

@@ -200,6 +200,6 @@ class Setting:
     trace: Trace
     restarts: Restarts = Restarts()
     round_s: float = 0.0
-    gap: float = 1e-3
+    gap: float = 5e-3
     budget: Budget | None = None
     least_price: float = 0.0

@@ -15,6 +15,9 @@ from wattsched.solvers.solution import Limits, Solution, Start, Termination
 RULE = "greedy"
 """Solver that is asked first: it starts from last round's prices, and its answer has a bound."""
 
+MOST_NODES = 50
+"""Nodes of branch and cut for a round that stays short of its gap: a decision is due."""
+
 
 class RoundSolver:
     """A rule, and a solver that closes the gap where the rule leaves more than asked for.
@@ -26,12 +29,18 @@ class RoundSolver:
     solver : str
         Name of the solver in the registry.
     gap : float
+
+    Attributes
+    ----------
+    prices : float array, shape (n_rows,)
+        Of the rows of the last program.
     """
 
     def __init__(self, policy: str, solver: str, gap: float) -> None:
         self._policy = policy
-        self._limits = Limits(gap=gap)
+        self._limits = Limits(gap=gap, nodes=MOST_NODES)
         self._rule, self._solver = find_solver(RULE), find_solver(solver)
+        self.prices: Floats = np.zeros(0)
         self._prices: dict[int, Floats] = {}
 
     def decide(self, columns: Columns, program: Program, again_s: float = np.inf) -> Decision:
@@ -45,13 +54,9 @@ class RoundSolver:
         solution = self._solve(program)
         if solution.x is None or solution.objective is None:
             raise ValueError(f"policy '{self._policy}': no decision found: {solution.termination.detail}")
+        self.prices = np.zeros(program.n_rows) if solution.prices is None else solution.prices
         gap = relative_gap(solution.objective, solution.bound)
         return Decision(columns.chosen(solution.x), gap=gap, again_s=again_s)
-
-    def prices_of(self, program: Program) -> Floats:
-        """Prices of the rows, shape (n_rows,), zero where the rule finds none."""
-        prices = self._rule(program, self._limits, Start(prices=self._last(program))).prices
-        return np.zeros(program.n_rows) if prices is None else prices
 
     def _solve(self, program: Program) -> Solution:
         if (everybody := _unhindered(program)) is not None:

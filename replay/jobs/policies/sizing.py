@@ -1,21 +1,24 @@
 r"""`sizing`: GPU count, batch size and clock of every job by the sizing program, at the price of the budget.
 
-A round maximises the value of the work done per second (`worth.rank`) less what it costs,
+A round maximises the value of the work done per second (`worth.values`) less what it costs,
 
-.. math:: \sum_j v_j s_j(c_j) - \lambda \sum_j \left(P_j(c_j) - e_j s_j(c_j)\right),
+.. math:: \sum_j v_j s_j(c_j) - \sum_j \left(\lambda P_j(c_j) - \bar\lambda e_j s_j(c_j)\right),
 
-where :math:`P` is the draw above that of idle GPUs and :math:`e_j` the least energy per work of the job: work
-that is done now need not be paid for later, so only what a configuration takes beyond its cheapest one is a
-cost. :math:`\lambda` is the price of a joule (`price.Price`); without a budget it is zero. What the budget
-leaves limits the draw.
+where :math:`P` is the draw above that of idle GPUs, :math:`\lambda` the price of a joule now and
+:math:`\bar\lambda` that of one later (`price.Price`), and :math:`e_j` the least energy per work of the job.
+Work that is done now need not be paid for later: at equal prices only what a configuration takes beyond the
+cheapest one is a cost. What a budget leaves limits the draw, so that the price of the moment is that of the
+limit. Without a budget both are `Setting.least_price`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from wattsched.replay.jobs.menus import Floats, efficient, fastest
-from wattsched.replay.jobs.policies.price import MOST_BURST, Price, next_review_s
+from wattsched.replay.jobs.policies.price import Price, next_review_s
 from wattsched.replay.jobs.policies.round_solver import RoundSolver
 from wattsched.replay.jobs.policies.rounds import Columns, busy_w, columns_of, program_of
 from wattsched.replay.jobs.policies.worth import useful_share, values
@@ -29,32 +32,49 @@ class Sizing:
         trace = setting.trace
         self.restart_s = setting.restarts.process_s
         menus, draw_w = trace.menus, trace.menus.power_w - trace.idle_w
-        budgeted = setting.budget is not None
-        self._rows = efficient(menus, draw_w) if budgeted else fastest(menus, menus.comparable)
+        priced = setting.budget is not None or setting.least_price > 0
+        self._rows = efficient(menus, draw_w) if priced else fastest(menus, menus.comparable)
         joules = np.where(menus.comparable, draw_w / menus.rate, np.inf)
         self._least_j = np.minimum.reduceat(joules, menus.start[:-1])
         self._setting = setting
         self._solver = RoundSolver("sizing", solver, setting.gap)
-        self._price = Price(setting.budget.period_s if setting.budget else 1.0)
+        self._price = Price(setting)
 
     def decide(self, view: View) -> Decision:
         """Solve the round at the price of the budget."""
         columns = columns_of(view, self._rows, max(self._setting.round_s, 1.0))
-        gain, draw_w, needed_w = self._gain(view, columns)
-        allowance = view.allowance
+        effects = _Effects.of(view, columns, self._least_j)
+        allowance, least = view.allowance, self._setting.least_price
         if allowance is None:
-            return self._solver.decide(columns, program_of(view, columns, -gain))
-        if self._price.unknown:
-            even = program_of(view, columns, -gain, allowance.even_w)
-            self._price.begin(-self._solver.prices_of(even)[-1] / max(allowance.per_joule, 1e-300))
-        now = self._price.at(view.time_s, allowance) * allowance.per_joule
-        later = self._price.later * allowance.per_joule
-        most_w = allowance.standing_w + MOST_BURST * (allowance.even_w - allowance.standing_w)
-        program = program_of(view, columns, now * draw_w - later * needed_w - gain, most_w)
-        return self._solver.decide(columns, program, next_review_s(view.time_s, self._setting))
+            return self._solver.decide(columns, program_of(view, columns, effects.cost(least, least)))
+        cost = effects.cost(least * allowance.per_joule, self._price.later * allowance.per_joule)
+        program = program_of(view, columns, cost, allowance.in_proportion_w)
+        decision = self._solver.decide(columns, program, next_review_s(view.time_s, self._setting))
+        self._price.see(view.time_s, allowance, least * allowance.per_joule - self._solver.prices[-1])
+        return decision
 
-    def _gain(self, view: View, columns: Columns) -> tuple[Floats, Floats, Floats]:
-        """Value per second of every column, its draw, and what its work must take at least."""
+
+@dataclass(frozen=True)
+class _Effects:
+    """What the columns of a round bring and take, shape (n_columns,) each.
+
+    Attributes
+    ----------
+    gain : float array
+        Value per second.
+    draw_w : float array
+        Mean draw above that of idle GPUs, restarts included.
+    needed_w : float array
+        What the work done takes in its most efficient configuration.
+    """
+
+    gain: Floats
+    draw_w: Floats
+    needed_w: Floats
+
+    @classmethod
+    def of(cls, view: View, columns: Columns, least_j: Floats) -> _Effects:
+        """Work them out; `least_j` is the least energy per work of each kind."""
         runs = ~columns.waits
         owner, rows = columns.owner[runs], columns.row[runs]
         gain, draw_w, needed_w = np.zeros((3, len(columns.row)))
@@ -62,5 +82,9 @@ class Sizing:
         done = view.menus.rate[rows] * useful
         gain[runs] = values(view, columns)[owner] * done
         draw_w[runs] = busy_w(view, rows) * useful
-        needed_w[runs] = self._least_j[view.kind[owner]] * done
-        return gain, draw_w, needed_w
+        needed_w[runs] = least_j[view.kind[owner]] * done
+        return cls(gain, draw_w, needed_w)
+
+    def cost(self, now: float, later: float) -> Floats:
+        """Cost at a price of a joule now and one of a joule later."""
+        return now * self.draw_w - later * self.needed_w - self.gain

@@ -1,0 +1,166 @@
+"""Budgets: never overspent by any policy, spent while there is work, and no work is lost under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon, Sleep
+from wattsched.replay.jobs.budget import Budget, Ledger
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policy import Decision, Restarts, Setting, View
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
+from wattsched.replay.jobs.workload import poisson_jobs
+
+WAVES = Carbon(np.arange(0.0, 40_000.0, 300.0), 200.0 + 150.0 * np.cos(np.arange(134)))
+
+
+def standing_w(trace: Trace) -> float:
+    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    return gpus * IDLE_W + sum(node.base_power_w for node in trace.cluster.nodes)
+
+
+def run(trace: Trace, name: str, budget: Budget, round_s: float = 0.0, sleep: Sleep | None = None) -> Outcome:
+    policy = policy_of(name, Setting(trace, Restarts(5.0, 20.0), round_s, gap=0.01, budget=budget))
+    return simulate(trace, policy, name=name, round_s=round_s, sleep=sleep, budget=budget)
+
+
+def spent_again(outcome: Outcome) -> Sequence[float]:
+    """What every period took, from the log of the power alone."""
+    assert outcome.budget is not None
+    assert outcome.periods is not None
+    times = np.append(outcome.power.time_s, outcome.end_s)
+    watts = np.array(outcome.power.power_w)
+    found = []
+    for begin_s in outcome.periods.begin_s:
+        inside = np.clip(times, begin_s, begin_s + outcome.budget.period_s)
+        found.append(float(np.diff(outcome.budget.per_kwh.per_watt(inside)) @ watts))
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=5)
+@given(
+    trace=traces(),
+    share=st.floats(0.2, 1.2),
+    period_s=st.sampled_from([900.0, 7200.0]),
+    per_kwh=st.sampled_from([Carbon.constant(JOULES_PER_KWH), WAVES]),
+    round_s=st.sampled_from([0.0, 60.0]),
+    sleep=st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
+)
+def test_no_period_is_overspent_and_no_job_is_lost(
+    name: str,
+    trace: Trace,
+    share: float,
+    period_s: float,
+    per_kwh: Carbon,
+    round_s: float,
+    sleep: Sleep | None,
+) -> None:
+    idle_w = standing_w(trace)
+    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    # Above the idle draw there is a share of what all GPUs could draw, at the dearest hour.
+    watts = idle_w + share * gpus * (BUSY_W - IDLE_W)
+    amount = watts * period_s * float(per_kwh.g_per_kwh.max()) / JOULES_PER_KWH
+    outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s, sleep)
+    assert np.all(np.isfinite(outcome.jobs.end_s))
+    assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
+    assert outcome.periods is not None
+    assert np.all(np.array(outcome.periods.spent) <= amount * (1 + 1e-9))
+    assert spent_again(outcome) == pytest.approx(outcome.periods.spent, rel=1e-9, abs=1e-9 * amount)
+
+
+@pytest.mark.parametrize("name", ["sizing", "powerflow", "greenflow", "srtf", "elastic"])
+@pytest.mark.parametrize("per_kwh", [Carbon.constant(JOULES_PER_KWH), WAVES], ids=["energy", "carbon"])
+def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> None:
+    """Forty jobs wait from the start; whoever is short of power leaves less than 1 % of it."""
+    jobs = poisson_jobs(40, 3, gap_s=1.0, median_s=4000.0)
+    trace = trace_of_durations(homogeneous_cluster(4, 8, "A100"), jobs, seed=3)
+    period_s, watts = 7200.0, 32 * 50 + 4 * 200 + 0.4 * 32 * 350
+    begin_s = float(trace.arrival_s[0])
+    amount = watts * float(per_kwh.per_watt(begin_s + period_s) - per_kwh.per_watt(begin_s))
+    outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s=60.0)
+    first = np.array(outcome.periods.spent[:1]) / amount  # type: ignore[union-attr]
+    assert np.all((first > 0.99) & (first <= 1 + 1e-9)), outcome.periods
+
+
+def test_a_ledger_by_hand() -> None:
+    """10 W idle for 100 s of 3,000 J leave 2,000 J, which 50 W spend in 50 s."""
+    ledger = Ledger(Budget.of_energy(3000.0, 100.0), 0.0, 10.0)
+    assert ledger.allowance().even_w == pytest.approx(30.0)
+    assert ledger.next_s(30.0) == pytest.approx(100.0)
+    assert ledger.next_s(50.0) == pytest.approx(50.0)
+    ledger.advance(20.0, 50.0, True)
+    assert ledger.allowance().left == pytest.approx(2000.0)
+    assert ledger.allowance().even_w == pytest.approx(25.0)
+    ledger.advance(50.0, 50.0, True)
+    assert ledger.allowance().exhausted
+    assert ledger.next_s(10.0) == 100.0
+    ledger.advance(100.0, 10.0, False)
+    assert ledger.periods.begin_s == [0.0, 100.0]
+    assert ledger.periods.spent == pytest.approx([3000.0, 0.0])
+    assert ledger.periods.wanted == [False, True]
+
+
+def test_power_follows_the_intensity() -> None:
+    """What is spent evenly is a constant draw; in proportion to time it is less where a kWh costs more."""
+    per_kwh = Carbon(np.array([0.0, 1800.0]), np.array([100.0, 300.0]))
+    ledger = Ledger(Budget("carbon_g", 100.0, 3600.0, per_kwh), 0.0, 10.0)
+    assert ledger.allowance().even_w == pytest.approx(500.0)
+    assert ledger.allowance().in_proportion_w == pytest.approx(10.0 + 2 * 490.0)
+
+
+@pytest.mark.parametrize("name", ["sizing", "greenflow"])
+def test_more_is_done_in_a_clean_hour(name: str) -> None:
+    """A joule of the second hour costs a fifth, and jobs draw several times as much then."""
+    per_kwh = Carbon(np.array([0.0, 3600.0]), np.array([500.0, 100.0]))
+    trace = trace_by_hand(cluster_of(8), *[(0.0, 7000.0, 1, linear(1)) for _ in range(8)])
+    per_watt = float(per_kwh.per_watt(7200.0))
+    amount = per_watt * standing_w(trace) + 0.5 * per_watt * 4 * (BUSY_W - IDLE_W)
+    outcome = run(trace, name, Budget("carbon_g", amount, 7200.0, per_kwh))
+    hours = np.append(outcome.power.time_s, outcome.end_s)
+    used_j = [
+        float(np.diff(np.clip(hours, begin_s, begin_s + 3600.0)) @ (np.array(outcome.power.power_w) - 130.0))
+        for begin_s in (0.0, 3600.0)
+    ]
+    assert used_j[1] > 3 * used_j[0] > 0
+
+
+def test_an_idle_cluster_above_its_budget_is_refused() -> None:
+    trace = trace_by_hand(cluster_of(2), (0.0, 10.0, 1, linear(1)))
+    idle_j = (2 * IDLE_W + BASE_W) * 100.0
+    with pytest.raises(ValueError, match="idle cluster alone takes 7000"):
+        run(trace, "sizing", Budget.of_energy(0.9 * idle_j, 100.0))
+
+
+class Spendthrift:
+    """Runs everything, always."""
+
+    restart_s = 0.0
+
+    def decide(self, view: View) -> Decision:
+        """Give every job what it asked for."""
+        return Decision(view.request[:, 0])
+
+
+def test_whoever_ignores_an_exhausted_budget_is_refused() -> None:
+    trace = trace_by_hand(cluster_of(2), (0.0, 500.0, 1, linear(1)), (0.0, 500.0, 1, linear(1)))
+    budget = Budget.of_energy(100.0 * 100.0, 100.0)
+    with pytest.raises(ValueError, match="when the budget is spent"):
+        simulate(trace, Spendthrift(), budget=budget)
+
+
+@pytest.mark.parametrize("field", ["amount", "period_s"])
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
+def test_impossible_budgets_are_refused(field: str, value: float) -> None:
+    sizes = {"amount": 1.0, "period_s": 1.0} | {field: value}
+    with pytest.raises(ValueError, match=field):
+        Budget("money", **sizes, per_kwh=WAVES)
