@@ -15,19 +15,20 @@ from wattsched.replay.jobs.policies.gandiva import Gandiva
 from wattsched.replay.jobs.policies.gavel import Gavel
 from wattsched.replay.jobs.policies.optimus import Optimus
 from wattsched.replay.jobs.policies.powerflow import GreenFlow, PowerFlow
+from wattsched.replay.jobs.policies.rollout import Rollout
 from wattsched.replay.jobs.policies.sia import Sia
 from wattsched.replay.jobs.policies.sidecar import sidecar, termination
 from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policies.srtf import Srtf
 from wattsched.replay.jobs.policies.tiresias import Tiresias
-from wattsched.replay.jobs.policies.worth import SLACK, completion, in_time, progress, rank
+from wattsched.replay.jobs.policies.worth import completion, progress
 from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, Setting
 
 POLICIES: dict[str, Callable[[Setting], Policy]] = {
     "sizing": Sizing,
     "elastic": Elastic,
-    "elastic-makespan": partial(Elastic, worth=in_time(rank, SLACK)),
+    "elastic-makespan": Rollout,
     "elastic-progress": partial(Elastic, worth=progress),
     "elastic-completion": partial(Elastic, worth=completion),
     "fifo": Fifo,

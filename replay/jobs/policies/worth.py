@@ -3,7 +3,7 @@ r"""What a round of the replay minimises: the cost of every column of the sizing
 ``rank``
     The derivative of the optimal total completion time by a job's remaining work, times the work done per
     second. For m jobs of sizes :math:`x_1 \ge \dots \ge x_m` with speed-up :math:`k^p` on k GPUs, the optimal
-    total is linear in the sizes (heSRPT: Berg, Vesilo, Harchol-Balter, Performance 2020, theorem 2), with
+    total is linear in the sizes (heSRPT: Berg, Vesilo, Harchol-Balter, Performance 2020), with
 
     .. math:: v_k = \left(k^{1/(1-p)} - (k-1)^{1/(1-p)}\right)^{1-p},
 
@@ -36,7 +36,7 @@ HOLD_S = 600.0
 """Seconds that `rank` expects a configuration to be kept: the gap between events of a small cluster."""
 
 SLACK = 1.0
-"""By how much `elastic-makespan` lets the last job end later than it must; see docs/elastic.md."""
+"""By how much `elastic-makespan` lets the last of many jobs end later than it must."""
 
 _BEYOND = 10.0
 _ROUNDS = 40

@@ -1,0 +1,56 @@
+"""The weights of `rank` are those of the optimal total completion time, by trying all allocations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.replay.jobs.policies.worth import rank_weights
+
+STEPS = 60
+SHARE = np.arange(1, STEPS) / STEPS
+
+
+def least_of_two(larger: np.ndarray, smaller: np.ndarray, p: float) -> np.ndarray:
+    """Least total completion time of two jobs on one cluster, over a grid of shares, elementwise.
+
+    Shares change only when a job ends, as the speed-up is concave; the last job has the whole cluster.
+    """
+    sizes = np.stack(np.broadcast_arrays(larger, smaller))[..., None]
+    rates = np.stack([SHARE**p, (1 - SHARE) ** p])[(slice(None), *(None,) * (sizes.ndim - 2))]
+    time = (sizes / rates).min(axis=0)
+    return np.asarray((2 * time + (sizes - time * rates).sum(axis=0)).min(axis=-1))
+
+
+def least_of_three(sizes: np.ndarray, p: float) -> float:
+    one, two = (grid.ravel() for grid in np.meshgrid(SHARE, SHARE))
+    inside = one + two < 1 - 0.5 / STEPS
+    rates = np.stack([one[inside], two[inside], 1 - one[inside] - two[inside]]) ** p
+    time = (sizes[:, None] / rates).min(axis=0)
+    left = np.sort(np.maximum(sizes[:, None] - time * rates, 0.0), axis=0)
+    return float((3 * time + least_of_two(left[2], left[1], p)).min())
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
+@given(st.lists(st.floats(0.05, 1.0), min_size=2, max_size=3).map(sorted))
+def test_weights_are_those_of_the_optimum(p: float, ascending: list[float]) -> None:
+    sizes = np.array(ascending[::-1])
+    total = float(rank_weights(sizes, p) @ sizes)
+    brute = least_of_three(sizes, p) if len(sizes) == 3 else float(least_of_two(sizes[0], sizes[1], p))
+    assert total * (1 - 1e-9) <= brute <= total * 1.02
+
+
+@given(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8), st.floats(0.05, 0.9))
+def test_the_shares_of_hesrpt_attain_it(sizes: list[float], p: float) -> None:
+    left = np.sort(sizes)[::-1]
+    total, weighted = 0.0, float(rank_weights(left, p) @ left)
+    for m in range(len(left), 0, -1):
+        bounds = (np.arange(m + 1) / m) ** (1 / (1 - p))
+        rates = np.diff(bounds) ** p
+        time = (left[:m] / rates).min()
+        total += m * time
+        left[:m] = np.maximum(left[:m] - time * rates, 0.0)
+        assert left[m - 1] <= 1e-9
+    assert total == pytest.approx(weighted, rel=1e-6)
