@@ -11,15 +11,17 @@ import click
 from wattsched.cli.files import write
 from wattsched.cli.parameters import Number, Whole
 from wattsched.cli.place import Seeds, plot_file
-from wattsched.cli.replay_inputs import carbon_of, cluster_of, trace_from
+from wattsched.cli.replay_inputs import budget_of, carbon_of, cluster_of, trace_from
 from wattsched.cli.replay_journal import Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
     Policies,
+    budget_amount,
     carbon_intensity,
     input_file,
     output_folder,
     parquet_wanted,
+    period,
     policy_names,
     require_consistent,
 )
@@ -76,10 +78,19 @@ MOST_NODES = 100_000
               help="Of the models that jobs train where the trace does not tell.")  # fmt: skip
 @click.option("--carbon", default="0", metavar="G|FILE", callback=carbon_intensity,
               help="Grams of CO2 per kWh, or a file of them over time (.csv).")  # fmt: skip
+@click.option("--budget", metavar="Q=AMOUNT", callback=budget_amount,
+              help="Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.")  # fmt: skip
+@click.option("--period", "period_s", default="day", show_default=True, callback=period, metavar="P",
+              help="Of the budget: hour, day, week or seconds.")  # fmt: skip
+@click.option("--tariff", metavar="M|FILE", callback=carbon_intensity,
+              help="Money per kWh, or a file of it over time (.csv).")  # fmt: skip
+@click.option("--least-price", type=Number(0), default=0.0, show_default=True, metavar="S",
+              help="Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.",
+              )  # fmt: skip
 @click.option("--sleep-after", type=Number(0), metavar="S", help="Nodes without a job sleep after S seconds.")
 @click.option("--sleep-power", type=Number(0), default=0.0, metavar="W", help="Draw of a sleeping node.")
 @click.option("--wake", type=Number(0), default=0.0, metavar="S", help="Seconds that a node takes to wake.")
-@click.option("--gap", type=Number(0), default=1e-3, show_default=True, help="Gap of each round's program.")
+@click.option("--gap", type=Number(0), default=5e-3, show_default=True, help="Gap of each round's program.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, alone, on standard output.")
 @click.option(
     "-o", "--output", metavar="DIR", callback=output_folder, help="Write jobs, rounds and power (.csv)."
@@ -105,6 +116,10 @@ def command(
     to_day: float | None,
     seeds: list[int],
     carbon: float | str,
+    budget: tuple[str, float] | None,
+    period_s: float,
+    tariff: float | str | None,
+    least_price: float,
     sleep_after: float | None,
     sleep_power: float,
     wake: float,
@@ -135,8 +150,10 @@ def command(
     runs = []
     for seed in seeds:
         jobs = trace_from(trace, form, tables, cluster, seed, (from_day, to_day), told)
-        intensity = carbon_of(carbon, float(jobs.arrival_s[0]))
-        runs.append(Run(seed, jobs, intensity, restarts, round_s, gap, sleep))
+        begin_s = float(jobs.arrival_s[0])
+        intensity = carbon_of(carbon, begin_s)
+        limit = budget_of(budget, period_s, intensity, tariff, begin_s)
+        runs.append(Run(seed, jobs, intensity, restarts, round_s, gap, sleep, limit, least_price))
     for policy in policies:
         # Before anything is written: whether each of them takes the trace.
         runs[0].policy(policy)

@@ -13,6 +13,7 @@ from wattsched.cli.replay_options import LIST
 if TYPE_CHECKING:
     from wattsched.instances.traces import TraceJob
     from wattsched.replay.jobs.accounts import Carbon
+    from wattsched.replay.jobs.budget import Budget
     from wattsched.replay.jobs.trace import Trace
     from wattsched.topology.cluster import Cluster
 
@@ -40,6 +41,27 @@ def carbon_of(asked: float | str, begin_s: float) -> Carbon:
         return Carbon.constant(asked)
     with refusing(asked):
         return Carbon.of(read_carbon(asked), begin_s)
+
+
+def budget_of(
+    asked: tuple[str, float] | None,
+    period_s: float,
+    carbon: Carbon,
+    tariff: float | str | None,
+    begin_s: float,
+) -> Budget | None:
+    """Make the budget of every period."""
+    from wattsched.replay.jobs.budget import Budget
+
+    if asked is None:
+        return None
+    quantity, amount = asked
+    if quantity == "energy_j":
+        return Budget.of_energy(amount, period_s)
+    if quantity == "carbon_g":
+        return Budget("carbon_g", amount, period_s, carbon)
+    assert tariff is not None
+    return Budget("money", amount, period_s, carbon_of(tariff, begin_s))
 
 
 def trace_from(

@@ -17,6 +17,8 @@ LIST = "csv"
 """The format of lists of one's own; the others are those of `instances.traces`."""
 FORMATS = (LIST, "itp", "philly", "pai", "gavel")
 MOST_G_PER_KWH = 1_000_000
+QUANTITIES = ("energy_j", "carbon_g", "money")
+PERIODS_S = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
 
 
 class Policies(click.Command):
@@ -72,9 +74,9 @@ def parquet_wanted(ctx: click.Context, param: click.Parameter, asked: bool) -> b
     return asked
 
 
-def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str) -> float | str:
+def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str | None) -> float | str | None:
     """Read grams per kWh, or leave the name of a file."""
-    if text.endswith((".csv", ".csv.gz")):
+    if text is None or text.endswith((".csv", ".csv.gz")):
         return text
     if not text:
         raise click.BadParameter("is empty; give grams per kWh or a file (.csv)", ctx, param)
@@ -82,6 +84,22 @@ def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str) -> f
     if g_per_kwh > MOST_G_PER_KWH:
         raise click.BadParameter(f"must be at most {MOST_G_PER_KWH:,}, got {text}", ctx, param)
     return g_per_kwh
+
+
+def budget_amount(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, float] | None:
+    """Read ``QUANTITY=AMOUNT``."""
+    if text is None:
+        return None
+    quantity, equals, amount = text.partition("=")
+    if not equals or quantity not in QUANTITIES:
+        raise click.BadParameter(f"must be one of {', '.join(QUANTITIES)}, = and an amount", ctx, param)
+    return quantity, Number(above=0).convert(amount, param, ctx)
+
+
+def period(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    """Read a period by name, or in seconds."""
+    known = PERIODS_S.get(text)
+    return Number(above=0).convert(text, param, ctx) if known is None else known
 
 
 def require_consistent(given: Mapping[str, Any]) -> None:
@@ -97,8 +115,22 @@ def require_consistent(given: Mapping[str, Any]) -> None:
         refuse_given(told, "does not go with --cluster, which has its own nodes")
     if given["sleep_after"] is None:
         refuse_given(("sleep_power", "wake"), "needs --sleep-after, without which no node sleeps")
+    _require_budget(given)
     if given["output"] is None:
         refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
+
+
+def _require_budget(given: Mapping[str, Any]) -> None:
+    if given["budget"] is None:
+        return refuse_given(("period_s", "tariff"), "needs --budget, which it belongs to")
+    quantity = given["budget"][0]
+    if quantity == "carbon_g" and given["carbon"] == 0.0:
+        raise BadInput("--budget: carbon_g needs --carbon, without which nothing is emitted")
+    if quantity == "money" and given["tariff"] is None:
+        raise BadInput("--budget: money needs --tariff, what a kWh costs")
+    if quantity != "money":
+        refuse_given(("tariff",), f"does not go with a budget of {quantity}")
+    return None
 
 
 def refuse_given(parameters: tuple[str, ...], why: str) -> None:

@@ -12,8 +12,9 @@ from wattsched.cli.failures import BadInput, refusing
 if TYPE_CHECKING:
     from wattsched.cli.replay_journal import Journal
     from wattsched.replay.jobs.accounts import Carbon, Sleep
+    from wattsched.replay.jobs.budget import Budget
     from wattsched.replay.jobs.outcome import Outcome
-    from wattsched.replay.jobs.policy import Policy, Restarts
+    from wattsched.replay.jobs.policy import Policy, Restarts, Setting
     from wattsched.replay.jobs.simulation import Replay
     from wattsched.replay.jobs.trace import Trace
 
@@ -31,14 +32,22 @@ class Run:
     round_s: float
     gap: float
     sleep: Sleep | None
+    budget: Budget | None = None
+    least_price: float = 0.0
+
+    @property
+    def setting(self) -> Setting:
+        """What policies are made for."""
+        from wattsched.replay.jobs.policy import Setting
+
+        return Setting(self.trace, self.restarts, self.round_s, self.gap, self.budget, self.least_price)
 
     def policy(self, name: str) -> Policy:
         """Make a policy for the trace; refuse one that does not take the cluster."""
         from wattsched.replay.jobs.policies import policy_of
-        from wattsched.replay.jobs.policy import Setting
 
         with refusing():
-            return policy_of(name, Setting(self.trace, self.restarts, self.round_s, self.gap))
+            return policy_of(name, self.setting)
 
     def under(self, name: str, journal: Journal | None) -> Outcome:
         """Replay the trace under a policy, from where the journal has it."""
@@ -53,6 +62,7 @@ class Run:
                 round_s=self.round_s,
                 carbon=self.carbon,
                 sleep=self.sleep,
+                budget=self.budget,
             )
         if journal is None:
             return self._stepped(replay, lambda _: None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +53,7 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
             for policy, runs in found.items()
         },
     )
+    _print_budget(out, found)
     heading(out, "Decisions", "what they ask of jobs, wall-clock time, and certified gap where there is one")
     _table(
         out,
@@ -70,6 +71,26 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
             for policy, runs in found.items()
         },
     )
+
+
+def _print_budget(out: Console, found: Mapping[str, Sequence[Summary]]) -> None:
+    """Print how much of the budget was used, if there is one."""
+    if all(run.budget_used_max is None for runs in found.values() for run in runs):
+        return
+    heading(out, "Budget", "part of it used in a period; the least of periods that had jobs all the time")
+    _table(
+        out,
+        ["most used", "least used"],
+        {
+            policy: [_share(runs, "budget_used_max", max), _share(runs, "budget_used_min", min)]
+            for policy, runs in found.items()
+        },
+    )
+
+
+def _share(runs: Sequence[Summary], field: str, extreme: Callable[[list[float]], float]) -> str:
+    values = [getattr(run, field) for run in runs if getattr(run, field) is not None]
+    return percent(extreme(values)) if values else ""
 
 
 def _means(seeds: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats
+from wattsched.replay.jobs.menus import Booleans, Floats
 from wattsched.replay.jobs.outcome import Outcome
 
 HOUR_S = 3600.0
@@ -37,6 +37,9 @@ class Summary:
         Certified gaps of the rounds; None for a rule without bounds.
     rho_mean, rho_max, unfair_fraction : float
         Finish-time fairness (`finish_time_fairness`), and the share of the jobs above 1.
+    budget_used_max, budget_used_min : float, optional
+        Largest part of the budget that a period used, and smallest of those periods in which at every moment
+        there was a job; None without a budget, and where there is no such period.
     """
 
     policy: str
@@ -64,6 +67,8 @@ class Summary:
     rho_mean: float
     rho_max: float
     unfair_fraction: float
+    budget_used_max: float | None
+    budget_used_min: float | None
 
     def as_dict(self) -> dict[str, object]:
         """Plain values by name."""
@@ -78,6 +83,7 @@ def summary(outcome: Outcome) -> Summary:
     rho = finish_time_fairness(outcome)
     makespan_s = outcome.end_s - outcome.begin_s
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    used, wanted = budget_used(outcome)
     return Summary(
         policy=outcome.policy,
         jobs=len(trace),
@@ -104,7 +110,18 @@ def summary(outcome: Outcome) -> Summary:
         rho_mean=float(rho.mean()),
         rho_max=float(rho.max()),
         unfair_fraction=float((rho > 1.0 + 1e-9).mean()),
+        budget_used_max=float(used.max()) if len(used) else None,
+        budget_used_min=float(used[wanted].min()) if wanted.any() else None,
     )
+
+
+def budget_used(outcome: Outcome) -> tuple[Floats, Booleans]:
+    """Part of the budget that each period used, and whether it is over and always had a job."""
+    if outcome.budget is None or outcome.periods is None:
+        return np.zeros(0), np.zeros(0, dtype=bool)
+    periods = outcome.periods
+    over = np.array(periods.begin_s) + outcome.budget.period_s <= outcome.end_s
+    return np.array(periods.spent) / outcome.budget.amount, over & np.array(periods.wanted)
 
 
 def finish_time_fairness(outcome: Outcome) -> Floats:
