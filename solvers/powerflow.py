@@ -37,23 +37,35 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     clock = Clock(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
     prices, bound = dual_prices(program, time_s=share)
+    point, detail, finished = choose(program, clock)
+    return conclude(
+        program, limits, point, bound, prices=prices, limit=None if finished else "time", detail=detail
+    )
+
+
+def choose(program: Program, clock: Clock) -> tuple[FloatArray | None, str, bool]:
+    """Find the rule's point alone, without a bound.
+
+    Returns
+    -------
+    x : float array, shape (n_columns,), or None
+    detail : str
+        Why there is no point.
+    finished : bool
+        Whether the time sufficed.
+    """
     x = without_choices(program)
     room = Room(program, x)
     alone = ~linked_choices(program)
     smallest = _admit(program, room, alone)
     if not room.fits():
-        return conclude(
-            program, limits, None, bound, prices=prices, detail="the smallest configurations do not fit"
-        )
+        return None, "the smallest configurations do not fit", True
     finished = _upgrade(program, room, smallest, alone, clock)
     x[room.chosen] = 1.0
     point = settled(program, x)
-    if point is not None and not feasible(program, point):
-        point = None
-    detail = "" if point is not None else "the free columns cannot satisfy the rows"
-    return conclude(
-        program, limits, point, bound, prices=prices, limit=None if finished else "time", detail=detail
-    )
+    if point is None or not feasible(program, point):
+        return None, "the free columns cannot satisfy the rows", finished
+    return point, "", finished
 
 
 def _admit(program: Program, room: Room, alone: BoolArray) -> IntArray:

@@ -14,8 +14,8 @@ from wattsched.replay.jobs.menus import efficient
 from wattsched.replay.jobs.policies.price import next_review_s
 from wattsched.replay.jobs.policies.rounds import columns_of, program_of
 from wattsched.replay.jobs.policy import Decision, Setting, View
-from wattsched.solvers.powerflow import solve
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.clock import Clock
+from wattsched.solvers.powerflow import choose
 
 
 class PowerFlow:
@@ -33,11 +33,11 @@ class PowerFlow:
         """Apply the rule."""
         columns = columns_of(view, self._rows, max(self._setting.round_s, 1.0))
         program = program_of(view, columns, columns.completion_s, self.most_w(view))
-        solution = solve(program, Limits())
-        if solution.x is None:
-            raise ValueError(f"policy '{self.name}': {solution.termination.detail}")
+        point, detail, _ = choose(program, Clock(None))
+        if point is None:
+            raise ValueError(f"policy '{self.name}': {detail}")
         again_s = np.inf if view.allowance is None else next_review_s(view.time_s, self._setting)
-        return Decision(columns.chosen(solution.x), again_s=again_s)
+        return Decision(columns.chosen(point), again_s=again_s)
 
     def most_w(self, view: View) -> float:
         """Most that the cluster may draw in the round."""
