@@ -136,13 +136,19 @@ class Options:
         if running.set is None:
             same &= ~self.shared[span]
         else:
-            named = [offer.declared.name == running.set for offer in self.offers]
-            same &= np.array([*named, False])[self.offer[span]]
+            same &= np.isin(self.offer[span], self._offers_by_set.get(running.set, []))
         for name in SETTINGS:
             asked = getattr(running, name)
             values = getattr(self, name)[span]
             same &= np.isnan(values) if asked is None else values == asked
         return np.asarray(same)
+
+    @cached_property
+    def _offers_by_set(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for o, offer in enumerate(self.offers):
+            found.setdefault(offer.declared.name, []).append(o)
+        return found
 
     def jobs_beyond_comparison(self) -> list[str]:
         """Jobs whose completion times are too short or too long for arithmetic in floating point."""

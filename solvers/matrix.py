@@ -14,7 +14,7 @@ def group_of_choice(program: Program) -> IntArray:
 
 
 def linking_rows(program: Program) -> BoolArray:
-    """Rows ``a x = 0`` over choice columns alone, with coefficients of both signs: one asks for another.
+    """Rows ``a x = 0`` over choice columns alone: one choice asks for another.
 
     Returns
     -------
@@ -25,13 +25,11 @@ def linking_rows(program: Program) -> BoolArray:
         return linking
     entries = program.matrix.tocoo()
     linking[entries.row[entries.col >= program.n_choices]] = False
-    signs = np.zeros((2, program.n_rows), dtype=bool)
-    signs[(entries.data > 0).astype(np.int64), entries.row] = True
-    return np.asarray(linking & signs.all(axis=0))
+    return linking
 
 
 def linked_choices(program: Program) -> BoolArray:
-    """Choice columns that can only be taken together with others, such as those of jobs that share GPUs.
+    """Choice columns that cannot be taken without others, such as those of jobs that share GPUs.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from brute_force.sizing import optimum
 from docs.markdown import blocks_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.instances import small_instances
+from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
 from wattsched.formulations.registry import formulation
@@ -44,8 +44,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:splitting"
 
 
-@settings(max_examples=25)
-@given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
+@settings(max_examples=40)
+@given(instance=small_instances(max_jobs=3) | instances_with_sets(), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_example_has_the_true_optimum(example: str, instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)
     result = wattsched.solve(instance, formulation=example, objective=objective, gap=0.0)
