@@ -109,6 +109,9 @@ def _value(value: object) -> str:
     if isinstance(value, str) and os.path.isfile(value):
         with refusing(value):
             return f"{Path(value).name} (sha256 {hashlib.sha256(Path(value).read_bytes()).hexdigest()[:16]})"
+    if isinstance(value, tuple):
+        # A quantity and its amount.
+        return "=".join(map(str, value))
     return "none" if value is None else str(value)
 
 
