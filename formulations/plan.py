@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ class Plan:
         bounds nothing by itself; in the program's sense, its offset included.
     prices : mapping of str to float, optional
         Certificate prices that prove that bound, in the objective's sense.
+    outside : float
+        Without `bound`, what decisions cost at least that the program does not hold.
     """
 
     program: Program
@@ -40,3 +43,4 @@ class Plan:
     priced: Callable[[FloatArray], dict[str, float] | None] = lambda prices: None
     bound: float | None = None
     prices: Mapping[str, float] | None = None
+    outside: float = math.inf

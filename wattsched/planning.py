@@ -232,7 +232,7 @@ def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> 
         return _without_decision(run, plan, asked, wrong, certificate, size)
     assert best.report.objective is not None
     cost = run.sign * best.report.objective
-    proven = [asked.bound if plan.bound is None else plan.bound]
+    proven = [min(asked.bound, plan.outside) if plan.bound is None else plan.bound]
     proven += [] if certificate is None else [run.sign * certificate.bound]
     most = cost + _ROUNDING * max(1.0, abs(cost))
     wrong += [
@@ -273,7 +273,7 @@ def _without_decision(
     run: _Run, plan: Plan, asked: Solution, wrong: list[str], certificate: Certificate | None, size: PlanSize
 ) -> PlanResult:
     ended = asked.termination
-    if ended.reason == "infeasible" and plan.bound is None:
+    if ended.reason == "infeasible" and plan.bound is None and plan.outside == np.inf:
         return run.result(Termination("infeasible", detail=_why(plan, ended.detail)), size=size)
     if wrong:
         return run.result(Termination("error", detail=wrong[0]), faults=wrong, size=size)

@@ -47,7 +47,7 @@ class SchedulePricing:
 
 def _cheapest(horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None) -> IntArray:
     """Options by slot that cost least, shape (n_jobs, slots)."""
-    charges = _charges(horizon, group, prices, free)
+    charges = charges_of(horizon, group, prices, free)
     length = windows(horizon, group, charges.delay, charges.joule, charges.gpu)
     # Windows of some lengths only, so that many jobs are decided together.
     length = np.ceil(2.0 ** (np.ceil(2 * np.log2(length)) / 2)).astype(np.int64)
@@ -65,7 +65,8 @@ def _cheapest(horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray 
     return option
 
 
-def _charges(horizon: Horizon, jobs: JobGroup, prices: Prices, free: IntArray | None) -> Charges:
+def charges_of(horizon: Horizon, jobs: JobGroup, prices: Prices, free: IntArray | None = None) -> Charges:
+    """Prices as jobs see them, for options of which enough GPUs are free."""
     cell = horizon.pool[jobs.option] * horizon.slots + np.arange(horizon.slots)[:, None]
     gpus = horizon.gpus[jobs.option]
     gpu_cost = gpus * prices.gpu[cell]

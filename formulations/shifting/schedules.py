@@ -2,7 +2,8 @@
 
 The program holds the schedules that column generation and `insertion` found, one choice group per job. It
 bounds nothing by itself; the bound is the one that the certificate proves from the prices. Where schedules
-are few, the program holds all of them.
+are few, the program holds all of them, and with few jobs all those whose reduced cost is below a margin: any
+other decision costs more than the LP by that margin.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.plan import Plan
 from wattsched.formulations.program import Block, FloatArray, Program
-from wattsched.formulations.shifting.column_generation import Generated, generate
+from wattsched.formulations.shifting.column_generation import Generated, generate, guess
 from wattsched.formulations.shifting.enumeration import all_schedules
 from wattsched.formulations.shifting.horizon import OBJECTIVES, PAUSE, Horizon, horizon_of
 from wattsched.formulations.shifting.insertion import Insertion
 from wattsched.formulations.shifting.marginal import EFFORTS, intensity_of, serve
+from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
 from wattsched.formulations.shifting.prices import Prices, budget_rows, names_of_prices, row_names
 from wattsched.formulations.shifting.restricted_master import coupling
 from wattsched.formulations.shifting.schedule import (
+    ROUNDING,
     Schedules,
     decision_of,
     follow,
@@ -43,6 +46,8 @@ _COARSE_SHARE, _FINE_SHARE = 0.5, 0.65
 _INSERT_S = 20.0
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
+FEW_JOBS, MOST_NEAR = 50, 20_000
+"""Jobs up to which near-optimal schedules are listed, and how many of them at most."""
 PER_JOB = 40
 """Schedules of a job that go into the program, those of least reduced cost."""
 
@@ -65,13 +70,15 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     insertion = Insertion(horizon, which, pricing, generated)
     time_left = left(1.0)
     best = insertion.decide(_INSERT_S if time_left is None else time_left)
-    columns = _columns(horizon, generated, insertion.tried)
+    near = near_optimal(horizon, generated.prices, MOST_NEAR) if horizon.n_jobs <= FEW_JOBS else None
+    columns = _columns(horizon, generated, insertion.tried, near)
     return Plan(
         _program(horizon, which, columns),
         decide=_decide(horizon, columns),
         point=_point(horizon, which, columns, best),
-        bound=-np.inf,
+        bound=None if near else -np.inf,
         prices=named_prices(horizon, which, generated.prices),
+        outside=_outside(horizon, which, generated.prices, near) if near else np.inf,
     )
 
 
@@ -95,7 +102,17 @@ def _first(horizon: Horizon, objective: int) -> list[Schedules]:
     return [*served, never]
 
 
-def _columns(horizon: Horizon, generated: Generated, tried: list[Schedules]) -> Schedules:
+def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal) -> float:
+    """What decisions cost at least that have a schedule which is not among the near-optimal ones."""
+    order = np.lexsort((priced_cost(horizon, near.schedules, prices), near.schedules.job))
+    cheapest = order[np.unique(near.schedules.job[order], return_index=True)[1]]
+    bound = guess(horizon, objective, near.schedules.take(cheapest), prices) + near.margin
+    return float(horizon.standing[objective] + bound - ROUNDING * abs(bound))
+
+
+def _columns(
+    horizon: Horizon, generated: Generated, tried: list[Schedules], near: NearOptimal | None
+) -> Schedules:
     """Schedules of least reduced cost and those of decisions, job by job."""
     known = generated.pool.all()
     cost = priced_cost(horizon, known, generated.prices)
@@ -103,7 +120,7 @@ def _columns(horizon: Horizon, generated: Generated, tried: list[Schedules]) -> 
     rank = np.arange(len(order)) - np.searchsorted(known.job[order], known.job[order])
     pool = SchedulePool()
     pool.add(known.take(np.sort(order[rank < PER_JOB])))
-    for schedules in tried:
+    for schedules in [*tried, *([near.schedules] if near else [])]:
         pool.add(schedules)
     return _by_job(horizon, pool.all())
 

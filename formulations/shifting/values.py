@@ -29,9 +29,14 @@ class Move:
     ----------
     able : float array, shape (n_options,)
         Work of the slot.
+
+    Parameters
+    ----------
+    rounded : bool
+        Round the work of a slot up to whole levels instead of going between them.
     """
 
-    def __init__(self, horizon: Horizon, group: JobGroup, lost_s: float):
+    def __init__(self, horizon: Horizon, group: JobGroup, lost_s: float, *, rounded: bool = False):
         rate = horizon.rate[group.option]
         self.able = rate * (horizon.slot_s - lost_s)
         level, step = np.arange(group.levels + 1), group.step[:, None, None]
@@ -40,6 +45,9 @@ class Move:
         self.used_s = np.where(self.ends, lost_s + level * step / rate, horizon.slot_s)
         down = np.floor(able / step).astype(np.int64)
         self.part = able / step - down
+        if rounded:
+            down += self.part > ROUNDING
+            self.part = np.zeros_like(self.part)
         states = group.n_kinds + 2
         offset = (np.arange(len(group.job))[:, None] * states + group.kind)[:, :, None] * len(level)
         self.upper = np.maximum(level - down, 0) + offset
@@ -73,14 +81,19 @@ class Recursion:
         First slot of each job's window.
     length : int
         Slots of all windows.
+    rounded : bool
+        As of `Move`; then costs are no more than the truth.
     """
 
-    def __init__(self, horizon: Horizon, group: JobGroup, charges: Charges, begin: IntArray, length: int):
+    def __init__(
+        self, horizon: Horizon, group: JobGroup, charges: Charges, begin: IntArray, length: int,
+        *, rounded: bool = False,
+    ):  # fmt: skip
         self.horizon, self.group, self.charges = horizon, group, charges
         self.begin, self.length = begin, length
-        self.free = self.again = Move(horizon, group, 0.0)
+        self.free = self.again = Move(horizon, group, 0.0, rounded=rounded)
         if group.restart_s:
-            self.again = Move(horizon, group, group.restart_s)
+            self.again = Move(horizon, group, group.restart_s, rounded=rounded)
         self.extra_w = horizon.extra_w[group.option]
         self.of_kind = _ranks(group.kind)
         self.buffers = [np.empty(self.free.used_s.shape) for _ in range(3)]
@@ -96,13 +109,17 @@ class Recursion:
 
     def _after(self, work: FloatArray) -> FloatArray:
         """Costs at the end of the windows, which is that of the horizon or later than need be looked at."""
+        cost = self.unfinished(work)
+        return np.where((self.begin + self.length < self.horizon.slots)[:, None], NONE, cost)
+
+    def unfinished(self, work: FloatArray) -> FloatArray:
+        """What work left at the end of the horizon costs, by job; delay counts from there."""
         horizon, group = self.horizon, self.group
         fastest = horizon.fastest[horizon.table[group.job[0]]]
         seconds = work / horizon.rate[fastest]
         cost = (self.charges.delay[:, None] + self.charges.joule[-1] * horizon.power_w[fastest]) * seconds
         late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
-        late |= (group.must_finish | (self.begin + self.length < horizon.slots))[:, None]
-        return np.where(late, NONE, cost)
+        return np.asarray(np.where(late | group.must_finish[:, None], NONE, cost))
 
     def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
         group = self.group

@@ -7,7 +7,7 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
-from wattsched.formulations.shifting import schedules
+from wattsched.formulations.shifting import insertion, schedules
 from wattsched.formulations.shifting.column_generation import generate
 from wattsched.formulations.shifting.enumeration import all_schedules
 from wattsched.formulations.shifting.horizon import OBJECTIVES, Horizon, horizon_of
@@ -45,9 +45,35 @@ def test_equals_brute_force(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
+def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is outside the program costs no less than it says; the rest is inside."""
+    monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
+    monkeypatch.setattr(schedules, "MOST_NEAR", 200)
+    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 3)
+    proven = 0
+    for seed in range(first, first + 20):
+        instance = tiny(seed)
+        best = brute_force.optimum(instance)
+        if best is None:
+            continue
+        plan = schedules.build(instance, instance.objective)
+        if plan.bound is not None:
+            continue
+        solution = highs.solve(plan.program, Limits(gap=0.0))
+        inside = np.inf if solution.x is None else plan.program.objective(solution.x)
+        size = 1e-9 * max(1.0, abs(best))
+        assert min(plan.outside, inside) <= best + size, seed
+        assert inside >= best - 1e-6 * max(1.0, abs(best)), seed
+        proven += inside <= plan.outside
+    assert proven >= 10
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
+    monkeypatch.setattr(schedules, "FEW_JOBS", 0)
+    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 20)
     gaps = []
     for seed in range(first, first + 20):
         instance = tiny(seed)
