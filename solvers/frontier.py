@@ -2,7 +2,8 @@
 
 Every group starts with the column that uses least, uses weighted by row prices. Upgrades along the convex
 frontiers of (use, cost) are made in the order of their saving per use while they fit; then single swaps fill
-what room is left. The prices come with a bound, so the answer has a gap.
+what room is left. Columns that can only be taken together are tried after the upgrades. The prices come with
+a bound, so the answer has a gap.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
+from wattsched.solvers.bundles import bundles, join
 from wattsched.solvers.clock import Clock
 from wattsched.solvers.conclude import conclude, declined, infeasible
 from wattsched.solvers.dual import dual_prices
@@ -33,8 +35,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     """Build a decision greedily; of `start` the prices are used.
 
     Declines programs whose bottleneck rows involve several groups. Finds nothing on some
-    feasible programs, above all on those with equality rows. Takes no columns that can only be taken
-    together with others.
+    feasible programs, above all on those with equality rows.
     """
     clock = Clock(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
@@ -62,7 +63,15 @@ def ascend(program: Program, prices: FloatArray, clock: Clock) -> FloatArray | N
     if found is None:
         return None
     _climb(room, found, cost)
+    climbed = room.chosen
     _spend(room, found.allowed, cost, weights, clock)
+    apart, together = room.chosen, bundles(program) if program.bottleneck is None else []
+    room.choose(climbed)
+    # First what is worth the price of its room, then whatever saves anything.
+    if join(room, together, cost + room.uses @ weights, clock) + join(room, together, cost, clock):
+        _spend(room, found.allowed, cost, weights, clock)
+    if cost[apart].sum() <= cost[room.chosen].sum():
+        room.choose(apart)
     x[room.chosen] = 1.0
     point = settled(program, x)
     return point if point is not None and feasible(program, point) else None

@@ -121,6 +121,18 @@ class Room:
             self.activity[uses.indices[entries]] += sign * uses.data[entries]
         self.chosen[group] = target
 
+    def take_all(self, targets: IntArray) -> bool:
+        """Give the columns' groups these columns at once, if that keeps all limits."""
+        groups = self.group[targets]
+        change = self.uses[targets].sum(axis=0) - self.uses[self.chosen[groups]].sum(axis=0)
+        after = self.activity + np.asarray(change, dtype=float).ravel()
+        if np.any((after > self.activity) & (after > self._reach)):
+            return False
+        chosen = self.chosen.copy()
+        chosen[groups] = targets
+        self.choose(chosen)
+        return True
+
     def swappable(self, columns: IntArray, but: int = -1) -> BoolArray:
         """Which of these columns may replace their group's column without breaking a limit.
 
