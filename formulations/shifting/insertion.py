@@ -46,8 +46,10 @@ class Insertion:
         self.tried: list[Schedules] = []
 
     def decide(self, time_s: float) -> Schedules | None:
-        """Best decision found in the time, None when none keeps the budgets."""
+        """Best decision found in the time, None when none keeps the budgets, or a job has no schedule."""
         begin, idle, n_jobs = time.perf_counter(), 0, self.horizon.n_jobs
+        if len(self.likely) < n_jobs:
+            return None
         rng = np.random.default_rng(0)
         decision = self._insert(self._start(), self.prices)
         self.tried.append(decision)

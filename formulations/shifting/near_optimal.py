@@ -35,7 +35,9 @@ class NearOptimal:
 def near_optimal(horizon: Horizon, prices: Prices, most: int) -> NearOptimal | None:
     """As many of the cheapest schedules as there can be, None where already the first are too many."""
     jobs = [g.take(np.array([i])) for g in groups_of(horizon, LEVELS) for i in range(len(g.job))]
-    followed = [_Followed(horizon, job, prices) for job in jobs]
+    followed = [_Followed(horizon, job, prices, most) for job in jobs]
+    if any(one.least >= NONE for one in followed):
+        return None
     margin, best = _BEGIN * sum(one.least for one in followed), None
     for _ in range(_TIMES):
         found, room = [], most
@@ -53,7 +55,7 @@ def near_optimal(horizon: Horizon, prices: Prices, most: int) -> NearOptimal | N
 class _Followed:
     """One job and what is left of it costs at least."""
 
-    def __init__(self, horizon: Horizon, job: JobGroup, prices: Prices):
+    def __init__(self, horizon: Horizon, job: JobGroup, prices: Prices, most: int):
         self.horizon, self.job = horizon, job
         self.charges = charges_of(horizon, job, prices)
         begin = job.first_slot
@@ -61,29 +63,29 @@ class _Followed:
             horizon, job, self.charges, begin, horizon.slots - int(begin[0]), rounded=True
         )
         self.cost = self.recursion.values()[:, 0]
-        self.least = self._exact_least()
+        self.least = self._exact_least(most)
 
-    def _exact_least(self) -> float:
-        """Cost of the cheapest schedule, found within ever wider margins."""
+    def _exact_least(self, most: int) -> float:
+        """Cost of the cheapest schedule, found within ever wider margins; `NONE` where that does not work."""
         start = float(self.cost[0, int(self.job.kind_before[0]), -1])
-        if start >= NONE:
-            return start
-        margin = 1e-3 * max(abs(start), 1e-9)
-        while True:
-            _, costs = self._enumerate(start + margin, 10**9)
-            if len(costs):
-                return float(costs.min())
-            margin *= 2
+        margin = _BEGIN * max(abs(start), 1e-9)
+        for _ in range(_TIMES):
+            if start >= NONE or (found := self._enumerate(start + margin, most)) is None:
+                return NONE
+            if len(found[1]):
+                return float(found[1].min())
+            margin *= _GROWTH
+        return NONE
 
     def within(self, margin: float, most: int) -> Schedules | None:
         """Schedules that cost at most so much more than the cheapest one, None when there are too many."""
-        options, costs = self._enumerate(self.least + margin, most)
-        if len(costs) > most:
+        found = self._enumerate(self.least + margin, most)
+        if found is None:
             return None
-        return follow(self.horizon, np.full(len(options), self.job.job[0]), options)
+        return follow(self.horizon, np.full(len(found[0]), self.job.job[0]), found[0])
 
-    def _enumerate(self, limit: float, most: int) -> tuple[IntArray, FloatArray]:
-        """Options by slot and costs of schedules up to a limit; more than `most` where there are too many."""
+    def _enumerate(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
+        """Options by slot and costs of schedules up to a limit, None where there are too many."""
         horizon, job, charges = self.horizon, self.job, self.charges
         n_options, slot_s, delay = len(job.option), horizon.slot_s, float(charges.delay[0])
         rate, extra_w = horizon.rate[job.option], horizon.extra_w[job.option]
@@ -112,9 +114,11 @@ class _Followed:
             left = np.concatenate([left[waits], rest[which, chosen]])
             cost = np.concatenate([cost[waits] + delay * slot_s, spent[which, chosen]])
             if len(cost) * n_options > 20 * most or sum(map(len, ended_costs)) > most:
-                return np.zeros((most + 1, 0), dtype=np.int64), np.zeros(most + 1)
+                return None
         cost = cost + self.recursion.unfinished(left[None])[0]
         kept = cost <= limit
+        if sum(map(len, ended_costs)) + int(kept.sum()) > most:
+            return None
         return np.concatenate([*ended_options, option[kept]]), np.concatenate([*ended_costs, cost[kept]])
 
     def _later(self, slot: int, state: IntArray, left: FloatArray) -> FloatArray:

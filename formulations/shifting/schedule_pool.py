@@ -27,8 +27,7 @@ class SchedulePool:
                 self._number[key] = len(self._number)
                 new.append(position)
         kept = schedules.take(np.array(new, dtype=np.int64))
-        if new:
-            self._parts.append(kept)
+        self._parts.append(kept)
         return kept
 
     def numbers(self, schedules: Schedules) -> IntArray | None:
@@ -37,7 +36,7 @@ class SchedulePool:
         return None if None in found else np.array(found, dtype=np.int64)
 
     def all(self) -> Schedules:
-        """All of them, the oldest first; there must be one."""
+        """All of them, the oldest first."""
         self._parts = [Schedules.joined(self._parts)]
         return self._parts[0]
 

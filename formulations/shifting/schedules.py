@@ -20,7 +20,7 @@ from wattsched.formulations.plan import Plan
 from wattsched.formulations.program import Block, FloatArray, Program
 from wattsched.formulations.shifting.column_generation import Generated, generate, guess
 from wattsched.formulations.shifting.enumeration import all_schedules
-from wattsched.formulations.shifting.horizon import OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.horizon import CRITERIA, OBJECTIVES, PAUSE, Horizon, horizon_of
 from wattsched.formulations.shifting.insertion import Insertion
 from wattsched.formulations.shifting.marginal import EFFORTS, intensity_of, serve
 from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
@@ -58,6 +58,8 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     horizon = horizon_of(instance)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, which, everything)
+    if _hopeless(horizon):
+        return _nothing(horizon, which)
 
     def left(share: float) -> float | None:
         return None if time_s is None else max(0.0, share * time_s - (time.perf_counter() - begin))
@@ -91,6 +93,23 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Plan:
         point=_point(horizon, objective, columns, None),
         priced=partial(names_of_prices, list(zip(row_names(horizon), count(), strict=False))),
     )
+
+
+def _nothing(horizon: Horizon, objective: int) -> Plan:
+    """Plan without a decision, whatever the budgets."""
+    none = np.zeros(0, dtype=np.int64)
+    columns = _by_job(horizon, follow(horizon, none, np.zeros((0, horizon.slots), dtype=np.int64)))
+    n = len(columns)
+    barred = Schedules(columns.job, columns.option, np.zeros((n, len(CRITERIA))), np.full(n, np.inf))
+    return Plan(_program(horizon, objective, barred), decide=_decide(horizon, barred))
+
+
+def _hopeless(horizon: Horizon) -> bool:
+    """Whether a job cannot end in time even at its fastest."""
+    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
+    end_s = horizon.first_slot * horizon.slot_s + fastest_s * (1 - ROUNDING)
+    latest_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
+    return bool((end_s > np.minimum(latest_s, horizon.deadline_s) * (1 + ROUNDING)).any())
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:

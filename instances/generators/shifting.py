@@ -70,7 +70,7 @@ def shifting_horizon(
     ValueError
         For an option out of range, or a file that does not have what the horizon needs.
     """
-    _require(slots, slot_s, carbon, start, carbon_fraction, completion_factor)
+    _require(slots, slot_s, carbon, zone, start, carbon_fraction, completion_factor)
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     choices = [
@@ -99,6 +99,8 @@ def shifting_horizon(
         return instance.model_copy(update={"objective": "carbon", "budgets": budgets})
     if carbon_fraction is None:
         return instance
+    if most_g <= 0:
+        raise ValueError("carbon: the intensities are 0 throughout the horizon, no budget of grams binds")
     budgets = HorizonBudgets(carbon_g=least_g + carbon_fraction * (most_g - least_g))
     return instance.model_copy(update={"budgets": budgets})
 
@@ -107,6 +109,7 @@ def _require(
     slots: int,
     slot_s: float,
     carbon: str | None,
+    zone: str | None,
     start: str | None,
     carbon_fraction: float | None,
     completion_factor: float | None,
@@ -115,6 +118,12 @@ def _require(
         raise ValueError(f"slots: must be from 2 to 10,000, got {slots}")
     if not RESTART_S[-1] < slot_s <= 86_400:
         raise ValueError(f"slot_s: must be above {RESTART_S[-1]:g} and at most 86,400, got {slot_s:g}")
+    if carbon == "":
+        raise ValueError("carbon: the file name is empty")
+    if carbon is None and zone is not None:
+        raise ValueError(
+            f"zone: '{zone}' is a column of a file of carbon intensities, but 'carbon' names none"
+        )
     if carbon is None and start is not None:
         raise ValueError(
             f"start: '{start}' is a time in a file of carbon intensities, but 'carbon' names none"

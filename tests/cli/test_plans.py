@@ -131,3 +131,34 @@ def test_a_frontier_is_refused_where_there_is_none(run: Run, solved: tuple[Path,
         assert result.exit_code == 2
         assert told in result.stderr
     assert run("solve", instance, "--frontier", 1).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "fields", [{"deadline_s": 1e-3, "arrival_s": 0.0}, {"must_finish": True, "remaining_work": 1e7}]
+)
+def test_a_job_that_cannot_end_in_time_leaves_no_decision(
+    run: Run, write: Callable[..., Path], fields: dict[str, Any]
+) -> None:
+    instance = json.loads(run("generate", "shifting", "--jobs", 3, "--slots", 12).stdout)
+    for job in instance["jobs"]:
+        job |= fields
+    path = write(instance)
+    result = run("solve", path, "--time-limit", 20, "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["termination"]["reason"] == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--carbon", ""), "--carbon: the file name is empty"),
+        (("--zone", "DE"), "--zone: 'DE' is a column of a file of carbon intensities"),
+        (("--units", "rows"), "no such option"),
+    ],
+)
+def test_options_of_shifting_that_mean_nothing_are_refused(
+    run: Run, options: tuple[str, str], told: str
+) -> None:
+    result = run("generate", "shifting", "--jobs", 2, *options)
+    assert result.exit_code == 2
+    assert told in result.stderr
