@@ -91,6 +91,7 @@ GOALS = {
     "max-min": Goal("smallest relative progress", "", "gain"),
     "proportional": Goal("weighted sum of log slowdowns", "", "save"),
     "goodput": Goal("goodput", "", "gain"),
+    "flow": Goal("value of the work done", "", "gain"),
 }
 
 

@@ -4,7 +4,7 @@ For rounds of millions of options. Let :math:`u = 2^{-53}`. A reduced cost is a 
 the option's value, what it pays for room and watts, for its set, and for joules. Each term is a product of at
 most five factors; each factor is a number of the instance, a price rounded once, or a completion time, which
 as a sum of positive products is known to :math:`4u` relative; a job's part of a set's watts is rounded once
-more. Differences occur in two places, counted with
+more, and so is the root that values a job's work. Differences occur in two places, counted with
 the sum of their parts: watts above idle, and the time that a restart leaves. A logarithm is known to
 :math:`9u` absolute for its argument and, numpy's being accurate to four units in the last place, to
 :math:`8u` relative for itself. Altogether a computed reduced cost is within :math:`22u` times its *size*, the
@@ -30,6 +30,7 @@ from wattsched.instances.certificate_columns import BoolArray, FloatArray, IntAr
 from wattsched.instances.certificate_enclosure import Enclosure
 from wattsched.instances.certificate_exact import SURELY_IN_TIME
 from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff
+from wattsched.instances.checker_flow import hold_s
 from wattsched.instances.checker_menu import Menus
 from wattsched.instances.checker_outcomes import TOLERANCE
 from wattsched.instances.instance import Instance
@@ -159,7 +160,7 @@ class _Site:
     def _waiting(self, jobs: Jobs, energy_j: FloatArray) -> list[FloatArray]:
         job = np.arange(len(jobs.work))
         seconds = self.instance.round_s + jobs.best_s
-        if self.instance.objective in ("progress", "goodput"):
+        if self.instance.objective in ("progress", "goodput", "flow"):
             cost = size = np.zeros(len(job))
         else:
             cost, size = self._value(jobs, job, seconds, seconds, seconds)
@@ -193,6 +194,9 @@ class _Site:
             case "goodput":
                 size = weight * (jobs.reference_s[job] / unit_s)
                 cost = -size * np.maximum(0.0, 1.0 - lost_s / self.instance.round_s)
+            case "flow":
+                size = jobs.value[job] * (jobs.reference_s[job] / unit_s)
+                cost = -size * np.maximum(0.0, 1.0 - lost_s / np.minimum(hold_s(self.instance), seconds))
             case name:
                 raise ValueError(f"objective '{name}' is not known")
         return cost, size

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff
+from wattsched.instances.checker_flow import squared_values
 from wattsched.instances.checker_menu import Configuration, Menu, Menus, block_of
 from wattsched.instances.instance import Instance
 
@@ -42,11 +43,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Jobs:
-    """What is asked of each job; arrays of shape (n_jobs,). `held` is a number of `Rows.place`, or -1."""
+    """What is asked of each job; arrays of shape (n_jobs,). `held` is a number of `Rows.place`, or -1.
+
+    `value` is what a second of its work is worth for the objective `flow`; for others its weight.
+    """
 
     menu: IntArray
     work: FloatArray
     weight: FloatArray
+    value: FloatArray
     share: FloatArray
     deadline_s: FloatArray
     restart_s: FloatArray
@@ -151,10 +156,16 @@ def _jobs(
     ]
     extremes = [_extremes(offered.menu) for offered in used]
     best, reference = (np.array(part, dtype=float) for part in zip(*extremes, strict=True))
+    weight = np.array([job.weight for job in jobs], dtype=float)
+    value = weight
+    if instance.objective == "flow":
+        squares = squared_values((job, menus.of(job).reference_rate) for job in jobs)
+        value = np.sqrt([float(squares[job.name]) for job in jobs])
     return Jobs(
         menu=menu,
         work=work,
-        weight=np.array([job.weight for job in jobs], dtype=float),
+        weight=weight,
+        value=value,
         share=np.array([float(tariff.worst[job.name]) if bottleneck else 1.0 for job in jobs], dtype=float),
         deadline_s=np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs]),
         restart_s=restart_s,

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 _DIGITS = 50
 _LN_ERROR = Fraction(1, 10 ** (_DIGITS - 5))
+_ROOT_BITS = 200
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ def logarithm(value: Fraction) -> Enclosure:
         near = Fraction((Decimal(value.numerator) / Decimal(value.denominator)).ln())
     error = _LN_ERROR * (1 + abs(near))
     return Enclosure(near - error, near + error)
+
+
+def square_root(value: Fraction) -> Enclosure:
+    """Square root of a number that is not negative, to 200 binary digits behind the point."""
+    root = math.isqrt(math.floor(value * (1 << 2 * _ROOT_BITS)))
+    # The floor may have cut off a square; one more is above the root in any case.
+    low, high = Fraction(root, 1 << _ROOT_BITS), Fraction(root + 1, 1 << _ROOT_BITS)
+    return Enclosure.of(low) if low * low == value else Enclosure(low, high)
 
 
 def float_below(value: Fraction) -> float:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wattsched.instances.certificate_enclosure import Enclosure, logarithm
+from wattsched.instances.certificate_enclosure import Enclosure, logarithm, square_root
 from wattsched.instances.certificate_tariff import BOTTLENECK, Tariff
+from wattsched.instances.checker_flow import hold_s, squared_values
 from wattsched.instances.checker_menu import Configuration, Menu, Menus, block_of
 from wattsched.instances.checker_outcomes import TOLERANCE
 from wattsched.instances.instance import Instance, Job
@@ -54,8 +55,8 @@ def cheapest_exactly(
     r"""Sum over the jobs of their cheapest options at these prices, and the worst of the jobs' best values.
 
     Every number of the instance is a rational number, and so is every use and cost that follows from it. Only
-    logarithms (of the proportional objective) are enclosed. Each job's minimum is rounded outwards to a
-    multiple of :math:`2^{-200}`, or the fractions of a sum would grow with every job.
+    logarithms (of the proportional objective) and roots (of `flow`) are enclosed. Each job's minimum is
+    rounded outwards to a multiple of :math:`2^{-200}`, or the fractions of a sum would grow with every job.
 
     Returns
     -------
@@ -101,6 +102,10 @@ class _Site:
         }
         self.round_s = Fraction(instance.round_s)
         self.bottleneck = instance.objective in BOTTLENECK
+        self.values: dict[str, Enclosure] = {}
+        if instance.objective == "flow":
+            squares = squared_values((job, menus.of(job).reference_rate) for job in instance.jobs)
+            self.values = {name: square_root(square) for name, square in squares.items()}
         self._rows: dict[int, list[_Row]] = {}
 
     def rows(self, menu: Menu) -> list[_Row]:
@@ -179,6 +184,12 @@ class _Site:
                     return Enclosure.of(0)
                 useful = max(Fraction(0), 1 - option.lost_s / self.round_s)
                 return Enclosure.of(-weight * reference_s / row.unit_s * useful)
+            case "flow":
+                if row is None:
+                    return Enclosure.of(0)
+                kept_s = min(Fraction(hold_s(self.instance)), seconds)
+                useful = max(Fraction(0), 1 - option.lost_s / kept_s)
+                return self.values[job.name] * (-reference_s / row.unit_s * useful)
         raise ValueError(f"objective '{self.instance.objective}' is not known")
 
     def _charge(self, job: Job, option: _Option, rows: list[_Row], restart_s: Fraction) -> Fraction:

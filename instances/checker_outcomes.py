@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from wattsched.instances.checker_flow import hold_s, squared_values
 from wattsched.instances.checker_gpus import gpus_of
 from wattsched.instances.checker_menu import Configuration, Menu
 from wattsched.instances.decision import Assignment
@@ -21,6 +22,7 @@ OBJECTIVES = {
     "max-min": "max",
     "proportional": "min",
     "goodput": "max",
+    "flow": "max",
 }
 """Objectives and their senses."""
 
@@ -146,7 +148,13 @@ def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
         case "proportional":
             return total(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
         case "goodput":
-            return total(_goodput(instance, o) for o in outcomes)
+            return total(o.job.weight * _speed(o, instance.round_s) for o in outcomes)
+        case "flow":
+            squares = squared_values((o.job, o.menu.reference_rate) for o in outcomes)
+            held_s = hold_s(instance)
+            return total(
+                math.sqrt(squares[o.job.name]) * _speed(o, min(held_s, o.completion_s)) for o in outcomes
+            )
     raise ValueError(f"objective '{instance.objective}' is not known")
 
 
@@ -158,9 +166,9 @@ def total(values: Iterable[float]) -> float:
         return math.inf
 
 
-def _goodput(instance: Instance, outcome: Outcome) -> float:
+def _speed(outcome: Outcome, kept_s: float) -> float:
+    """Speed relative to the smallest configuration, less the part of the time that a restart takes."""
     if outcome.assignment is None:
         return 0.0
     lost_s = outcome.job.restart_s if outcome.restarts else 0.0
-    useful = max(0.0, 1.0 - lost_s / instance.round_s)
-    return outcome.job.weight * outcome.rate / outcome.menu.reference_rate * useful
+    return outcome.rate / outcome.menu.reference_rate * max(0.0, 1.0 - lost_s / kept_s)

@@ -94,6 +94,12 @@ class Options:
         return np.array([job.weight for job in self.instance.jobs], dtype=float)[self.job]
 
     @cached_property
+    def lost_s(self) -> FloatArray:
+        """Seconds that each option loses to a restart."""
+        restart_s = np.array([job.restart_s for job in self.instance.jobs], dtype=float)[self.job]
+        return np.where(self.pays_restart, restart_s, 0.0)
+
+    @cached_property
     def idle_w(self) -> FloatArray:
         """Idle draw of the GPUs that each option would use; in a set an equal part of it."""
         types = self.instance.cluster.gpu_types

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from wattsched.formulations.program import FloatArray, IntArray
+from wattsched.formulations.sizing.flow import HOLD_S, work_values
 from wattsched.instances.options import Options
 
 
@@ -68,10 +69,21 @@ def _log_slowdown(options: Options) -> FloatArray:
 
 
 def _goodput(options: Options) -> FloatArray:
-    restart = np.array([job.restart_s for job in options.instance.jobs])[options.job]
-    useful = np.maximum(0.0, 1.0 - np.where(options.pays_restart, restart, 0.0) / options.instance.round_s)
-    speedup = options.rate / options.reference_rate[options.job]
-    return np.where(options.waiting, 0.0, options.weight * speedup * useful)
+    return options.weight * _speed(options, options.instance.round_s)
+
+
+def _flow(options: Options) -> FloatArray:
+    jobs = options.instance.jobs
+    work, weight = (np.array([getattr(j, of) for j in jobs], float) for of in ("remaining_work", "weight"))
+    value = work_values(work / options.reference_rate, weight)
+    kept_s = np.minimum(max(HOLD_S, options.instance.round_s), options.completion_s)
+    return value[options.job] * _speed(options, kept_s)
+
+
+def _speed(options: Options, kept_s: FloatArray | float) -> FloatArray:
+    """Speed relative to the job's smallest configuration, with the part that a restart takes deducted."""
+    useful = np.maximum(0.0, 1.0 - options.lost_s / kept_s)
+    return np.where(options.waiting, 0.0, options.rate / options.reference_rate[options.job] * useful)
 
 
 OBJECTIVES = {
@@ -97,6 +109,10 @@ OBJECTIVES = {
         Objective(
             "goodput", "max", _goodput, "sum", "1",
             "weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)",
+        ),
+        Objective(
+            "flow", "max", _flow, "sum", "1",
+            "what the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)",
         ),
     )
 }  # fmt: skip

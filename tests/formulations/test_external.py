@@ -45,7 +45,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @settings(max_examples=40)
-@given(instance=small_instances(max_jobs=3) | instances_with_sets(), objective=st.sampled_from(sorted(OBJECTIVES)))
+@given(
+    instance=small_instances(max_jobs=3) | instances_with_sets(),
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+)
 def test_example_has_the_true_optimum(example: str, instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)
     result = wattsched.solve(instance, formulation=example, objective=objective, gap=0.0)

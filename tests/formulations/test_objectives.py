@@ -27,6 +27,8 @@ EXPECTED = {
     "max-min": [430 / 1200 / 2, 1 / 2, 430 / 730 / 2],
     "proportional": [2 * math.log(1200 / 430), 0.0, 2 * math.log(730 / 430)],
     "goodput": [2 * 1.0, 2 * 3.0 * 0.9, 0.0],
+    # The only job: its value is its weight, the root of 2 * (0 + 2). It ends before the 600 s are over.
+    "flow": [2 * 1.0, 2 * 3.0 * (1 - 30 / 430), 0.0],
 }
 
 

@@ -19,7 +19,13 @@ from wattsched.formulations.sizing.uses import free_gpus as free_by_uses
 from wattsched.instances import certificate
 from wattsched.instances.certificate import Proof, prove
 from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
-from wattsched.instances.certificate_enclosure import Enclosure, float_above, float_below, logarithm
+from wattsched.instances.certificate_enclosure import (
+    Enclosure,
+    float_above,
+    float_below,
+    logarithm,
+    square_root,
+)
 from wattsched.instances.certificate_exact import cheapest_exactly
 from wattsched.instances.certificate_tariff import BOTTLENECK, rows_of, tariff_of
 from wattsched.instances.checker import check_result
@@ -238,6 +244,10 @@ def test_enclosures_enclose(value: Fraction) -> None:
     assert (-found).low == -found.high
     assert (found * Fraction(-2)).low == -2 * found.high
     assert logarithm(Fraction(1)) == Enclosure.of(0)
+    root = square_root(value)
+    assert root.low**2 <= value <= root.high**2
+    assert root.high - root.low <= Fraction(1, 2**200)
+    assert square_root(value**2) == Enclosure.of(value) or value.denominator & (value.denominator - 1)
 
 
 # --- results and their claims ------------------------------------------------------------------------

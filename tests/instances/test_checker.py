@@ -78,6 +78,8 @@ OBJECTIVES = {
     ),
     # The second pays 100 of 300 s for being 1000 / 800 as fast.
     "goodput": (2 * 1.8 + 1, 1.25 * (1 - 100 / 300), 0),
+    # train is larger per weight, 3600 / 2 to 1000 s: values are the roots of 2 * (0 + 2) and 1 * (2 + 3).
+    "flow": (2 * 1.8 + math.sqrt(5), math.sqrt(5) * 1.25 * (1 - 100 / 600), 0),
 }
 
 
