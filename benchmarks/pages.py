@@ -7,6 +7,10 @@ import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
@@ -31,6 +35,15 @@ def replace_part(page: Path, name: str, content: str) -> None:
     if not (opened and closed):
         raise ValueError(f"{page.name} has no part between '{begin}' and '{end}'")
     page.write_text(f"{before}{begin}\n{content.strip()}\n{end}{after}", encoding="utf-8")
+
+
+def interval(values: NDArray[np.float64]) -> str:
+    """Mean over the seeds, and half of the 95 % confidence interval of Student's t."""
+    mean = f"{values.mean():.2f}"
+    if len(values) < 2:
+        return mean
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{mean} ± {half:.2f}"
 
 
 def machine() -> str:

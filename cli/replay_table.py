@@ -77,7 +77,7 @@ def _print_budget(out: Console, found: Mapping[str, Sequence[Summary]]) -> None:
     """Print how much of the budget was used, if there is one."""
     if all(run.budget_used_max is None for runs in found.values() for run in runs):
         return
-    heading(out, "Budget", "part of it used in a period; the least of periods that had jobs all the time")
+    heading(out, "Budget", "part used in a period; the least of those in which it was short all the time")
     _table(
         out,
         ["most used", "least used"],

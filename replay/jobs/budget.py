@@ -96,13 +96,13 @@ class Periods:
     Attributes
     ----------
     begin_s, spent : list of float
-    wanted : list of bool
-        Whether at every moment of the period a job was there.
+    short : list of bool
+        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
     """
 
     begin_s: list[float] = field(default_factory=list)
     spent: list[float] = field(default_factory=list)
-    wanted: list[bool] = field(default_factory=list)
+    short: list[bool] = field(default_factory=list)
 
 
 class Ledger:
@@ -126,10 +126,10 @@ class Ledger:
         self._time_s = begin_s
         self._open(begin_s)
 
-    def advance(self, until_s: float, power_w: float, wanted: bool) -> None:
+    def advance(self, until_s: float, power_w: float, short: bool) -> None:
         """Count a constant draw until then, at most to the end of the period."""
         self.periods.spent[-1] += power_w * self._per_watt(self._time_s, until_s)
-        self.periods.wanted[-1] &= wanted
+        self.periods.short[-1] &= short
         self._time_s = until_s
         if until_s >= self._end_s:
             self._open(self._end_s)
@@ -177,7 +177,7 @@ class Ledger:
         self._end_s = begin_s + self.budget.period_s
         self.periods.begin_s.append(begin_s)
         self.periods.spent.append(0.0)
-        self.periods.wanted.append(True)
+        self.periods.short.append(True)
         if self._spare() < 0:
             idle = self._standing_w * self._per_watt(begin_s, self._end_s)
             raise ValueError(

@@ -38,8 +38,8 @@ class Summary:
     rho_mean, rho_max, unfair_fraction : float
         Finish-time fairness (`finish_time_fairness`), and the share of the jobs above 1.
     budget_used_max, budget_used_min : float, optional
-        Largest part of the budget that a period used, and smallest of those periods in which at every moment
-        there was a job; None without a budget, and where there is no such period.
+        Largest part of the budget that a period used, and smallest of those periods in which it was short at
+        every moment; None without a budget, and where there is no such period.
     """
 
     policy: str
@@ -83,7 +83,7 @@ def summary(outcome: Outcome) -> Summary:
     rho = finish_time_fairness(outcome)
     makespan_s = outcome.end_s - outcome.begin_s
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
-    used, wanted = budget_used(outcome)
+    used, short = budget_used(outcome)
     return Summary(
         policy=outcome.policy,
         jobs=len(trace),
@@ -111,17 +111,17 @@ def summary(outcome: Outcome) -> Summary:
         rho_max=float(rho.max()),
         unfair_fraction=float((rho > 1.0 + 1e-9).mean()),
         budget_used_max=float(used.max()) if len(used) else None,
-        budget_used_min=float(used[wanted].min()) if wanted.any() else None,
+        budget_used_min=float(used[short].min()) if short.any() else None,
     )
 
 
 def budget_used(outcome: Outcome) -> tuple[Floats, Booleans]:
-    """Part of the budget that each period used, and whether it is over and always had a job."""
+    """Part of the budget that each period used, and whether it is over and the budget was always short."""
     if outcome.budget is None or outcome.periods is None:
         return np.zeros(0), np.zeros(0, dtype=bool)
     periods = outcome.periods
     over = np.array(periods.begin_s) + outcome.budget.period_s <= outcome.end_s
-    return np.array(periods.spent) / outcome.budget.amount, over & np.array(periods.wanted)
+    return np.array(periods.spent) / outcome.budget.amount, over & np.array(periods.short)
 
 
 def finish_time_fairness(outcome: Outcome) -> Floats:

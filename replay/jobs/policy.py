@@ -149,12 +149,15 @@ class Decision:
     host : int array, shape (n,), optional
         Index of the job whose GPUs a job shares, -1 for none. The two need the same pool and GPU count.
         Guests of a host that waits share with one another.
+    short : bool
+        Whether the budget keeps jobs from drawing more.
     """
 
     row: Integers
     gap: float = np.nan
     again_s: float = np.inf
     host: Integers | None = None
+    short: bool = False
 
     def sets(self, view: View) -> Integers:
         """Number of the set of jobs that each runs with, -1 where it waits; shape (n,)."""

@@ -112,6 +112,7 @@ class Replay:
         self._here: list[int] = []
         self._changed = False
         self._again_s = math.inf
+        self._short = False
         self._rounds_here = 0
         self._jobs_w = self._free_w = self._base_w = 0.0
         self._busy = 0
@@ -130,7 +131,7 @@ class Replay:
             self._meter.advance(moment, self._jobs_w, self._free_w, self._base_w, self._busy)
             self.fragmentation.advance(moment - self.time_s)
             if self._ledger is not None:
-                self._ledger.advance(moment, self._power_w, bool(self._here))
+                self._ledger.advance(moment, self._power_w, self._short and bool(self._here))
             self.time_s = moment
         self._complete_jobs()
         self._receive_jobs()
@@ -208,6 +209,7 @@ class Replay:
         self._holdings.apply(view, decision)
         self._changed = False
         self._again_s = max(decision.again_s, self.time_s)
+        self._short = decision.short
         self._rounds_here += 1
         if self._rounds_here > _STUCK:
             raise ValueError(f"policy '{self.name}' decides again and again at {self.time_s:g} s")

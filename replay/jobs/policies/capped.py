@@ -34,4 +34,4 @@ class Capped:
                 row[j] = WAITS
             else:
                 room_w -= draw_w
-        return replace(decision, row=row, again_s=again_s)
+        return replace(decision, row=row, again_s=again_s, short=bool(np.any(row != decision.row)))

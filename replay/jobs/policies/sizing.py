@@ -13,7 +13,7 @@ limit. Without a budget both are `Setting.least_price`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from wattsched.replay.jobs.policies.round_solver import RoundSolver
 from wattsched.replay.jobs.policies.rounds import Columns, busy_w, columns_of, program_of
 from wattsched.replay.jobs.policies.worth import useful_share, values
 from wattsched.replay.jobs.policy import Decision, Setting, View
+
+CONCAVITY = 0.7
+"""p of the values. Rounds trade rate against draw here, not only against GPUs (seeds 100 and 101)."""
 
 
 class Sizing:
@@ -50,8 +53,9 @@ class Sizing:
         cost = effects.cost(least * allowance.per_joule, self._price.later * allowance.per_joule)
         program = program_of(view, columns, cost, allowance.in_proportion_w)
         decision = self._solver.decide(columns, program, next_review_s(view.time_s, self._setting))
-        self._price.see(view.time_s, allowance, least * allowance.per_joule - self._solver.prices[-1])
-        return decision
+        price = -float(self._solver.prices[-1])
+        self._price.see(view.time_s, allowance, least * allowance.per_joule + price)
+        return replace(decision, short=price > 0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class _Effects:
         gain, draw_w, needed_w = np.zeros((3, len(columns.row)))
         useful = useful_share(view, columns)[runs]
         done = view.menus.rate[rows] * useful
-        gain[runs] = values(view, columns)[owner] * done
+        gain[runs] = values(view, columns, CONCAVITY)[owner] * done
         draw_w[runs] = busy_w(view, rows) * useful
         needed_w[runs] = least_j[view.kind[owner]] * done
         return cls(gain, draw_w, needed_w)

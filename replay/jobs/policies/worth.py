@@ -48,11 +48,11 @@ def rank(view: View, columns: Columns) -> Floats:
     return np.asarray(-values(view, columns)[columns.owner] * rate * useful_share(view, columns))
 
 
-def values(view: View, columns: Columns) -> Floats:
+def values(view: View, columns: Columns, concavity: float = CONCAVITY) -> Floats:
     """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights."""
     rate = np.where(columns.waits, np.inf, view.menus.rate[columns.row])
     least = np.minimum.reduceat(rate, columns.start[:-1])
-    return rank_weights(view.remaining / least) / least
+    return rank_weights(view.remaining / least, concavity) / least
 
 
 def useful_share(view: View, columns: Columns) -> Floats:

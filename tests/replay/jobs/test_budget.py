@@ -107,7 +107,7 @@ def test_a_ledger_by_hand() -> None:
     ledger.advance(100.0, 10.0, False)
     assert ledger.periods.begin_s == [0.0, 100.0]
     assert ledger.periods.spent == pytest.approx([3000.0, 0.0])
-    assert ledger.periods.wanted == [False, True]
+    assert ledger.periods.short == [False, True]
 
 
 def test_power_follows_the_intensity() -> None:

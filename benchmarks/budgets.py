@@ -1,0 +1,266 @@
+"""Replay public traces under budgets of energy and carbon: PowerFlow's and GreenFlow's rules, others, ours.
+
+    python benchmarks/budgets.py [--write] [--part powerflow|greenflow] [--seeds 5]
+
+``--write`` puts the tables into docs/results.md. `WATTSCHED_DATA` says where the traces are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from pages import DOCS, interval, replace_part, table
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.traces import TraceJob
+from wattsched.instances.traces.carbon import read_carbon
+from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.philly import read_philly
+from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon
+from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.metrics import budget_used
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
+
+DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+DAY_S = 86_400.0
+ROUND_S = 60.0
+OURS = "sizing"
+EQUAL = "sizing, as much as the rule"
+FIRST_PRICE = 1e-3
+"""Seconds of completion time for a joule, where the search for an equal use begins."""
+BASELINES = ("fifo", "tiresias-2dlas+zeus", "elasticflow+zeus")
+TRIES = 4
+"""Replays of ours at one price or another, to find one at which it takes as much as the rule and no more."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Jobs of a trace on equal nodes of eight GPUs.
+
+    Attributes
+    ----------
+    file : str
+        In the folder of the data.
+    read : callable
+    days : tuple of float
+        Jobs that arrive between these days from the first one on.
+    """
+
+    name: str
+    file: str
+    read: Callable[[Path], list[TraceJob]]
+    days: tuple[float, float]
+    gpu_type: str
+    nodes: int
+
+    def trace(self, seed: int) -> Trace:
+        """Draw the model that each job trains."""
+        jobs = [replace(job, model=None, batch_size=None) for job in self.read(DATA / self.file)]
+        first = min(job.submitted_s for job in jobs)
+        begin_s, end_s = (first + day * DAY_S for day in self.days)
+        within = [job for job in jobs if begin_s <= job.submitted_s < end_s]
+        return trace_of_durations(homogeneous_cluster(self.nodes, 8, self.gpu_type), within, seed=seed)
+
+
+ITP = "itp-elasticflow-2021"
+GROUNDS = (
+    Ground("195job", f"{ITP}/elasticflow/195job.csv.gz", read_itp, (0, 100), "A100", 16),
+    Ground("ITP 04, days 2 to 4", f"{ITP}/raw/cluster04.csv", read_itp, (2, 4), "A100", 16),
+    Ground(
+        "Philly 6214e9, day 40",
+        "philly-2017/philly_jobs.csv.gz",
+        partial(read_philly, virtual_cluster="6214e9"),
+        (40, 41),
+        "V100",
+        16,
+    ),
+)
+WATTS_PER_GPU = {"A100": (300.0, 220.0), "V100": (175.0, 130.0)}
+"""Budgets of a day, as the mean draw for each GPU, nodes included: about half and a third of the way from the
+idle draw to that of busy GPUs at their highest clock."""
+ZONES = {
+    "CISO": "carbon-eia-us-2022/CISO_2022_hourly.csv.gz",
+    "ES": "carbon-electricitymaps/ES_2021_2023_hourly.csv.gz",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A budget on a ground: of energy, or of the carbon of a zone."""
+
+    ground: Ground
+    watts_per_gpu: float
+    zone: str | None = None
+
+    def budget(self, trace: Trace) -> Budget:
+        """Budget of every day; of carbon, what the watts emit at the mean intensity of the zone's January."""
+        amount_j = self.watts_per_gpu * 8 * self.ground.nodes * DAY_S
+        if self.zone is None:
+            return Budget.of_energy(amount_j, DAY_S)
+        carbon = self.carbon(trace)
+        return Budget("carbon_g", amount_j / JOULES_PER_KWH * january(carbon), DAY_S, carbon)
+
+    def boundless(self, trace: Trace) -> Budget:
+        """Budget that never binds, so that all there is is its price; looked at again every hour."""
+        return replace(self.budget(trace), amount=1e30, period_s=12 * DAY_S)
+
+    def carbon(self, trace: Trace) -> Carbon:
+        """Intensities from the first arrival on."""
+        if self.zone is None:
+            return Carbon.constant(JOULES_PER_KWH)
+        return Carbon.of(read_carbon(DATA / ZONES[self.zone]), float(trace.arrival_s[0]))
+
+
+def january(carbon: Carbon) -> float:
+    """Mean intensity of the first 31 days."""
+    return float(np.mean(carbon.g_per_kwh[: 31 * 24]))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a replay.
+
+    Attributes
+    ----------
+    jct_h, end_s : float
+    used : float
+        Joules or grams of the whole cluster to its end.
+    idle_per_s : float
+        What the idle cluster takes per second, on average.
+    most : float
+        Largest part of the budget that a day used.
+    """
+
+    jct_h: float
+    end_s: float
+    used: float
+    idle_per_s: float
+    most: float
+
+    def until(self, end_s: float) -> float:
+        """What the cluster takes to a later time, idle from the end on."""
+        return self.used + self.idle_per_s * (end_s - self.end_s)
+
+
+def run(case: Case, policy: str, seed: int, price: float | None = None) -> Run:
+    """Replay a case, within its budget or at a price."""
+    trace = case.ground.trace(seed)
+    carbon = case.carbon(trace)
+    budget = case.budget(trace) if price is None else case.boundless(trace)
+    setting = Setting(trace, round_s=ROUND_S, budget=budget, least_price=price or 0.0)
+    made = policy_of(policy, setting)
+    outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
+    idle_w = 8 * case.ground.nodes * trace.cluster.gpu_types[case.ground.gpu_type].idle_power_w
+    idle_w += sum(node.base_power_w for node in trace.cluster.nodes)
+    where = f"{case.ground.name}, {case.watts_per_gpu:g} W, {case.zone}"
+    print(f"{where}, {policy}, seed {seed}", file=sys.stderr)
+    return Run(
+        jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
+        end_s=outcome.end_s,
+        used=outcome.meter.carbon_g,
+        idle_per_s=idle_w * january(carbon) / JOULES_PER_KWH,
+        most=float(budget_used(outcome)[0].max()),
+    )
+
+
+Found = dict[str, tuple[Run, float]]
+"""Policy to its run, and to what it takes over what the rule takes until the later of both ends."""
+
+
+def compare(case: Case, rule: str, baselines: Sequence[str], seed: int) -> Found:
+    """Replay a seed of a case under all policies.
+
+    Ours is replayed within the budget, and as `EQUAL` at a constant price at which it takes no more than the
+    rule.
+    """
+    base = run(case, rule, seed)
+
+    def against(found: Run) -> tuple[Run, float]:
+        end_s = max(found.end_s, base.end_s)
+        return found, found.until(end_s) / base.until(end_s)
+
+    runs = {name: against(run(case, name, seed)) for name in (*baselines, OURS)}
+    return runs | {rule: (base, 1.0), EQUAL: equal(lambda price: against(run(case, OURS, seed, price)), case)}
+
+
+def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run, float]:
+    """Find a price at which ours takes no more than the rule, by bisection of its logarithm."""
+    low, high, price = 0.0, np.inf, FIRST_PRICE if case.zone is None else FIRST_PRICE * 1e4
+    best = None
+    for _ in range(TRIES):
+        found = replay(price)
+        if found[1] <= 1.0:
+            high = price
+            best = found if best is None or found[0].jct_h < best[0].jct_h else best
+        else:
+            low = price
+        price = float(np.sqrt(low * high)) if 0 < low < high < np.inf else price * (4.0 if low else 0.25)
+    return best if best is not None else found
+
+
+def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[object]]:
+    """Lines of a case: every policy against the rule, and ours."""
+    where = f"{case.ground.name}, {case.zone or 'energy'}, {case.watts_per_gpu:g} W"
+    for policy in [rule, *(name for name in found[0] if name not in (rule, EQUAL)), EQUAL]:
+        runs = [seed[policy] for seed in found]
+        rules = np.array([seed[rule][0].jct_h for seed in found])
+        ratio = np.array([one.jct_h for one, _ in runs]) / rules
+        yield (
+            f"{where}: {policy}",
+            f"{np.mean([one.jct_h for one, _ in runs]):.2f}",
+            "1" if policy == rule else interval(ratio),
+            "" if policy == rule else f"{ratio.max():.2f}",
+            "1" if policy == rule else interval(np.array([part for _, part in runs])),
+            "" if policy == EQUAL else f"{100 * max(one.most for one, _ in runs):.2f}",
+        )
+
+
+def part(name: str, seeds: int, jobs: int) -> str:
+    """Table of a system."""
+    rule = name
+    if name == "powerflow":
+        cases = [Case(g, watts) for g in GROUNDS for watts in WATTS_PER_GPU[g.gpu_type]]
+    else:
+        cases = [Case(g, WATTS_PER_GPU[g.gpu_type][0], zone) for g in GROUNDS for zone in ZONES]
+    baselines = BASELINES if name == "powerflow" else BASELINES[1:2]
+    tasks = [(case, rule, baselines, seed) for case in cases for seed in range(seeds)]
+    with ProcessPoolExecutor(jobs) as pool:
+        found = list(pool.map(compare, *zip(*tasks, strict=True)))
+    header = [
+        "trace, budget, policy", "mean JCT, h", "over the rule's", "worst seed", "used, over the rule's",
+        "budget of a day used, at most %",
+    ]  # fmt: skip
+    lines = []
+    for number, case in enumerate(cases):
+        lines += rows_of(case, rule, found[number * seeds : (number + 1) * seeds])
+    return table(header, lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/results.md")
+    parser.add_argument("--part", choices=["powerflow", "greenflow"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    asked = parser.parse_args(arguments)
+    for name in [asked.part] if asked.part else ["powerflow", "greenflow"]:
+        content = part(name, asked.seeds, asked.jobs)
+        print(f"\n{content}\n")
+        if asked.write:
+            replace_part(DOCS / "results.md", name, content)
+
+
+if __name__ == "__main__":
+    main()
