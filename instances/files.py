@@ -20,6 +20,9 @@ from wattsched.instances.validity import faults_of
 MAX_BYTES = 1 << 30
 """Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
 
+ALWAYS_WRITTEN = ("format", "objective")
+"""Fields that are written even where they have their default, which another version may not share."""
+
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -236,7 +239,7 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
         lines = [
             f"{json.dumps(name)}: {_laid_out(item, depth - 1, inner)}"
             for name, item in value
-            if name == "format" or item != fields[name].get_default(call_default_factory=True)
+            if name in ALWAYS_WRITTEN or item != fields[name].get_default(call_default_factory=True)
         ]
         return _braces(lines, "{}", indent)
     if isinstance(value, dict):

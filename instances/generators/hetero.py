@@ -95,6 +95,7 @@ def hetero_round(
     energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
     return Instance(
         name=f"hetero-{jobs}-{seed}",
+        objective="completion",
         round_s=round_s,
         budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,

@@ -69,6 +69,7 @@ def uniform_round(
     )
     return Instance(
         name=f"uniform-{jobs}-{seed}",
+        objective="completion",
         round_s=round_s,
         budgets=budgets,
         cluster=cluster,

@@ -48,8 +48,8 @@ TUNE = {
 
 
 def instance(*jobs: dict[str, Any], **fields: Any) -> Instance:
-    content = {"cluster": CLUSTER, "round_s": 300.0, "jobs": list(jobs) or [TRAIN, TUNE], **fields}
-    return Instance.model_validate(content)
+    content = {"cluster": CLUSTER, "round_s": 300.0, "jobs": list(jobs) or [TRAIN, TUNE]}
+    return Instance.model_validate({"objective": "completion", **content, **fields})
 
 
 def runs(job: str, gpus: int, pool: str, nodes: dict[str, list[int]], **settings: Any) -> dict[str, Any]:

@@ -1,0 +1,195 @@
+"""Replay jobs with every objective of `sizing` as what a round optimises, and compare what becomes of them.
+
+    python benchmarks/round_objectives.py [--write]
+
+``--write`` puts the table into docs/model.md. `WATTSCHED_DATA` says where the traces are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from pages import DOCS, replace_part, table
+from scipy import stats
+from scipy.sparse import block_array, csc_array
+
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.traces.itp import read_itp
+from wattsched.replay.jobs.menus import fastest
+from wattsched.replay.jobs.metrics import Summary, summary
+from wattsched.replay.jobs.policies.round_solver import MOST_NODES, RoundSolver
+from wattsched.replay.jobs.policies.rounds import Columns, columns_of, program_of
+from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
+from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limits
+
+DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+DAY_S = 86_400.0
+BASE, OURS = "completion", "flow"
+SMALL_GAP = 1e-6
+FIELDS = {"jct_mean_s": "mean JCT", "jct_p95_s": "p95", "makespan_s": "makespan", "energy_j": "energy"}
+
+
+def sixteen(gap_s: float, seed: int) -> Trace:
+    """40 jobs on four nodes of four V100, as in benchmarks/elastic.py."""
+    jobs = poisson_jobs(40, seed, gap_s=gap_s)
+    return trace_of_durations(homogeneous_cluster(4, 4, "V100"), jobs, seed=seed, elasticity=16)
+
+
+def itp(seed: int) -> Trace:
+    """Jobs of ITP cluster 04 that arrive on one day, on ten nodes of eight A100; the models are drawn."""
+    jobs = read_itp(DATA / "itp-elasticflow-2021" / "raw" / "cluster04.csv")
+    jobs = [replace(job, model=None, batch_size=None) for job in jobs]
+    begin_s = min(job.submitted_s for job in jobs) + 2 * DAY_S
+    within = [job for job in jobs if begin_s <= job.submitted_s < begin_s + DAY_S]
+    return trace_of_durations(homogeneous_cluster(10, 8, "A100"), within, seed=seed)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Traces, the length of a round that the objectives are told, and the one that is kept."""
+
+    name: str
+    traces: tuple[Trace, ...]
+    tick_s: float
+
+
+class ByObjective:
+    """Solves the sizing program of every round for an objective of the engine.
+
+    Parameters
+    ----------
+    round_s : float
+        Length of the round as the objective takes it.
+    """
+
+    def __init__(self, setting: Setting, objective: Objective, round_s: float) -> None:
+        self.restart_s = setting.restarts.process_s
+        self._counts = fastest(setting.trace.menus, setting.trace.menus.standard)
+        self._objective, self._round_s = objective, round_s
+        self._rounds = RoundSolver(objective.name, "auto", setting.gap)
+
+    def decide(self, view: View) -> Decision:
+        """Solve the round."""
+        columns = columns_of(view, self._counts, self._round_s)
+        cost = self._objective.cost(options_of(view, columns, self._round_s))
+        program = program_of(view, columns, cost)
+        if self._objective.combine == "sum":
+            return self._rounds.decide(columns, program)
+        # A round of waiting is a small part of a long job: within a larger gap it would wait for ever.
+        solution = find_solver("auto")(with_worst(program), Limits(gap=SMALL_GAP, nodes=MOST_NODES))
+        if solution.x is None:
+            raise ValueError(f"{self._objective.name}: {solution.termination}")
+        return Decision(columns.chosen(solution.x))
+
+
+def options_of(view: View, columns: Columns, round_s: float) -> Any:
+    """What the objectives read of `instances.options.Options`, for the jobs of a moment."""
+    waits, owner = columns.waits, columns.owner
+    rate = np.where(waits, 0.0, view.menus.rate[columns.row])
+    start, gpus = columns.start[:-1], np.where(waits, np.inf, view.menus.gpus[columns.row])
+    fewest = gpus == np.minimum.reduceat(gpus, start)[owner]
+    waiting_s = columns.completion_s[waits]
+    jobs = [SimpleNamespace(remaining_work=work, weight=1.0) for work in view.remaining.tolist()]
+    return SimpleNamespace(
+        instance=SimpleNamespace(jobs=jobs, round_s=round_s),
+        job=owner,
+        weight=np.ones(len(owner)),
+        waiting=waits,
+        rate=rate,
+        completion_s=columns.completion_s,
+        lost_s=np.where(waits, 0.0, view.delay_s(owner, columns.row)),
+        best_s=waiting_s - round_s,
+        reference_rate=np.maximum.reduceat(np.where(fewest, rate, 0.0), start),
+    )
+
+
+def with_worst(program: Program) -> Program:
+    """Minimise the largest cost of a job in place of their sum."""
+    n, jobs = program.n_columns, program.n_groups
+    owner = np.repeat(np.arange(jobs), np.diff(program.group_start))
+    costs = csc_array((program.cost, (owner, np.arange(n))), shape=(jobs, n))
+    matrix = block_array([[program.matrix, None], [costs, csc_array(-np.ones((jobs, 1)))]], format="csc")
+    least = float(np.minimum.reduceat(program.cost, program.group_start[:-1]).max())
+    return replace(
+        program,
+        cost=np.append(np.zeros(n), 1.0),
+        matrix=matrix,
+        row_lower=np.append(program.row_lower, np.full(jobs, -np.inf)),
+        row_upper=np.append(program.row_upper, np.zeros(jobs)),
+        lower=np.append(program.lower, least),
+        upper=np.append(program.upper, float(program.cost.max())),
+        integer=np.append(program.integer, False),
+        rows=(*program.rows, Block("worst", jobs)),
+        columns=(*program.columns, Block("worst", 1)),
+        bottleneck=n,
+        attributes={name: np.append(values, 0.0) for name, values in program.attributes.items()},
+    )
+
+
+def runs(case: Case, name: str, round_s: float) -> list[Summary]:
+    """Replay every trace of a case."""
+    found = []
+    for trace in case.traces:
+        setting = Setting(trace, round_s=case.tick_s)
+        policy = ByObjective(setting, OBJECTIVES[name], round_s)
+        found.append(summary(simulate(trace, policy, name=name, round_s=case.tick_s)))
+        print(f"{case.name}, {name}, {round_s:g} s: {found[-1].jct_mean_s:.0f} s", file=sys.stderr)
+    return found
+
+
+def compared(cases: Sequence[Case]) -> str:
+    """Each objective's figures over those of `completion` on the same traces, and mean JCT over `flow`'s."""
+    variants = [(BASE, 300.0), (BASE, 3600.0), *((name, 300.0) for name in OBJECTIVES if name != BASE)]
+    rows = []
+    for case in cases:
+        found = {(name, round_s): runs(case, name, round_s) for name, round_s in variants}
+        for variant in variants:
+            name, round_s = variant
+            cells = [case.name, f"`{name}`" + (f", `round_s` {round_s:g}" if round_s != 300 else "")]
+            for field, other in (*((field, BASE) for field in FIELDS), ("jct_mean_s", OURS)):
+                same = variant == (other, 300.0)
+                cells.append("1" if same else ratio(found[variant], found[other, 300.0], field))
+            rows.append(cells)
+    return table(["jobs", "objective of a round", *FIELDS.values(), f"mean JCT to `{OURS}`"], rows)
+
+
+def ratio(ours: Sequence[Summary], theirs: Sequence[Summary], field: str) -> str:
+    """Mean ratio over the seeds, and half of its 95 % confidence interval (Student's t)."""
+    pairs = zip(ours, theirs, strict=True)
+    ratios = np.array([getattr(one, field) / getattr(other, field) for one, other in pairs])
+    half = stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios))
+    return f"{ratios.mean():.2f} ± {half:.2f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help="put the table into docs/model.md")
+    asked = parser.parse_args(arguments)
+    cases = [
+        Case(f"16 GPUs, gaps of {gap_s:g} s", tuple(sixteen(gap_s, seed) for seed in range(10)), 0.0)
+        for gap_s in (300.0, 120.0)
+    ]
+    cases.append(Case("ITP 04, 80 GPUs", tuple(itp(seed) for seed in range(3)), 60.0))
+    content = compared(cases)
+    print(content)
+    if asked.write:
+        replace_part(DOCS / "model.md", "round-objectives", content)
+
+
+if __name__ == "__main__":
+    main()
