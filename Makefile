@@ -8,7 +8,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.t
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench clean
+.PHONY: help demo test lint types unit bench results clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed packag
 
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)
+
+results: $(VENV)/tools $(VENV)/package  ## Make the tables of docs/results.md anew, under an hour; needs WATTSCHED_DATA
+	$(BIN)/python benchmarks/results.py
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

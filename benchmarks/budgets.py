@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 DAY_S = 86_400.0
-ROUND_S = 60.0
+ROUND_S, GAP = 60.0, 0.01
 OURS = "sizing"
 EQUAL = "sizing, as much as the rule"
 FIRST_PRICE = 1e-3
@@ -76,19 +77,19 @@ class Ground:
 ITP = "itp-elasticflow-2021"
 GROUNDS = (
     Ground("195job", f"{ITP}/elasticflow/195job.csv.gz", read_itp, (0, 100), "A100", 16),
-    Ground("ITP 04, days 2 to 4", f"{ITP}/raw/cluster04.csv", read_itp, (2, 4), "A100", 16),
+    Ground("ITP 04, day 2", f"{ITP}/raw/cluster04.csv", read_itp, (2, 3), "A100", 12),
     Ground(
-        "Philly 6214e9, day 40",
+        "Philly 6214e9, day 31",
         "philly-2017/philly_jobs.csv.gz",
         partial(read_philly, virtual_cluster="6214e9"),
-        (40, 41),
+        (31, 31.75),
         "V100",
-        16,
+        12,
     ),
 )
-WATTS_PER_GPU = {"A100": (300.0, 220.0), "V100": (175.0, 130.0)}
-"""Budgets of a day, as the mean draw for each GPU, nodes included: about half and a third of the way from the
-idle draw to that of busy GPUs at their highest clock."""
+WATTS_PER_GPU = {"A100": (300.0, 220.0), "V100": (130.0, 100.0)}
+"""Budgets of a day, as the mean draw for each GPU, nodes included: two that bind under PowerFlow's rule. Idle
+GPUs draw 75 and 55 W with their nodes, busy ones at their highest clock up to 490 and 275 W."""
 ZONES = {
     "CISO": "carbon-eia-us-2022/CISO_2022_hourly.csv.gz",
     "ES": "carbon-electricitymaps/ES_2021_2023_hourly.csv.gz",
@@ -158,7 +159,7 @@ def run(case: Case, policy: str, seed: int, price: float | None = None) -> Run:
     trace = case.ground.trace(seed)
     carbon = case.carbon(trace)
     budget = case.budget(trace) if price is None else case.boundless(trace)
-    setting = Setting(trace, round_s=ROUND_S, budget=budget, least_price=price or 0.0)
+    setting = Setting(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
     made = policy_of(policy, setting)
     outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
     idle_w = 8 * case.ground.nodes * trace.cluster.gpu_types[case.ground.gpu_type].idle_power_w
@@ -198,15 +199,17 @@ def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run
     """Find a price at which ours takes no more than the rule, by bisection of its logarithm."""
     low, high, price = 0.0, np.inf, FIRST_PRICE if case.zone is None else FIRST_PRICE * 1e4
     best = None
-    for _ in range(TRIES):
+    for attempt in itertools.count(1):
         found = replay(price)
         if found[1] <= 1.0:
             high = price
             best = found if best is None or found[0].jct_h < best[0].jct_h else best
         else:
             low = price
+        if best is not None and attempt >= TRIES:
+            return best
         price = float(np.sqrt(low * high)) if 0 < low < high < np.inf else price * (4.0 if low else 0.25)
-    return best if best is not None else found
+    raise AssertionError("counted to the end")
 
 
 def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[object]]:
@@ -226,25 +229,23 @@ def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[
         )
 
 
-def part(name: str, seeds: int, jobs: int) -> str:
-    """Table of a system."""
-    rule = name
+def part(name: str, seeds: int, jobs: int) -> Iterator[str]:
+    """Table of a system, with one more case each time."""
     if name == "powerflow":
-        cases = [Case(g, watts) for g in GROUNDS for watts in WATTS_PER_GPU[g.gpu_type]]
+        cases = [Case(ground, watts) for ground in GROUNDS for watts in WATTS_PER_GPU[ground.gpu_type]]
     else:
-        cases = [Case(g, WATTS_PER_GPU[g.gpu_type][0], zone) for g in GROUNDS for zone in ZONES]
+        cases = [Case(g, WATTS_PER_GPU[g.gpu_type][0], zone) for g in GROUNDS[:2] for zone in ZONES]
     baselines = BASELINES if name == "powerflow" else BASELINES[1:2]
-    tasks = [(case, rule, baselines, seed) for case in cases for seed in range(seeds)]
-    with ProcessPoolExecutor(jobs) as pool:
-        found = list(pool.map(compare, *zip(*tasks, strict=True)))
     header = [
         "trace, budget, policy", "mean JCT, h", "over the rule's", "worst seed", "used, over the rule's",
         "budget of a day used, at most %",
     ]  # fmt: skip
-    lines = []
-    for number, case in enumerate(cases):
-        lines += rows_of(case, rule, found[number * seeds : (number + 1) * seeds])
-    return table(header, lines)
+    lines: list[Sequence[object]] = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for case in cases:
+            found = list(pool.map(partial(compare, case, name, baselines), range(seeds)))
+            lines += rows_of(case, name, found)
+            yield table(header, lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -256,10 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     asked = parser.parse_args(arguments)
     for name in [asked.part] if asked.part else ["powerflow", "greenflow"]:
-        content = part(name, asked.seeds, asked.jobs)
+        for content in part(name, asked.seeds, asked.jobs):
+            if asked.write:
+                replace_part(DOCS / "results.md", name, content)
         print(f"\n{content}\n")
-        if asked.write:
-            replace_part(DOCS / "results.md", name, content)
 
 
 if __name__ == "__main__":

@@ -37,13 +37,13 @@ def replace_part(page: Path, name: str, content: str) -> None:
     page.write_text(f"{before}{begin}\n{content.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def interval(values: NDArray[np.float64]) -> str:
+def interval(values: NDArray[np.float64], digits: int = 2) -> str:
     """Mean over the seeds, and half of the 95 % confidence interval of Student's t."""
-    mean = f"{values.mean():.2f}"
+    mean = f"{values.mean():.{digits}f}"
     if len(values) < 2:
         return mean
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{mean} ± {half:.2f}"
+    return f"{mean} ± {half:.{digits}f}"
 
 
 def machine() -> str:
