@@ -63,7 +63,7 @@ MOST_NODES = 100_000
 @click.option("--gpus-per-node", type=Whole(1, 64), default=8, show_default=True, help="Without --cluster.")
 @click.option("--gpu-type", default="A100", show_default=True, help="Without --cluster.")
 @click.option(
-    "--policy", "policies", default="elastic", show_default=True, metavar="P,P", callback=policy_names,
+    "--policy", "policies", default="sizing", show_default=True, metavar="P,P", callback=policy_names,
     help="Who decides; named below.",
 )  # fmt: skip
 @click.option("--round", "round_s", type=Number(0), default=60.0, show_default=True,

@@ -108,7 +108,7 @@ def test_records_as_parquet(replay: Run, tmp_path: Path) -> None:
 
 def test_options_of_a_format(replay: Run) -> None:
     found = document(replay("--format", "philly", "--virtual-cluster", "w", "--json", trace=PHILLY))
-    assert found["elastic"][0]["jobs"] == 1
+    assert found["sizing"][0]["jobs"] == 1
     pai = "arrival_time,length,cpus\n0,60,3\n10,30,1\n"
     hours = document(replay("--format", "pai", "--policy", "fifo", "--json", trace=pai))["fifo"][0]
     seconds = document(replay("--format", "pai", "--unit", "s", "--policy", "fifo", "--json", trace=pai))
@@ -124,7 +124,46 @@ def test_public_traces(replay: Run) -> None:
     later = document(replay("--format", "itp", "--policy", "srtf", "--from", "1", "--json", trace=ITP))
     assert later["srtf"][0]["jobs"] == 1
     found = document(replay("--format", "philly", "--json", trace=PHILLY))
-    assert found["elastic"][0]["jobs"] == 2
+    assert found["sizing"][0]["jobs"] == 2
+
+
+def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
+    """Sixteen idle GPUs and two nodes draw 1,200 W."""
+    (tmp_path / "tariff.csv").write_text("time,per_kwh\n2024-01-01T00:00:00Z,0.3\n2024-01-01T01:00:00Z,0.1\n")
+    for asked in (
+        ("energy_j=6e6",),
+        ("carbon_g=700", "--carbon", "400"),
+        ("money=0.4", "--tariff", tmp_path / "tariff.csv"),
+    ):
+        options = ("--policy", "fifo,sizing", "--round", "0", "--period", "hour", "--budget", *asked)
+        for runs in document(replay(*options, "--json")).values():
+            assert 0 < runs[0]["budget_used_max"] <= 1 + 1e-9
+    printed = replay("--budget", "energy_j=6e6", "--period", "hour").stdout
+    assert "Budget  part used in a period" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--budget", "joules=3"), "'--budget': must be one of energy_j, carbon_g, money, = and an amount"),
+        (("--budget", "energy_j"), "'--budget': must be one of energy_j, carbon_g, money, = and an amount"),
+        (("--budget", "energy_j=-1"), "'--budget': must be above 0, got -1"),
+        (("--budget", "energy_j=nan"), "'--budget': 'nan' is not a finite number"),
+        (
+            ("--budget", "energy_j=5"),
+            "budget: 5 energy_j in the period from 0 s on, but the idle cluster",
+        ),
+        (("--budget", "carbon_g=5"), "--budget: carbon_g needs --carbon"),
+        (("--budget", "money=5"), "--budget: money needs --tariff"),
+        (("--budget", "energy_j=9e9", "--tariff", "1"), "--tariff does not go with a budget of energy_j"),
+        (("--period", "day"), "--period needs --budget"),
+        (("--budget", "energy_j=9e9", "--period", "month"), "'--period': 'month' is not a number"),
+        (("--budget", "energy_j=9e9", "--period", "0"), "'--period': must be above 0, got 0"),
+        (("--least-price", "-1"), "'--least-price': must be at least 0, got -1"),
+    ],
+)
+def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str) -> None:
+    refused(replay(*options), message)
 
 
 @pytest.mark.parametrize(
