@@ -8,17 +8,18 @@
 from __future__ import annotations
 
 import argparse
-import itertools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 from pages import DOCS, interval, replace_part, table
+from scipy.optimize import brentq
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces import TraceJob
@@ -38,11 +39,11 @@ DAY_S = 86_400.0
 ROUND_S, GAP = 60.0, 0.01
 OURS = "sizing"
 EQUAL = "sizing, as much as the rule"
-FIRST_PRICE = 1e-3
-"""Seconds of completion time for a joule, where the search for an equal use begins."""
+PRICES = (1e-5, 20.0)
+"""Seconds of completion time for a joule: as good as nothing, and more than any policy here gives for it."""
+ENOUGH = 0.997
+"""Part of what the rule takes at which ours is said to take as much."""
 BASELINES = ("fifo", "tiresias-2dlas+zeus", "elasticflow+zeus")
-TRIES = 4
-"""Replays of ours at one price or another, to find one at which it takes as much as the rule and no more."""
 
 
 @dataclass(frozen=True)
@@ -196,20 +197,18 @@ def compare(case: Case, rule: str, baselines: Sequence[str], seed: int) -> Found
 
 
 def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run, float]:
-    """Find a price at which ours takes no more than the rule, by bisection of its logarithm."""
-    low, high, price = 0.0, np.inf, FIRST_PRICE if case.zone is None else FIRST_PRICE * 1e4
-    best = None
-    for attempt in itertools.count(1):
-        found = replay(price)
-        if found[1] <= 1.0:
-            high = price
-            best = found if best is None or found[0].jct_h < best[0].jct_h else best
-        else:
-            low = price
-        if best is not None and attempt >= TRIES:
-            return best
-        price = float(np.sqrt(low * high)) if 0 < low < high < np.inf else price * (4.0 if low else 0.25)
-    raise AssertionError("counted to the end")
+    """Find a price at which ours takes as much as the rule, and no more."""
+    tried: list[tuple[Run, float]] = []
+
+    @cache
+    def excess(log_price: float) -> float:
+        tried.append(replay(math.exp(log_price)))
+        return 0.0 if ENOUGH <= tried[-1][1] <= 1.0 else tried[-1][1] - 1.0
+
+    prices = PRICES if case.zone is None else tuple(1e4 * price for price in PRICES)
+    if excess(math.log(prices[0])) > 0.0:
+        brentq(excess, math.log(prices[0]), math.log(prices[1]), xtol=0.02)
+    return min((found for found in tried if found[1] <= 1.0), key=lambda found: found[0].jct_h)
 
 
 def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[object]]:
@@ -234,7 +233,7 @@ def part(name: str, seeds: int, jobs: int) -> Iterator[str]:
     if name == "powerflow":
         cases = [Case(ground, watts) for ground in GROUNDS for watts in WATTS_PER_GPU[ground.gpu_type]]
     else:
-        cases = [Case(g, WATTS_PER_GPU[g.gpu_type][0], zone) for g in GROUNDS[:2] for zone in ZONES]
+        cases = [Case(g, WATTS_PER_GPU[g.gpu_type][1], zone) for g in GROUNDS for zone in ZONES]
     baselines = BASELINES if name == "powerflow" else BASELINES[1:2]
     header = [
         "trace, budget, policy", "mean JCT, h", "over the rule's", "worst seed", "used, over the rule's",

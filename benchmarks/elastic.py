@@ -29,6 +29,8 @@ JOBS = 40
 GAPS_S = (300.0, 120.0)
 RESTARTS_S = ((5.0, 30.0), (10.0, 60.0), (30.0, 300.0))
 """Process restart and pod termination."""
+HEADLINE_S = (*RESTARTS_S[1:], (30.0, 600.0))
+"""And pods slow enough for what was published against termination."""
 COMPARED = ("termination", "sidecar", "elastic", "elastic-makespan")
 OTHERS = ("srtf", "tiresias-2dlas", "optimus", "elasticflow", "powerflow", "elastic-progress")
 ELASTICITY = 16
@@ -138,7 +140,7 @@ def headline() -> str:
     ]  # fmt: skip
     rows = [["published, at best", "-45", "-63", "-20", "-37"]]
     for gap_s in GAPS_S:
-        for process_s, pod_s in RESTARTS_S[1:]:
+        for process_s, pod_s in HEADLINE_S:
             costs = Restarts(process_s, pod_s)
             for policy in ("sidecar", "elastic-makespan"):
                 cells = [f"{gap_s:g} s, {process_s:g} / {pod_s:g} s, `{policy}`"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -23,17 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    path = ROOT / "benchmarks" / "round_objectives.py"
-    sys.path.insert(0, str(path.parent))
-    try:
-        found = importlib.util.spec_from_file_location("round_objectives", path)
-        module = importlib.util.module_from_spec(found)
-        sys.modules[found.name] = module
-        found.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("round_objectives")
 
 
 def test_values_are_those_of_the_replays_own_policies(script: ModuleType) -> None:

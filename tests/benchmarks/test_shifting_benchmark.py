@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    spec = importlib.util.spec_from_file_location("shifting_benchmark", ROOT / "benchmarks" / "shifting.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "shifting_benchmark", module)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def module(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("shifting")
 
 
 def test_flat_forecasts_keep_the_average(module: ModuleType) -> None:
