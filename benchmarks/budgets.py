@@ -39,6 +39,7 @@ DAY_S = 86_400.0
 ROUND_S, GAP = 60.0, 0.01
 OURS = "sizing"
 EQUAL = "sizing, as much as the rule"
+FREE = "sizing, no budget"
 PRICES = (1e-5, 20.0)
 """Seconds of completion time for a joule: as good as nothing, and more than any policy here gives for it."""
 ENOUGH = 0.997
@@ -155,9 +156,8 @@ class Run:
         return self.used + self.idle_per_s * (end_s - self.end_s)
 
 
-def run(case: Case, policy: str, seed: int, price: float | None = None) -> Run:
+def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Run:
     """Replay a case, within its budget or at a price."""
-    trace = case.ground.trace(seed)
     carbon = case.carbon(trace)
     budget = case.budget(trace) if price is None else case.boundless(trace)
     setting = Setting(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
@@ -165,8 +165,6 @@ def run(case: Case, policy: str, seed: int, price: float | None = None) -> Run:
     outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
     idle_w = 8 * case.ground.nodes * trace.cluster.gpu_types[case.ground.gpu_type].idle_power_w
     idle_w += sum(node.base_power_w for node in trace.cluster.nodes)
-    where = f"{case.ground.name}, {case.watts_per_gpu:g} W, {case.zone}"
-    print(f"{where}, {policy}, seed {seed}", file=sys.stderr)
     return Run(
         jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
         end_s=outcome.end_s,
@@ -183,17 +181,22 @@ Found = dict[str, tuple[Run, float]]
 def compare(case: Case, rule: str, baselines: Sequence[str], seed: int) -> Found:
     """Replay a seed of a case under all policies.
 
-    Ours is replayed within the budget, and as `EQUAL` at a constant price at which it takes no more than the
-    rule.
+    Ours is replayed within the budget, at a constant price at which it takes no more than the rule (`EQUAL`),
+    and as if power were free (`FREE`).
     """
-    base = run(case, rule, seed)
+    trace = case.ground.trace(seed)
+    print(f"{case.ground.name}, {case.watts_per_gpu:g} W, {case.zone}, seed {seed}", file=sys.stderr)
+    base = run(case, trace, rule)
 
     def against(found: Run) -> tuple[Run, float]:
         end_s = max(found.end_s, base.end_s)
         return found, found.until(end_s) / base.until(end_s)
 
-    runs = {name: against(run(case, name, seed)) for name in (*baselines, OURS)}
-    return runs | {rule: (base, 1.0), EQUAL: equal(lambda price: against(run(case, OURS, seed, price)), case)}
+    def priced(price: float) -> tuple[Run, float]:
+        return against(run(case, trace, OURS, price))
+
+    runs = {rule: (base, 1.0)} | {name: against(run(case, trace, name)) for name in (*baselines, OURS)}
+    return runs | {EQUAL: equal(priced, case), FREE: priced(0.0)}
 
 
 def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run, float]:
@@ -214,7 +217,7 @@ def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run
 def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[object]]:
     """Lines of a case: every policy against the rule, and ours."""
     where = f"{case.ground.name}, {case.zone or 'energy'}, {case.watts_per_gpu:g} W"
-    for policy in [rule, *(name for name in found[0] if name not in (rule, EQUAL)), EQUAL]:
+    for policy in found[0]:
         runs = [seed[policy] for seed in found]
         rules = np.array([seed[rule][0].jct_h for seed in found])
         ratio = np.array([one.jct_h for one, _ in runs]) / rules
@@ -224,7 +227,7 @@ def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[
             "1" if policy == rule else interval(ratio),
             "" if policy == rule else f"{ratio.max():.2f}",
             "1" if policy == rule else interval(np.array([part for _, part in runs])),
-            "" if policy == EQUAL else f"{100 * max(one.most for one, _ in runs):.2f}",
+            "" if policy in (EQUAL, FREE) else f"{100 * max(one.most for one, _ in runs):.2f}",
         )
 
 

@@ -37,7 +37,7 @@ def test_a_case_of_real_jobs(script: ModuleType, data_dir: Path) -> None:
     case = script.Case(ground, 220.0)
     script.DATA = data_dir
     found = script.compare(case, "powerflow", ["fifo"], seed=0)
-    assert list(found) == ["fifo", "sizing", "powerflow", script.EQUAL]
+    assert list(found) == ["powerflow", "fifo", "sizing", script.EQUAL, script.FREE]
     assert found[script.EQUAL][1] <= 1.0
     assert all(run.most <= 1 + 1e-9 for run, _ in found.values())
     rows = list(script.rows_of(case, "powerflow", [found]))
