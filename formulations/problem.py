@@ -31,6 +31,8 @@ class Problem:
         Instance and decision to a report; it shares no code with the rest.
     prove : callable
         Instance and certificate prices to the bound that they prove, in the objective's sense.
+    shortage : callable
+        Instance to sentences that say why it has no decision, where a quick look can tell; else none.
 
     Notes
     -----
@@ -43,3 +45,4 @@ class Problem:
     rules: Mapping[str, Rule]
     check: Callable[[Any, Any], PlanReport]
     prove: Callable[[Any, Mapping[str, float]], float]
+    shortage: Callable[[Any], list[str]] = lambda instance: []

@@ -168,6 +168,10 @@ def _worker(run: _Run) -> Iterator[Worker | None]:
 
 
 def _answer(run: _Run, worker: Worker | None, warm: PlanResult | None) -> PlanResult:
+    with run.phase("build"):
+        short = run.problem.shortage(run.instance)
+    if short:
+        return run.result(Termination("infeasible", detail="; ".join(short)))
     found = [_checked(run, decision, of) for decision, of in _at_hand(run, warm)]
     with run.phase("build"):
         build = run.problem.formulations[run.formulation]

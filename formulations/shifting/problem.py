@@ -5,6 +5,7 @@ from __future__ import annotations
 from wattsched.formulations.problem import Problem
 from wattsched.formulations.shifting import schedules, time_indexed
 from wattsched.formulations.shifting.marginal import carbon_blind, greedy
+from wattsched.formulations.shifting.shortage import shortage
 from wattsched.instances.shifting.certificate import prove
 from wattsched.instances.shifting.checker import check
 
@@ -15,4 +16,5 @@ PROBLEM = Problem(
     rules={"greedy": greedy, "carbon-blind": carbon_blind},
     check=check,
     prove=prove,
+    shortage=shortage,
 )

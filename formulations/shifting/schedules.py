@@ -36,6 +36,7 @@ from wattsched.formulations.shifting.schedule import (
 )
 from wattsched.formulations.shifting.schedule_pool import SchedulePool
 from wattsched.formulations.shifting.schedule_pricing import SchedulePricing, priced_cost
+from wattsched.formulations.shifting.shortage import hopeless
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
 
@@ -56,10 +57,10 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     """Generate schedules and build the program over them; see the module's text."""
     begin, which = time.perf_counter(), OBJECTIVES.index(objective)
     horizon = horizon_of(instance)
+    if hopeless(horizon).any():
+        return _nothing(horizon, which)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, which, everything)
-    if _hopeless(horizon):
-        return _nothing(horizon, which)
 
     def left(share: float) -> float | None:
         return None if time_s is None else max(0.0, share * time_s - (time.perf_counter() - begin))
@@ -87,6 +88,8 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
 def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Plan:
     """Plan of all schedules, whose program bounds by itself."""
     columns = _by_job(horizon, SchedulePool().add(everything))
+    if np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs).min(initial=1.0) == 0:
+        return _nothing(horizon, objective)
     return Plan(
         _program(horizon, objective, columns),
         decide=_decide(horizon, columns),
@@ -102,14 +105,6 @@ def _nothing(horizon: Horizon, objective: int) -> Plan:
     n = len(columns)
     barred = Schedules(columns.job, columns.option, np.zeros((n, len(CRITERIA))), np.full(n, np.inf))
     return Plan(_program(horizon, objective, barred), decide=_decide(horizon, barred))
-
-
-def _hopeless(horizon: Horizon) -> bool:
-    """Whether a job cannot end in time even at its fastest."""
-    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
-    end_s = horizon.first_slot * horizon.slot_s + fastest_s * (1 - ROUNDING)
-    latest_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
-    return bool((end_s > np.minimum(latest_s, horizon.deadline_s) * (1 + ROUNDING)).any())
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:
