@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from wattsched.cli.failures import NO_SOLUTION, BadInput, refusing
+from wattsched.cli.failures import INFEASIBLE, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import STANDARD, write
 from wattsched.cli.limits import UNLIMITED_S
 
 if TYPE_CHECKING:
     from wattsched.formulations.shifting.frontier import Point
+    from wattsched.plan_result import PlanResult
+    from wattsched.result import TerminationReport
 
 AGAINST = {"completion": "carbon", "carbon": "carbon", "energy": "energy", "money": "money"}
 """Objective of an instance to the criterion that completion is traded against."""
@@ -31,7 +33,7 @@ def solve_frontier(
 ) -> int:
     """Trace the frontier of an instance of shifting, and write or print it; each point has the time limit."""
     if instance.problem != "shifting":
-        raise BadInput(f"--frontier: is of problem 'shifting', the instance is of '{instance.problem}'")
+        raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
     from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.terminal import progress
     from wattsched.formulations.problems import problem as find_problem
@@ -43,21 +45,30 @@ def solve_frontier(
     with refusing():
         require_names(problem, name, solver, instance.objective)
 
-    def solve(one: Any) -> Any:
+    answers: list[PlanResult] = []
+
+    def solve(one: Any) -> PlanResult:
         seconds = min(time_limit, UNLIMITED_S)
-        return plan(one, formulation=name, solver=solver, time_limit=seconds, **limits)
+        answers.append(plan(one, formulation=name, solver=solver, time_limit=seconds, **limits))
+        if answers[-1].declined:
+            raise BadInput(f"--solver {solver} --formulation {name}: {answers[-1].declined}")
+        return answers[-1]
 
     against = AGAINST.get(instance.objective, "carbon")
     with progress(f"tracing {instance.name}"), stray_output_to_stderr(), refusing():
         found = trace(instance, points, solve, against)
+    # Without a point there was one answer alone.
+    ended = answers[0].termination
     text = _text(instance.name, against, found)
     if output is not None:
         write(output, text)
     if as_json and output != STANDARD:
         write(None, text)
     elif output != STANDARD:
-        _print(instance.name, against, found)
-    return 0 if found else NO_SOLUTION
+        _print(instance.name, against, found, ended)
+    if found:
+        return 0
+    return INFEASIBLE if ended.reason == "infeasible" else NO_SOLUTION
 
 
 def _rows(against: str, found: list[Point]) -> list[dict[str, Any]]:
@@ -72,7 +83,7 @@ def _text(name: str, against: str, found: list[Point]) -> str:
     return f'{{\n "instance": {json.dumps(name)},\n "frontier": [\n{lines}\n ]\n}}\n'
 
 
-def _print(name: str, against: str, found: list[Point]) -> None:
+def _print(name: str, against: str, found: list[Point], ended: TerminationReport) -> None:
     from wattsched.cli.terminal import console, line, table
     from wattsched.cli.wording import duration, number, percent, quantity
 
@@ -83,6 +94,7 @@ def _print(name: str, against: str, found: list[Point]) -> None:
         amount = quantity(point.total, UNITS[against]) if UNITS[against] else number(point.total)
         gap = "no bound" if point.answer.gap is None else percent(point.answer.gap)
         rows.append((duration(point.average_completion_s), amount, gap))
-    table(out, [("average completion", "right"), (against, "right"), ("gap", "right")], rows)
-    if not found:
-        line(out, "no decision was found in time")
+    if found:
+        table(out, [("average completion", "right"), (against, "right"), ("gap", "right")], rows)
+    else:
+        line(out, f"{ended.reason.replace('_', ' ')}: {ended.detail or 'no decision was found'}")

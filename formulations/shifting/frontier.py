@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from wattsched.instances.shifting.instance import ShiftingInstance
 
 TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
+FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
 ROOM = 1e-6
 """What a bound leaves, relative to it, so that an end of the frontier keeps its own total."""
 
@@ -40,7 +41,8 @@ def trace(
     Parameters
     ----------
     instance : ShiftingInstance
-        Its budgets hold besides; those of the two criteria are replaced.
+        With the forecast that the criterion needs. Its budgets hold besides; those of the two criteria are
+        replaced.
     n : int
         Number of points, at least 2.
     solve : callable
@@ -56,30 +58,33 @@ def trace(
     Raises
     ------
     ValueError
-        If `n` is below 2, or the criterion is unknown.
+        If `n` is below 2, the criterion is unknown, or the instance has no forecast of it.
     """
     if n < 2:
         raise ValueError(f"frontier: needs at least 2 points, got {n}")
     if against not in TOTALS:
         raise ValueError(f"frontier: unknown criterion '{against}'; known: {', '.join(TOTALS)}")
+    forecast = FORECASTS.get(against)
+    if forecast is not None and getattr(instance, forecast) is None:
+        raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
     total = TOTALS[against]
-    quick = _point(solve(_bounded(instance, "completion", {total: None})), total)
+    quick = _point(solve(_bounded(instance, "completion", total, None)), total)
     if quick is None:
         return []
-    clean = _point(solve(_bounded(instance, against, {"average_completion_s": None, total: None})), total)
+    clean = _point(solve(_bounded(instance, against, total, None)), total)
     if clean is None:
         return [quick]
     found = [quick, clean]
     for i in range(1, n - 1):
         limit = quick.total + (clean.total - quick.total) * i / (n - 1)
         if limit > 0:
-            point = _point(solve(_bounded(instance, "completion", {total: limit * (1 + ROOM)})), total)
+            point = _point(solve(_bounded(instance, "completion", total, limit * (1 + ROOM))), total)
             found += [] if point is None else [point]
     return _undominated(found)
 
 
-def _bounded(instance: ShiftingInstance, objective: str, limits: dict[str, float | None]) -> ShiftingInstance:
-    budgets = instance.budgets.model_copy(update=limits)
+def _bounded(instance: ShiftingInstance, objective: str, total: str, limit: float | None) -> ShiftingInstance:
+    budgets = instance.budgets.model_copy(update={"average_completion_s": None, total: limit})
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
 
 

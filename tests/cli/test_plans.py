@@ -134,6 +134,27 @@ def test_a_frontier_is_refused_where_there_is_none(run: Run, solved: tuple[Path,
 
 
 @pytest.mark.parametrize(
+    ("fields", "code", "told"),
+    [
+        ({"budgets": {"energy_j": 1.0}}, 3, "infeasible: energy_j is short by at least"),
+        ({"carbon_g_per_kwh": None, "budgets": {}}, 2, "carbon needs the forecast 'carbon_g_per_kwh'"),
+        ({"carbon_g_per_kwh": None, "budgets": {}, "objective": "energy"}, 0, "the least energy"),
+    ],
+)
+def test_why_an_instance_has_no_frontier(
+    run: Run, write: Callable[..., Path], fields: dict[str, Any], code: int, told: str
+) -> None:
+    instance = json.loads(run("generate", "shifting", "--jobs", 2, "--gpus", 8, "--slots", 4).stdout)
+    path = write(instance | fields)
+    result = run("solve", path, "--frontier", 2, "--solver", "greedy")
+    assert (result.exit_code, told in result.output) == (code, True), result.output
+    if code == 0:
+        unknown = run("solve", path, "--frontier", 2, "--solver", "pyomo:foo")
+        assert unknown.exit_code == 2
+        assert "solver 'foo' is not installed" in unknown.stderr
+
+
+@pytest.mark.parametrize(
     "fields", [{"deadline_s": 1e-3, "arrival_s": 0.0}, {"must_finish": True, "remaining_work": 1e7}]
 )
 def test_a_job_that_cannot_end_in_time_leaves_no_decision(

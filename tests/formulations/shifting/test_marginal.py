@@ -101,7 +101,9 @@ def test_the_frontier_runs_from_quick_to_clean() -> None:
     grams = [p.total for p in points]
     assert times == sorted(times)
     assert grams == sorted(grams, reverse=True)
-    for n, against in ((1, "carbon"), (3, "smoke")):
+    bounded = instance.model_copy(update={"budgets": HorizonBudgets(average_completion_s=times[0])})
+    assert [p.total for p in trace(bounded, 5, solve)] == grams
+    for n, against in ((1, "carbon"), (3, "smoke"), (3, "money")):
         with pytest.raises(ValueError, match="frontier"):
             trace(instance, n, solve, against)
 
