@@ -17,8 +17,13 @@ ROOM = 1e-6
 class Answer(Protocol):
     """What a solve returns, as `wattsched.plan` does."""
 
-    objective: float | None
-    totals: Mapping[str, float]
+    @property
+    def objective(self) -> float | None:
+        """None without a decision."""
+
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """What the decision uses, by name."""
 
 
 @dataclass(frozen=True)
