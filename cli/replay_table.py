@@ -77,10 +77,10 @@ def _print_budget(out: Console, found: Mapping[str, Sequence[Summary]]) -> None:
     """Print how much of the budget was used, if there is one."""
     if all(run.budget_used_max is None for runs in found.values() for run in runs):
         return
-    heading(out, "Budget", "part used in a period; the least of those in which it was short all the time")
+    heading(out, "Budget", "part of it that was used in a period")
     _table(
         out,
-        ["most used", "least used"],
+        ["most used", "least used, if short all the time"],
         {
             policy: [_share(runs, "budget_used_max", max), _share(runs, "budget_used_min", min)]
             for policy, runs in found.items()

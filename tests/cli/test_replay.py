@@ -144,7 +144,7 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
         for runs in document(replay(*options, "--json")).values():
             assert 0 < runs[0]["budget_used_max"] <= 1 + 1e-9
     printed = replay("--budget", "energy_j=6e6", "--period", "hour").stdout
-    assert "Budget  part used in a period" in printed
+    assert "Budget  part of it that was used in a period" in printed
 
 
 @pytest.mark.parametrize(
