@@ -32,7 +32,7 @@ RESTARTS_S = ((5.0, 30.0), (10.0, 60.0), (30.0, 300.0))
 HEADLINE_S = (*RESTARTS_S[1:], (30.0, 600.0))
 """And pods slow enough for what was published against termination."""
 COMPARED = ("termination", "sidecar", "elastic", "elastic-makespan")
-OTHERS = ("srtf", "tiresias-2dlas", "optimus", "elasticflow", "powerflow", "elastic-progress")
+OTHERS = ("srtf", "tiresias-2dlas", "optimus", "elasticflow", "powerflow", "elastic-progress", "sizing")
 ELASTICITY = 16
 """A job may use from one GPU to all."""
 
@@ -142,7 +142,7 @@ def headline() -> str:
     for gap_s in GAPS_S:
         for process_s, pod_s in HEADLINE_S:
             costs = Restarts(process_s, pod_s)
-            for policy in ("sidecar", "elastic-makespan"):
+            for policy in ("sidecar", "elastic-makespan", "sizing"):
                 cells = [f"{gap_s:g} s, {process_s:g} / {pod_s:g} s, `{policy}`"]
                 for base in ("fifo", "termination"):
                     for field in ("makespan_s", "jct_mean_s"):
