@@ -8,7 +8,7 @@ where :math:`P` is the draw above that of idle GPUs, :math:`\lambda` the price o
 :math:`\bar\lambda` that of one later (`price.Price`), and :math:`e_j` the least energy per work of the job.
 Work that is done now need not be paid for later: at equal prices only what a configuration takes beyond the
 cheapest one is a cost. What a budget leaves limits the draw, and the price of this limit comes on top of
-:math:`\lambda`, which is a part of :math:`\bar\lambda`: what is not spent now raises the limit of later rounds.
+:math:`\lambda`, a part of :math:`\bar\lambda`: what is not spent now raises the limit of later rounds.
 Without a budget both are `Setting.least_price`.
 """
 
@@ -29,8 +29,8 @@ CONCAVITY = 0.7
 """p of the values. Rounds trade rate against draw here, not only against GPUs (seeds 100 and 101)."""
 
 SAVED = 0.5
-"""What a joule that is saved is worth, of the price of later. Of 0, 0.5 and 1 on seeds 100 and 101 of five cases
-of benchmarks/budgets.py, 0.5 takes 0.5 to 8 % less energy than 0 for 0.4 % more completion time."""
+"""What a joule that is saved is worth, of the price of later. On seeds 100 and 101 of five cases of
+benchmarks/budgets.py, 0.5 takes 0.5 to 8 % less energy than 0 for 0.4 % more completion time; 1 costs 2 %."""
 
 
 class Sizing:
