@@ -37,7 +37,7 @@ def command(instance_file: str, result_file: str) -> int:
     if instance.problem != "sizing":
         from wattsched.cli.plans import check_plan
 
-        return check_plan(instance, document)
+        return check_plan(instance, document, shown(result_file))
     answer = answer_of(document, shown(result_file))
     claimed = None
     with progress(f"checking {shown(result_file)}"):

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wattsched.cli.failures import CHECK_FAILED, BadInput, refusing
-from wattsched.cli.files import STANDARD, read_document, shown, write
+from wattsched.cli.files import STANDARD, is_answer, read_document, shown, write
 from wattsched.cli.limits import UNLIMITED_S
 
 if TYPE_CHECKING:
@@ -97,7 +97,13 @@ def plan_answer_of(document: Any, source: str) -> PlanResult:
         raise InputError(lines_of(error, document), source) from None
     if result.decision is None:
         return result
-    return result.model_copy(update={"decision": decision_of(result.problem, result.decision, source)})
+    if not isinstance(result.decision, dict):
+        raise InputError([f"decision: must be an object, got {result.decision!r:.80}"], source)
+    try:
+        decision = decision_of(result.problem, result.decision)
+    except InputError as error:
+        raise InputError([f"decision.{fault}" for fault in error.faults], source) from None
+    return result.model_copy(update={"decision": decision})
 
 
 def is_plan_answer(document: Any) -> bool:
@@ -120,14 +126,25 @@ def plan_text(result: PlanResult) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def check_plan(instance: Any, document: Any) -> int:
-    """Check a result document against its instance, print the verdict, and return the exit code."""
+def check_plan(instance: Any, document: Any, source: str) -> int:
+    """Check a result or a bare decision against its instance, print the verdict, and return the exit code."""
     from wattsched.cli.terminal import console, line
     from wattsched.cli.wording import count
-    from wattsched.instances.plan_claims import check_plan_result
+    from wattsched.instances.plan_claims import PlanVerdict, check_plan_result
+    from wattsched.instances.problems import checker_of, decision_of, senses_of
 
-    plan_answer_of(document, "the result")
-    verdict = check_plan_result(instance, document)
+    if is_answer(document) and "format" not in document:
+        report = checker_of(instance.problem)(instance, decision_of(instance.problem, document, source))
+        verdict = PlanVerdict(report.faults, report, None)
+        name = instance.objective
+        document = {
+            "problem": instance.problem,
+            "objective_name": name,
+            "sense": senses_of(instance.problem)[name],
+        }
+    else:
+        plan_answer_of(document, source)
+        verdict = check_plan_result(instance, document)
     out = console()
     if verdict.faults:
         line(out, ("not valid", "bold red"), f": {count(len(verdict.faults), 'fault')}")
@@ -141,16 +158,16 @@ def check_plan(instance: Any, document: Any) -> int:
 
 
 def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
-    if verdict.report is None:
-        yield "no decision, and nothing here proves that there is none"
-        return
     from wattsched.cli.plan_wording import goal_of_plan, spoken
 
     sense = str(document.get("sense", "min"))
     goal = goal_of_plan(str(document.get("problem")), str(document.get("objective_name")), sense)
-    if verdict.report.objective is not None:
+    if verdict.report is None:
+        yield "no decision, and nothing here proves that there is none"
+    elif verdict.report.objective is not None:
         yield f"{goal.noun} {goal.amount(verdict.report.objective)}"
-    yield ", ".join(" ".join(spoken(name, value)) for name, value in verdict.report.totals.items())
+    if verdict.report is not None:
+        yield ", ".join(" ".join(spoken(name, value)) for name, value in verdict.report.totals.items())
     word = "less" if sense == "min" else "more"
     bound, ended = document.get("bound"), document.get("termination", {})
     trusted = ", and so is 'optimal'" if ended.get("reason") == "optimal" else ""

@@ -27,12 +27,13 @@ def solved(run: Run, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     ("changes", "code", "told"),
     [
         ({"sense": "max"}, 1, "sense: 'eaco' is a min objective"),
-        ({"sense": 3}, 2, "the result: sense: must be 'min' or 'max', got 3"),
+        ({"sense": 3}, 2, "changed.json: sense: must be 'min' or 'max', got 3"),
         ({"objective_name": "foo"}, 1, "objective_name: 'foo'"),
         ({"prices": {"job:job0": 1e6}}, 1, "prices: 'job:job0'"),
-        ({"totals": []}, 2, "the result: totals: must be an object"),
-        ({"termination": "x", "decision": None}, 2, "the result: termination: must be an object, got 'x'"),
-        ({"decision": {"sets": []}}, 2, "waiting: is missing"),
+        ({"totals": []}, 2, "changed.json: totals: must be an object"),
+        ({"termination": "x", "decision": None}, 2, "changed.json: termination: must be an object, got 'x'"),
+        ({"decision": {"sets": []}}, 2, "changed.json: decision.waiting: is missing"),
+        ({"decision": "x"}, 2, "changed.json: decision: must be an object, got 'x'"),
         ({"format": "other"}, 2, "is not a result"),
         ({"extra": 1}, 2, "extra: is not a known field"),
     ],
@@ -60,6 +61,34 @@ def test_check_says_what_is_taken_on_trust(
     assert "no certificate proves it: it is taken on trust, and so is 'optimal'" in bare.output
     low = result | {"bound": result["objective"] / 2, "gap": 0.5}
     assert "trust" not in run("check", instance, write(low, "low.json")).output
+
+
+def test_check_does_not_pass_a_bound_without_a_decision_over(
+    run: Run, solved: tuple[Path, dict[str, Any]], write: Callable[..., Path]
+) -> None:
+    instance, result = solved
+    nothing = {"decision": None, "objective": None, "gap": None, "totals": {}, "checked": False, "prices": {}}
+    ended = {"termination": {"reason": "no_solution", "limit": None, "detail": ""}, "certificate": None}
+    answer = run("check", instance, write(result | nothing | ended | {"bound": 1e9}, "nothing.json"))
+    assert answer.exit_code == 0, answer.output
+    assert "no decision, and nothing here proves that there is none" in answer.output
+    assert "claimed, no certificate proves it: it is taken on trust" in answer.output
+
+
+def test_check_takes_a_bare_decision(
+    run: Run, solved: tuple[Path, dict[str, Any]], write: Callable[..., Path]
+) -> None:
+    instance, result = solved
+    answer = run("check", instance, write(result["decision"], "decision.json"))
+    assert answer.exit_code == 0, answer.output
+    assert "bound" not in answer.output
+    sets = [{"unit_type": s["unit_type"], "jobs": s["jobs"] * 2} for s in result["decision"]["sets"]]
+    twice = run("check", instance, write(result["decision"] | {"sets": sets}, "twice.json"))
+    assert twice.exit_code == 1
+    assert "is in 2 sets" in twice.output
+    cut = run("check", instance, write({"waiting": []}, "cut.json"))
+    assert cut.exit_code == 2
+    assert "cut.json: sets: is missing" in cut.output
 
 
 @pytest.mark.parametrize(
