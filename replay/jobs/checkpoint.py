@@ -26,7 +26,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 
-FORMAT = "wattsched-checkpoint/1"
+FORMAT = "wattsched-checkpoint/2"
 T = TypeVar("T", Replay, Outcome)
 
 
@@ -99,7 +99,7 @@ def load(path: Path, kind: type[T], of: Replay) -> T:
         raise ValueError(f"{path}: is damaged; delete it to begin that replay again")
     try:
         found = _Unpickler(io.BytesIO(content), _given(of)).load()
-    except (pickle.UnpicklingError, AttributeError, ImportError) as error:
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError) as error:
         raise ValueError(f"{path}: was written by another program: {error}") from None
     if not isinstance(found, kind):
         raise ValueError(f"{path}: holds no {kind.__name__}")

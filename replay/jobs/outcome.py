@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from wattsched.replay.jobs.budget import Budget, Periods
 from wattsched.replay.jobs.fragmentation import Fragmentation
 from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.trace import Trace
+
+V = TypeVar("V", int, float)
 
 
 @dataclass
@@ -95,12 +98,34 @@ class PowerLog:
 
     def add(self, time_s: float, power_w: float) -> None:
         """Append, leaving out what does not change or last."""
-        if self.time_s and self.time_s[-1] == time_s:
-            self.time_s.pop()
-            self.power_w.pop()
-        if not self.power_w or self.power_w[-1] != power_w:
-            self.time_s.append(time_s)
-            self.power_w.append(power_w)
+        _add(self.time_s, self.power_w, time_s, power_w)
+
+
+@dataclass
+class BusyLog:
+    """GPUs that jobs hold from each time to the next, also between rounds.
+
+    Attributes
+    ----------
+    time_s : list of float
+    gpus : list of int
+    """
+
+    time_s: list[float] = field(default_factory=list)
+    gpus: list[int] = field(default_factory=list)
+
+    def add(self, time_s: float, gpus: int) -> None:
+        """Append, leaving out what does not change or last."""
+        _add(self.time_s, self.gpus, time_s, gpus)
+
+
+def _add(times: list[float], values: list[V], time_s: float, value: V) -> None:
+    if times and times[-1] == time_s:
+        times.pop()
+        values.pop()
+    if not values or values[-1] != value:
+        times.append(time_s)
+        values.append(value)
 
 
 @dataclass(frozen=True)
@@ -124,6 +149,7 @@ class Outcome:
     rounds: Rounds
     meter: Meter
     power: PowerLog
+    busy: BusyLog
     fragmentation: Fragmentation
     begin_s: float
     end_s: float

@@ -66,9 +66,7 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
         gpus = sum(int(pool.available.sum()) for pool in outcome.trace.pools)
         _draw_completion(completion, outcome, look)
         _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.power_w, 1000, look)
-        _draw_course(
-            occupancy, outcome, scale, outcome.rounds.time_s, outcome.rounds.busy_gpus, gpus / 100, look
-        )
+        _draw_course(occupancy, outcome, scale, outcome.busy.time_s, outcome.busy.gpus, gpus / 100, look)
     _draw_budget(power, outcomes, scale)
     note = f"\nmean of each {scale.over}" if scale.over else ""
     completion.set(xlabel="completion time, hours", ylabel="jobs, %", ylim=(0, 103))
@@ -128,6 +126,9 @@ def _draw_completion(axes: Axes, outcome: Outcome, look: Look) -> None:
     since = np.insert(jct_h, 0, jct_h[0])
     axes.step(since, shares, where="post", label=outcome.policy, color=colour, linestyle=pattern)
     axes.set_xscale("log")
+    if jct_h[0] == jct_h[-1] > 0:
+        # Without a width, matplotlib would make one up, with a warning.
+        axes.update_datalim([(jct_h[0] / 2, 0.0), (jct_h[0] * 2, 0.0)])
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 

@@ -21,7 +21,7 @@ from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.checks import check
 from wattsched.replay.jobs.fragmentation import Fragmentation
 from wattsched.replay.jobs.holdings import Holdings
-from wattsched.replay.jobs.outcome import Outcome, PowerLog, Rounds
+from wattsched.replay.jobs.outcome import BusyLog, Outcome, PowerLog, Rounds
 from wattsched.replay.jobs.policy import Policy, View
 from wattsched.replay.jobs.trace import Trace
 
@@ -94,7 +94,7 @@ class Replay:
         self.trace, self.policy, self.name, self.round_s = trace, policy, name, round_s
         self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0
         self.complete = 0
-        self.rounds, self.power = Rounds(), PowerLog()
+        self.rounds, self.power, self.busy = Rounds(), PowerLog(), BusyLog()
         self._holdings = Holdings(trace, carbon, sleep, self.time_s)
         self._segments, self._places = self._holdings.segments, self._holdings.places
         self._meter = Meter(carbon, self.time_s)
@@ -150,6 +150,7 @@ class Replay:
             self.rounds,
             self._meter,
             self.power,
+            self.busy,
             self.fragmentation,
             self.begin_s,
             self.time_s,
@@ -247,6 +248,7 @@ class Replay:
         self._base_w, spared_w = self._nodes.standing_w()
         self._free_w = self._all_idle_w - held_idle_w - spared_w
         self.power.add(self.time_s, self._power_w)
+        self.busy.add(self.time_s, self._busy)
         if self._busy or not self._here:
             self._ran_s = self.time_s
         if self._ledger is not None:

@@ -105,7 +105,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no Outcome"):
         load(file, Outcome, run)
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/1'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/2'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/0"}).encode(), "is not a checkpoint"),
         (

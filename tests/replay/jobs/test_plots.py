@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,6 +65,25 @@ def test_a_line_per_policy_in_every_part_and_the_budget() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "fifo", "srtf", "budget, spent evenly",
     ]  # fmt: skip
+
+
+def test_gpus_are_free_between_jobs_that_are_far_apart() -> None:
+    """No round follows the end of the last job, and yet its GPUs are free then."""
+    pytest.importorskip("matplotlib")
+    trace = trace_by_hand(cluster_of(4), *((36_000.0 * i, 14_400.0, 4, linear(4)) for i in range(2)))
+    figure = plot_outcomes([simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")])
+    drawn = figure.axes[2].patches[0].get_data()
+    assert drawn.values.tolist()[:3] == [100.0, 0.0, 100.0]
+    assert drawn.edges.tolist()[:4] == [0.0, 1.0, 10.0, 11.0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_single_completion_time_is_drawn_without_a_warning() -> None:
+    pytest.importorskip("matplotlib")
+    figure = plot_outcomes([outcome("fifo", 1)])
+    least, most = figure.axes[0].get_xlim()
+    assert least < 50 / 3600 < most
+    figure.savefig(io.BytesIO())
 
 
 def test_lines_do_not_look_alike() -> None:

@@ -136,6 +136,9 @@ def check_sums(outcome: Outcome) -> None:
     assert meter.energy_j == pytest.approx(integral_j, rel=1e-9)
     assert jobs.energy_j.sum() == pytest.approx(meter.jobs_j, rel=1e-9)
     assert jobs.gpu_s.sum() == pytest.approx(meter.busy_gpu_s, rel=1e-9)
+    busy_gpu_s = np.diff(np.append(outcome.busy.time_s, outcome.end_s)) @ np.array(outcome.busy.gpus)
+    assert meter.busy_gpu_s == pytest.approx(float(busy_gpu_s), rel=1e-9)
+    assert max(outcome.busy.gpus) <= sum(int(pool.available.sum()) for pool in trace.pools)
     grams = np.diff(CARBON.per_watt(times)) @ np.array(outcome.power.power_w)
     assert meter.carbon_g == pytest.approx(float(grams), rel=1e-9)
     assert min(meter.idle_j, meter.base_j) >= -1e-9 * meter.energy_j
