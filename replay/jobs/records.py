@@ -12,10 +12,14 @@ from wattsched.replay.jobs.outcome import Outcome
 
 Columns = Mapping[str, Sequence[object]]
 
+DIGITS = 9
+
 JOB_COLUMNS = (
     "first_start_s", "end_s", "held_s", "gpu_s", "energy_j", "carbon_g", "restarts", "migrations",
     "preemptions",
 )  # fmt: skip
+CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "end_s", "time_s"))
+"""Times of the trace's clock, which may be large: seconds since 1970, say."""
 ROUND_COLUMNS = ("time_s", "decision_s", "gap", "running", "waiting", "busy_gpus", "fragmentation")
 
 
@@ -44,11 +48,14 @@ RECORDS: dict[str, Callable[[Outcome], Columns]] = {"jobs": jobs, "rounds": roun
 
 
 def csv_text(columns: Columns) -> str:
-    """Table as CSV, numbers to nine digits."""
+    """Table as CSV, numbers to nine digits, and times of the clock to the millisecond at least."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+    cells = (
+        [_cell(value, clock=name in CLOCK_COLUMNS) for value in values] for name, values in columns.items()
+    )
+    writer.writerows(zip(*cells, strict=True))
     return out.getvalue()
 
 
@@ -71,7 +78,10 @@ def missing_for_parquet() -> list[str]:
     return [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.9g}"
-    return value
+def _cell(value: object, *, clock: bool) -> object:
+    if not isinstance(value, float):
+        return value
+    if value != value:
+        return ""
+    digits = max(DIGITS, len(f"{value:.0f}") + 3) if clock else DIGITS
+    return f"{value:.{digits}g}"

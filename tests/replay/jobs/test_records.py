@@ -11,7 +11,7 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Setting
-from wattsched.replay.jobs.records import RECORDS, csv_text, parquet
+from wattsched.replay.jobs.records import CLOCK_COLUMNS, RECORDS, csv_text, parquet
 from wattsched.replay.jobs.simulation import simulate
 
 
@@ -35,6 +35,19 @@ def test_csv_has_a_line_per_entry(outcome: Outcome) -> None:
                 assert set(read) == {""}
             else:
                 assert [float(cell) for cell in read] == pytest.approx(values, rel=1e-8)
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 1.7e9, 1e12])
+def test_times_of_a_late_clock_keep_their_milliseconds(begin_s: float) -> None:
+    trace = trace_by_hand(
+        cluster_of(4), (begin_s, 50.0 / 3, 2, linear(4)), (begin_s + 1 / 3, 1.0, 2, linear(4))
+    )
+    outcome = simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")
+    for name, columns in ((name, table(outcome)) for name, table in RECORDS.items()):
+        rows = list(csv.DictReader(io.StringIO(csv_text(columns))))
+        for clock in set(columns) & CLOCK_COLUMNS:
+            read = [float(row[clock]) for row in rows]
+            assert read == pytest.approx(columns[clock], rel=0, abs=6e-4), name
 
 
 def test_parquet_keeps_every_digit(outcome: Outcome) -> None:
