@@ -114,5 +114,5 @@ def _proof(report: Report, instance: Instance, claimed: Result | None) -> Iterat
         return
     beyond = bound - proven if claimed.sense == "min" else proven - bound
     if beyond > 1e-6 * max(1.0, abs(bound)):
-        yield f"bound {goal.amount(bound)} claimed, of which {goal.amount(proven)} is proven by prices"
+        yield f"bound {goal.amount(bound)} claimed, prices prove {goal.amount(proven)}"
         yield f"the rest of the bound is the solver's word: it is taken on trust{trusted}"

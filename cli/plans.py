@@ -182,7 +182,7 @@ def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
         return
     beyond = bound - verdict.proven if sense == "min" else verdict.proven - bound
     if beyond > 1e-6 * max(1.0, abs(bound)):
-        yield f"bound {goal.amount(bound)} claimed, of which {proven} is proven by prices"
+        yield f"bound {goal.amount(bound)} claimed, prices prove {proven}"
         yield f"the rest of the bound is the solver's word: it is taken on trust{trusted}"
 
 

@@ -291,8 +291,13 @@ def _why(plan: Plan, detail: str) -> str:
     """Which rows are short, and by how much, where that can be shown."""
     from wattsched.solvers.shortfall import shortfall
 
-    short = [f"{row.row} is short by {row.short_by:.6g}" for row in shortfall(plan.program)]
+    short = [_short(row.row, row.short_by) for row in shortfall(plan.program)]
     return "; ".join(short) or detail or "no decision satisfies the rows"
+
+
+def _short(row: str, by: float) -> str:
+    kind, _, name = row.partition(":")
+    return f"job '{name}' can neither run now nor wait" if kind == "job" else f"{row} is short by {by:.6g}"
 
 
 def _certificate(run: _Run, plan: Plan, asked: Solution) -> Certificate | None:

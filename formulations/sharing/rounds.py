@@ -156,7 +156,9 @@ class Columns:
 
 def all_columns(of: Round) -> Columns:
     """Every column."""
+    nothing = np.zeros(0, dtype=np.int64)
     pairs = [of.placements(k, s) for k, s in zip(of.kinds_of_class, of.slots_of_class, strict=True)]
+    pairs.append((nothing, nothing))  # a round may be without classes
     kind, slot = (np.concatenate([pair[i] for pair in pairs]).astype(np.int64) for i in (0, 1))
     return Columns(np.arange(len(of.patterns)), kind, slot)
 

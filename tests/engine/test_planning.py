@@ -82,3 +82,18 @@ def test_an_altered_answer_is_caught(instance: Any) -> None:
     for name, value in (("objective", 0.5), ("bound", 1e9), ("gap", 0.5), ("checked", False)):
         altered = {**document, name: value}
         assert check_plan_result(instance, altered).faults, name
+
+
+@pytest.mark.parametrize("formulation", ["patterns", "matching"])
+def test_a_round_of_nothing(formulation: str) -> None:
+    instance = generate("sharing", **SIZES["sharing"], jobs_per_set=2)
+    nothing = instance.model_copy(update={"jobs": [], "classes": [], "sets": []})
+    hold(nothing, plan(nothing, formulation=formulation))
+
+
+def test_a_job_that_is_late_in_every_unit_is_named() -> None:
+    instance = generate("sharing", **SIZES["sharing"])
+    late = instance.jobs[0].model_copy(update={"deadline_s": 1.0})
+    result = plan(instance.model_copy(update={"jobs": [late, *instance.jobs[1:]]}))
+    assert result.termination.reason == "infeasible"
+    assert f"job '{late.name}' can neither run now nor wait" in result.termination.detail
