@@ -86,6 +86,9 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
             row = steps.pop(0)
             path += f"[{row}].{step}"
             here = None
+        elif isinstance(here, list) and missing and not steps:
+            # A column that no row object has.
+            path += f"[0].{step}"
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):
             path += f"[{step}]"
             here = here[step]

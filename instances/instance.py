@@ -83,17 +83,37 @@ class OptionTable(Strict):
 
 
 def _branch(value: Any) -> str:
-    """Which of the two forms of `Job.options` a value wants to be, so that only its faults are reported."""
+    """Which of the two forms of `Options` a value wants to be, so that only its faults are reported."""
     return "table" if isinstance(value, dict | OptionTable) else "name"
 
 
-def _also_rows(schema: dict[str, Any]) -> None:
+def also_rows(schema: dict[str, Any]) -> None:
     """Add the third form of `Job.options`, a list of row objects, to the JSON Schema."""
     rows = {"type": "array", "minItems": 1, "items": {"type": "object"}}
-    schema["anyOf"] = [*schema["anyOf"], rows]
+    union = "anyOf" if "anyOf" in schema else "oneOf"
+    schema[union] = [*schema[union], rows]
 
 
-_Options = Annotated[
+def by_column(value: Any) -> Any:
+    """Turn options that are a list of row objects into columns; what is no list stays as it is.
+
+    Raises
+    ------
+    ValueError
+        For rows that are no objects, or lack a field that others have.
+    """
+    if not isinstance(value, list):
+        return value
+    if not value or not all(isinstance(row, dict) for row in value):
+        raise ValueError("a list of options must hold one object per option")
+    fields = dict.fromkeys(key for row in value for key in row)
+    gaps = [f"option {i} lacks '{key}'" for i, row in enumerate(value) for key in fields if key not in row]
+    if gaps:
+        raise ValueError("; ".join(gaps[:5]))
+    return {key: [row[key] for row in value] for key in fields}
+
+
+Options = Annotated[
     Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")], Discriminator(_branch)
 ]
 
@@ -139,7 +159,7 @@ class Job(Strict):
     preemptible: bool = True
     can_wait: bool = True
     current: Placement | None = None
-    options: Annotated[_Options | None, Field(json_schema_extra=_also_rows)] = None
+    options: Annotated[Options | None, Field(json_schema_extra=also_rows)] = None
     remaining_work: Positive = 1.0
     model: Name | None = None
     batch_sizes: list[Count] | None = None
@@ -147,20 +167,7 @@ class Job(Strict):
     frequencies_mhz: list[Count] | None = None
     power_limits_w: list[Positive] | None = None
 
-    @field_validator("options", mode="before")
-    @classmethod
-    def _rows_to_columns(cls, value: Any) -> Any:
-        if not isinstance(value, list):
-            return value
-        if not value or not all(isinstance(row, dict) for row in value):
-            raise ValueError("a list of options must hold one object per option")
-        fields = dict.fromkeys(key for row in value for key in row)
-        gaps = [
-            f"option {i} lacks '{key}'" for i, row in enumerate(value) for key in fields if key not in row
-        ]
-        if gaps:
-            raise ValueError("; ".join(gaps[:5]))
-        return {key: [row[key] for row in value] for key in fields}
+    _by_column = field_validator("options", mode="before")(by_column)
 
     @model_validator(mode="after")
     def _one_source_of_options(self) -> Self:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from wattsched.instances.instance import FORMAT, Budget, OptionTable, Weight
+from wattsched.instances.instance import FORMAT, Budget, Options, OptionTable, Weight, also_rows, by_column
 from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
 
 MOST_SLOTS = 10_000
@@ -53,23 +53,14 @@ class Held(Strict):
     batch_size: Count | None = None
 
 
-def _branch(value: Any) -> str:
-    """Which of the two forms of `ShiftingJob.options` a value wants to be."""
-    return "table" if isinstance(value, dict | OptionTable) else "name"
-
-
-_Options = Annotated[
-    Annotated[Name, Tag("name")] | Annotated[OptionTable, Tag("table")], Discriminator(_branch)
-]
-
-
 class ShiftingJob(Strict):
     """A job with a table of configurations.
 
     Attributes
     ----------
     options : str or OptionTable
-        Own table or the name of one in ``ShiftingInstance.tables``; it must give rates.
+        Own table, a list of row objects, or the name of a table in ``ShiftingInstance.tables``; it must give
+        rates.
     remaining_work : float
         In the unit of the rates.
     weight : float
@@ -90,7 +81,7 @@ class ShiftingJob(Strict):
     """
 
     name: Name
-    options: _Options
+    options: Annotated[Options, Field(json_schema_extra=also_rows)]
     remaining_work: Positive
     weight: Weight = 1.0
     arrival_s: NonNegative = 0.0
@@ -99,6 +90,8 @@ class ShiftingJob(Strict):
     restart_s: NonNegative = 0.0
     has_run: bool = False
     current: Held | None = None
+
+    _by_column = field_validator("options", mode="before")(by_column)
 
 
 class ShiftingInstance(Strict):
@@ -197,8 +190,14 @@ def _of_jobs(instance: ShiftingInstance) -> Iterator[str]:
     for name, times in Counter(job.name for job in instance.jobs).items():
         if times > 1:
             yield f"duplicate job name '{name}'"
+    held: Counter[str] = Counter()
     for job in instance.jobs:
         yield from (f"job '{job.name}': {fault}" for fault in _of_job(instance, job))
+        if job.current is not None:
+            held[job.current.pool] += job.current.gpus
+    for name, pool in instance.pools.items():
+        if held[name] > pool.gpus:
+            yield f"current.gpus: the jobs hold {held[name]} GPUs of pool '{name}', it has {pool.gpus}"
 
 
 def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:

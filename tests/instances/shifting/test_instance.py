@@ -49,6 +49,14 @@ def test_a_good_instance_is_read() -> None:
     assert any_instance_of(copy.deepcopy(GOOD)).slots == 3
 
 
+def test_options_may_be_a_list_of_rows() -> None:
+    columns = GOOD["jobs"][0]["options"]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    document = copy.deepcopy(GOOD)
+    document["jobs"][0]["options"] = rows
+    assert any_instance_of(document) == any_instance_of(copy.deepcopy(GOOD))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -64,6 +72,9 @@ def test_a_good_instance_is_read() -> None:
         (job(restart_s=3600.0), "restart_s 3600 leaves nothing"),
         (job(arrival_s=100.0, current={"gpus": 1, "pool": "a"}), "contradicts 'current'"),
         (job(current={"gpus": 1, "pool": "b"}), "current.pool 'b' is unknown"),
+        (job(current={"gpus": 5, "pool": "a"}), "current.gpus: the jobs hold 5 GPUs of pool 'a', it has 4"),
+        (job(options=[]), "options: a list of options must hold one object per option"),
+        (job(options=[{"gpus": 1, "pool": "a", "rate": 1.0}]), "jobs[0].options[0].power_w: is missing"),
         (job(options="t"), "options names the unknown table 't'"),
         (job(remaining_work=1e-9), "remaining_work 1e-09 takes"),
         (options(gpus=[8, 16]), "no option fits into its pool"),
