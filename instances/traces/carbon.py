@@ -20,6 +20,7 @@ from wattsched.instances.traces.rows import Row, rows_of
 
 FloatArray = NDArray[np.float64]
 
+MOST_G_PER_KWH = 1_000_000.0
 TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
 INTENSITY_COLUMNS = (
     "avg_ci_g_per_kwh",
@@ -105,8 +106,8 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
     Raises
     ------
     ValueError
-        For a file without rows, an unknown column, a cell that is no time or number, a negative number, and
-        times that do not ascend, with the line.
+        For a file without rows, an unknown column, a cell that is no time or number, a negative number or
+        one above `MOST_G_PER_KWH`, and times that do not ascend, with the line.
     OSError
         When the file cannot be read.
     """
@@ -199,7 +200,11 @@ def _seconds(row: Row, column: str) -> float:
 
 def _intensity(row: Row, column: str) -> float:
     """Intensity of a row, nan for an empty cell."""
-    return row.number(column) if row.cells[column].strip() else math.nan
+    if not row.cells[column].strip():
+        return math.nan
+    if (g_per_kwh := row.number(column)) > MOST_G_PER_KWH:
+        raise row.fault(column, f"must be at most {MOST_G_PER_KWH:,.0f}, got {g_per_kwh:g}")
+    return g_per_kwh
 
 
 def _shown(seconds: float) -> str:

@@ -54,7 +54,8 @@ def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
     Raises
     ------
     ValueError
-        For a missing column or a row of another length, with its line, and for what is no text.
+        For a column that is missing or occurs twice, a row of another length, with its line, and for what is
+        no text.
     OSError
         When the file cannot be read.
     """
@@ -62,6 +63,9 @@ def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
     reader = csv.reader(io.StringIO(_text(Path(path)), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
+        for column in header:
+            if column and header.count(column) > 1:
+                raise ValueError(f"{path}, line 1: the column '{column}' occurs twice")
         for column in columns:
             if column not in header:
                 raise ValueError(f"{path}, line 1: the column '{column}' is missing, found {header}")
