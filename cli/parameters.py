@@ -24,15 +24,25 @@ class Number(ParamType):
     ----------
     least, above : float, optional
         Lower end, that belongs to the range or does not.
+    most : float, optional
+        Upper end, that belongs to the range.
     infinite : bool
         Take any number, infinite ones too; the command looks at it itself.
     """
 
     name = "number"
 
-    def __init__(self, least: float | None = None, *, above: float | None = None, infinite: bool = False):
+    def __init__(
+        self,
+        least: float | None = None,
+        *,
+        above: float | None = None,
+        most: float | None = None,
+        infinite: bool = False,
+    ):
         self.least = least
         self.above = above
+        self.most = most
         self.infinite = infinite
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -47,6 +57,8 @@ class Number(ParamType):
             self.fail(f"must be at least {self.least:g}, got {value}", param, ctx)
         if self.above is not None and not read > self.above:
             self.fail(f"must be above {self.above:g}, got {value}", param, ctx)
+        if self.most is not None and not read <= self.most:
+            self.fail(f"must be at most {self.most:,.15g}, got {value}", param, ctx)
         return read
 
 

@@ -15,6 +15,7 @@ from wattsched.cli.replay_inputs import budget_of, carbon_of, cluster_of, trace_
 from wattsched.cli.replay_journal import Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
+    MOST_S,
     Policies,
     budget_amount,
     carbon_intensity,
@@ -66,11 +67,11 @@ MOST_NODES = 100_000
     "--policy", "policies", default="sizing", show_default=True, metavar="P,P", callback=policy_names,
     help="Who decides; named below.",
 )  # fmt: skip
-@click.option("--round", "round_s", type=Number(0), default=60.0, show_default=True,
+@click.option("--round", "round_s", type=Number(0, most=MOST_S), default=60.0, show_default=True,
               help="Seconds from one possible decision to the next; 0: any moment.")  # fmt: skip
-@click.option("--process-restart", type=Number(0), default=10.0, show_default=True,
+@click.option("--process-restart", type=Number(0, most=MOST_S), default=10.0, show_default=True,
               help="Seconds to restart a process on other GPUs.")  # fmt: skip
-@click.option("--pod-restart", type=Number(0), default=60.0, show_default=True,
+@click.option("--pod-restart", type=Number(0, most=MOST_S), default=60.0, show_default=True,
               help="Seconds to terminate a pod and create another.")  # fmt: skip
 @click.option("--from", "from_day", type=Number(0), default=0.0, metavar="DAY", help="Jobs from this day on.")
 @click.option("--to", "to_day", type=Number(above=0), metavar="DAY", help="Jobs before this day.")
@@ -87,9 +88,16 @@ MOST_NODES = 100_000
 @click.option("--least-price", type=Number(0), default=0.0, show_default=True, metavar="S",
               help="Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.",
               )  # fmt: skip
-@click.option("--sleep-after", type=Number(0), metavar="S", help="Nodes without a job sleep after S seconds.")
+@click.option(
+    "--sleep-after",
+    type=Number(0, most=MOST_S),
+    metavar="S",
+    help="Nodes without a job sleep after S seconds.",
+)
 @click.option("--sleep-power", type=Number(0), default=0.0, metavar="W", help="Draw of a sleeping node.")
-@click.option("--wake", type=Number(0), default=0.0, metavar="S", help="Seconds that a node takes to wake.")
+@click.option(
+    "--wake", type=Number(0, most=MOST_S), default=0.0, metavar="S", help="Seconds that a node takes to wake."
+)
 @click.option("--gap", type=Number(0), default=5e-3, show_default=True, help="Gap of each round's program.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, alone, on standard output.")
 @click.option(
@@ -155,8 +163,11 @@ def command(
         limit = budget_of(budget, period_s, intensity, tariff, begin_s)
         runs.append(Run(seed, jobs, intensity, restarts, round_s, gap, sleep, limit, least_price))
     for policy in policies:
-        # Before anything is written: whether each of them takes the trace.
+        # Before anything is written: whether each of them takes the trace,
         runs[0].policy(policy)
+    for run in runs:
+        # and whether the cluster can keep to the budget and sleep as asked.
+        run.replay(policies[0])
     journal = None
     if output is not None:
         journal = Journal(output, options_of(given), checkpoint_s, resume=resume)

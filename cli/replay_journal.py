@@ -120,8 +120,10 @@ def _require_same(file: Path, options: Mapping[str, str]) -> None:
         there = json.loads(file.read_bytes())
     except FileNotFoundError:
         raise BadInput(f"--resume: there is nothing to go on with in '{file.parent}'") from None
-    except (OSError, ValueError):
-        raise BadInput(f"--resume: cannot read '{file}'; leave --resume out to begin again") from None
+    except (OSError, ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict):
+        raise BadInput(f"--resume: cannot read '{file}'; leave --resume out to begin again")
     for name in dict.fromkeys([*there, *options]):
         before, now = there.get(name), options.get(name)
         if before != now:

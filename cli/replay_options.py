@@ -16,7 +16,9 @@ from wattsched.cli.parameters import Number
 LIST = "csv"
 """The format of lists of one's own; the others are those of `instances.traces`."""
 FORMATS = (LIST, "itp", "philly", "pai", "gavel")
-MOST_G_PER_KWH = 1_000_000
+MOST_S = 31_536_000
+"""A year: of what takes longer, nothing in a replay would make sense."""
+LEAST_ROUND_S = 1e-3
 QUANTITIES = ("energy_j", "carbon_g", "money")
 PERIODS_S = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
 
@@ -80,10 +82,9 @@ def carbon_intensity(ctx: click.Context, param: click.Parameter, text: str | Non
         return text
     if not text:
         raise click.BadParameter("is empty; give grams per kWh or a file (.csv)", ctx, param)
-    g_per_kwh = Number(0).convert(text, param, ctx)
-    if g_per_kwh > MOST_G_PER_KWH:
-        raise click.BadParameter(f"must be at most {MOST_G_PER_KWH:,}, got {text}", ctx, param)
-    return g_per_kwh
+    from wattsched.instances.traces.carbon import MOST_G_PER_KWH
+
+    return Number(0, most=MOST_G_PER_KWH).convert(text, param, ctx)
 
 
 def budget_amount(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, float] | None:
@@ -99,7 +100,7 @@ def budget_amount(ctx: click.Context, param: click.Parameter, text: str | None) 
 def period(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """Read a period by name, or in seconds."""
     known = PERIODS_S.get(text)
-    return Number(above=0).convert(text, param, ctx) if known is None else known
+    return Number(1, most=MOST_S).convert(text, param, ctx) if known is None else known
 
 
 def require_consistent(given: Mapping[str, Any]) -> None:
@@ -108,6 +109,8 @@ def require_consistent(given: Mapping[str, Any]) -> None:
         raise BadInput("--seeds: a csv list tells what every job runs, nothing is drawn; give one seed")
     if not given["gap"] < 1:
         raise BadInput(f"--gap: must be below 1, got {given['gap']:g}")
+    if 0 < given["round_s"] < LEAST_ROUND_S:
+        raise BadInput(f"--round: must be 0 or at least {LEAST_ROUND_S:g}, got {given['round_s']:g}")
     if given["to_day"] is not None and given["to_day"] <= given["from_day"]:
         raise BadInput(f"--to: must be above --from {given['from_day']:g}, got {given['to_day']:g}")
     if given["cluster_file"] is not None:

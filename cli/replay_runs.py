@@ -49,13 +49,13 @@ class Run:
         with refusing():
             return policy_of(name, self.setting)
 
-    def under(self, name: str, journal: Journal | None) -> Outcome:
-        """Replay the trace under a policy, from where the journal has it."""
+    def replay(self, name: str) -> Replay:
+        """Make the replay under a policy; refuse a budget or a sleep that does not suit the cluster."""
         from wattsched.replay.jobs.simulation import Replay
 
         policy = self.policy(name)
-        with refusing():
-            replay = Replay(
+        with refusing(options={"sleep": "--sleep-power"}):
+            return Replay(
                 self.trace,
                 policy,
                 name=name,
@@ -64,6 +64,10 @@ class Run:
                 sleep=self.sleep,
                 budget=self.budget,
             )
+
+    def under(self, name: str, journal: Journal | None) -> Outcome:
+        """Replay the trace under a policy, from where the journal has it."""
+        replay = self.replay(name)
         if journal is None:
             return self._stepped(replay, lambda _: None)
         if (known := journal.complete(replay, self.seed)) is not None:

@@ -100,7 +100,13 @@ class Sleep:
 
 
 class Nodes:
-    """Which nodes of all pools have jobs, and which are asleep."""
+    """Which nodes of all pools have jobs, and which are asleep.
+
+    Raises
+    ------
+    ValueError
+        When a node would draw more asleep than idle: budgets set aside what the cluster draws when idle.
+    """
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
         base = {node.name: node.base_power_w for node in cluster.nodes}
@@ -111,6 +117,10 @@ class Nodes:
         gpus = [np.bincount(p.node_index[p.available], minlength=len(p.nodes)) for p in pools]
         idle_w = [cluster.gpu_types[pool.gpu_type].idle_power_w for pool in pools]
         self._idle_w = np.concatenate([n * watts for n, watts in zip(gpus, idle_w, strict=True)])
+        if sleep is not None:
+            _require_saving(
+                sleep, [name for pool in pools for name in pool.nodes], self.base_w + self._idle_w
+            )
         n = len(self.base_w)
         self._jobs = np.zeros(n, dtype=np.int64)
         self._empty_since = np.full(n, time_s)
@@ -151,6 +161,15 @@ class Nodes:
         awake = float(self.base_w[~self.asleep].sum())
         sleeping = self._sleep.power_w * int(self.asleep.sum())
         return awake + sleeping, float(self._idle_w[self.asleep].sum())
+
+
+def _require_saving(sleep: Sleep, names: Sequence[str], idle_w: Floats) -> None:
+    """Refuse a sleep in which some node draws more than awake."""
+    for node in np.flatnonzero(sleep.power_w > idle_w * (1 + 1e-9))[:1]:
+        raise ValueError(
+            f"sleep: must be at most {idle_w[node]:g}, which node '{names[node]}' draws when idle, "
+            f"got {sleep.power_w:g}"
+        )
 
 
 @dataclass

@@ -109,7 +109,7 @@ def load(path: Path, kind: type[T], of: Replay) -> T:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         head = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return head if isinstance(head, dict) else None
 

@@ -163,7 +163,8 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
         (("--budget", "energy_j=9e9", "--tariff", "1"), "--tariff does not go with a budget of energy_j"),
         (("--period", "day"), "--period needs --budget"),
         (("--budget", "energy_j=9e9", "--period", "month"), "'--period': 'month' is not a number"),
-        (("--budget", "energy_j=9e9", "--period", "0"), "'--period': must be above 0, got 0"),
+        (("--budget", "energy_j=9e9", "--period", "0"), "'--period': must be at least 1, got 0"),
+        (("--budget", "energy_j=9e9", "--period", "1e9"), "'--period': must be at most 31,536,000, got 1e9"),
         (("--least-price", "-1"), "'--least-price': must be at least 0, got -1"),
     ],
 )
@@ -183,6 +184,9 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("--format", "itp", "--virtual-cluster", "v"), "--virtual-cluster does not go with the format itp"),
         (("--format", "gavel", "--throughputs", ""), "'--throughputs': the file name is empty"),
         (("--round", "-1"), "must be at least 0, got -1"),
+        (("--round", "1e-300"), "--round: must be 0 or at least 0.001, got 1e-300"),
+        (("--round", "1e300"), "'--round': must be at most 31,536,000, got 1e300"),
+        (("--process-restart", "1e300"), "'--process-restart': must be at most 31,536,000, got 1e300"),
         (("--carbon", "much"), "'much' is not a number"),
         (("--carbon", ""), "is empty; give grams per kWh or a file"),
         (("--tables", ""), "'--tables': the file name is empty"),
@@ -196,6 +200,10 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("--cluster", "c.json", "--nodes", "2"), "--nodes does not go with --cluster"),
         (("--sleep-power", "0"), "--sleep-power needs --sleep-after"),
         (("--wake", "5"), "--wake needs --sleep-after"),
+        (
+            ("--sleep-after", "60", "--sleep-power", "5000"),
+            "--sleep-power: must be at most 600, which node 'node0' draws when idle, got 5000",
+        ),
         (("--carbon", "1e308"), "must be at most 1,000,000, got 1e308"),
         (("--format", "itp", "--from", "3", "--to", "3"), "--to: must be above --from 3, got 3"),
     ],
@@ -208,6 +216,7 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
     ("trace", "fault"),
     [
         ("job,arrival_s,work\n", "line 1: the column 'requested_gpus' is missing"),
+        ("job," + LIST, "line 1: the column 'job' occurs twice"),
         (LIST.split("\n")[0] + "\n", "has no job"),
         (LIST + "a,0,1,1,bert,,\n", "line 5, column 'job': the job 'a' occurs twice"),
         (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),

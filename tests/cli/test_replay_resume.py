@@ -101,10 +101,27 @@ def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Pa
     refused(run(*again, "--budget", "energy_j=9e9"), "are of --budget none, not energy_j=9000000000.0")
     jobs.write_text(jobs.read_text() + "last,1e6,1,1,bert,\n")
     refused(run(*again), "are of TRACE jobs.csv (sha256 ")
-    (out / "checkpoints" / "options.json").write_text("{")
-    refused(run(*again), "--resume: cannot read")
+    for text in ("{", "[]", "5", "[" * 100_000):
+        (out / "checkpoints" / "options.json").write_text(text)
+        refused(run(*again), "--resume: cannot read")
     refused(run("replay", jobs, "--resume"), "--resume needs -o, the folder of the results")
     refused(run("replay", jobs, "--checkpoint", "1"), "--checkpoint needs -o, the folder of the results")
+
+
+def test_what_is_there_stays_when_the_cluster_cannot_do_what_is_asked(
+    run: Run, jobs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ("replay", jobs, "--policy", "fifo", "-o", out)
+    refused(run(*command, "--budget", "energy_j=1"), "but the idle cluster alone takes")
+    assert not out.exists()
+    assert run(*command).exit_code == 0
+    there = {file: file.read_bytes() for file in (out / "checkpoints").iterdir()}
+    refused(run(*command, "--budget", "energy_j=1"), "but the idle cluster alone takes")
+    refused(
+        run(*command, "--sleep-after", "1", "--sleep-power", "5000"), "--sleep-power: must be at most 600"
+    )
+    assert {file: file.read_bytes() for file in (out / "checkpoints").iterdir()} == there
 
 
 def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:

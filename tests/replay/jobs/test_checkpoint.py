@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -96,6 +97,12 @@ def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def checked(head: bytes, body: bytes) -> bytes:
+    """A file whose checksum is right."""
+    sha256 = hashlib.sha256(body).hexdigest()
+    return json.dumps(json.loads(head) | {"sha256": sha256}).encode() + b"\n" + body
+
+
 def test_files_that_are_refused(tmp_path: Path) -> None:
     run, file = replay("fifo", trace()), tmp_path / "file"
     save(file, run, run)
@@ -107,6 +114,8 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     for content, fault in (
         (b"", "is not a checkpoint of the format 'wattsched-checkpoint/2'"),
         (b"[]\n" + body, "is not a checkpoint"),
+        (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
+        (checked(head, b""), "was written by another program"),
         (json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/0"}).encode(), "is not a checkpoint"),
         (
             json.dumps(json.loads(head) | {"version": "0.0"}).encode() + b"\n",
