@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from wattsched.instances.sharing.instance import SharingInstance
 
 MOST_ROWS = 20
+MOST_JOBS = 4
+"""Names in a row, or one set's."""
 
 COLUMNS: tuple[tuple[str, Justify], ...] = (
     ("unit", "left"),
@@ -81,7 +83,7 @@ def print_decision(out: Console, decision: SharingDecision, instance: SharingIns
 
 def _alone(decision: SharingDecision) -> list[tuple[str, ...]]:
     """Rows where nothing is known of the jobs."""
-    return [(s.unit_type, "1", "", "", "", "", listed(s.jobs, most=4)) for s in decision.sets]
+    return [(s.unit_type, "1", "", "", "", "", " + ".join(s.jobs)) for s in decision.sets]
 
 
 def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple[str, ...]]:
@@ -107,6 +109,6 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple
             told = (f"{number(outcome.power_w)} W", f"{number(outcome.utilisation_pct, 3)} %", f"x {factor}")
         counts = Counter(classes)
         mix = " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
-        jobs = listed([name for formed in sets for name in formed.jobs], most=4)
-        rows.append((unit_type, f"{len(sets):,}", *told, mix, jobs))
+        who = listed([" + ".join(formed.jobs) for formed in sets], most=max(1, MOST_JOBS // len(classes)))
+        rows.append((unit_type, f"{len(sets):,}", *told, mix, who))
     return rows

@@ -130,6 +130,10 @@ def scarce(row: str) -> Scarce:
         return Scarce("energy budget", "J")
     if kind == "carbon_g":
         return Scarce("carbon budget", "g")
+    if kind == "money":
+        return Scarce("money budget", "unit of money")
+    if kind == "completion_s":
+        return Scarce("bound on average completion", "s")
     return Scarce(row, "unit")
 
 

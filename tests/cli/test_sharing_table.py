@@ -35,6 +35,18 @@ def test_equal_sets_are_one_row() -> None:
     assert plain.count(unit_type) == len(jobs)
 
 
+def test_who_shares_with_whom_is_told() -> None:
+    instance = sharing_round(jobs=7, seed=0, deadlines=0.0, exclusive=0.0)
+    alike = [job.model_copy(update={"job_class": instance.classes[0].name}) for job in instance.jobs]
+    names = [job.name for job in alike]
+    unit_type = instance.unit_types[0].name
+    sets = [SharedSet(unit_type=unit_type, jobs=names[i : i + 2]) for i in (0, 2, 4)]
+    decision = SharingDecision(sets=sets, waiting=names[6:])
+    text = printed(decision, instance=instance.model_copy(update={"jobs": alike}))
+    assert f"{names[0]} + {names[1]}, {names[2]} + {names[3]} and 1 more" in text
+    assert f"{names[4]} + {names[5]}" in printed(decision)
+
+
 def test_an_instance_tells_its_units_and_classes() -> None:
     out = Console(file=io.StringIO(), width=160)
     print_instance(out, sharing_round(jobs=30, seed=1, power_fraction=0.5))
