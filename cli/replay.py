@@ -15,6 +15,7 @@ from wattsched.cli.replay_inputs import budget_of, carbon_of, cluster_of, trace_
 from wattsched.cli.replay_journal import Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
+    MOST_PRICE_S,
     MOST_S,
     Policies,
     budget_amount,
@@ -85,7 +86,7 @@ MOST_NODES = 100_000
               help="Of the budget: hour, day, week or seconds.")  # fmt: skip
 @click.option("--tariff", metavar="M|FILE", callback=carbon_intensity,
               help="Money per kWh, or a file of it over time (.csv).")  # fmt: skip
-@click.option("--least-price", type=Number(0), default=0.0, show_default=True, metavar="S",
+@click.option("--least-price", type=Number(0, most=MOST_PRICE_S), default=0.0, show_default=True, metavar="S",
               help="Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.",
               )  # fmt: skip
 @click.option(

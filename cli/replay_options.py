@@ -19,6 +19,7 @@ FORMATS = (LIST, "itp", "philly", "pai", "gavel")
 MOST_S = 31_536_000
 """A year: of what takes longer, nothing in a replay would make sense."""
 LEAST_ROUND_S = 1e-3
+MOST_PRICE_S = 1e12
 QUANTITIES = ("energy_j", "carbon_g", "money")
 PERIODS_S = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
 

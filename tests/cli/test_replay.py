@@ -166,6 +166,7 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
         (("--budget", "energy_j=9e9", "--period", "0"), "'--period': must be at least 1, got 0"),
         (("--budget", "energy_j=9e9", "--period", "1e9"), "'--period': must be at most 31,536,000, got 1e9"),
         (("--least-price", "-1"), "'--least-price': must be at least 0, got -1"),
+        (("--least-price", "1e308"), "'--least-price': must be at most 1,000,000,000,000, got 1e308"),
     ],
 )
 def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str) -> None:
