@@ -12,7 +12,7 @@ from wattsched.cli.files import write
 from wattsched.cli.parameters import Number, Whole
 from wattsched.cli.place import Seeds, plot_file
 from wattsched.cli.replay_inputs import budget_of, carbon_of, cluster_of, trace_from
-from wattsched.cli.replay_journal import Journal, options_of
+from wattsched.cli.replay_journal import SUMMARY, Journal, options_of
 from wattsched.cli.replay_options import (
     FORMATS,
     MOST_PRICE_S,
@@ -188,7 +188,7 @@ def command(
         {"seeds": seeds, "policies": {p: [r.as_dict() for r in of_p] for p, of_p in found.items()}}
     )
     if output is not None:
-        write(str(Path(output) / "summary.json"), document + "\n")
+        write(str(Path(output) / SUMMARY), document + "\n")
     if as_json:
         write(None, document + "\n")
         return

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = "checkpoints"
 OPTIONS = "options.json"
+SUMMARY = "summary.json"
+"""Written last: where it is, all results are those of one command."""
 ELSEWHERE = frozenset(("policies", "seeds", "as_json", "output", "plot", "resume", "checkpoint_s", "parquet"))
 """Options that do not change what a policy does with a seed."""
 
@@ -50,6 +52,7 @@ class Journal:
             self._folder.mkdir(parents=True, exist_ok=True)
             for file in (*self._folder.glob("*.running"), *self._folder.glob("*.done")):
                 file.unlink()
+            (Path(folder) / SUMMARY).unlink(missing_ok=True)
             _write(self._folder / OPTIONS, options)
         except OSError as error:
             raise BadInput(f"cannot write to '{self._folder}': {reason(error)}") from None

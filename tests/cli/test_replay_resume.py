@@ -124,6 +124,15 @@ def test_what_is_there_stays_when_the_cluster_cannot_do_what_is_asked(
     assert {file: file.read_bytes() for file in (out / "checkpoints").iterdir()} == there
 
 
+def test_an_old_summary_does_not_stay_beside_new_results(run: Run, jobs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("replay", jobs, "--policy", "fifo", "-o", out).exit_code == 0
+    (out / "fifo-0-power.csv").unlink()
+    (out / "fifo-0-power.csv").mkdir()
+    refused(run("replay", jobs, "--policy", "fifo", "-o", out), "fifo-0-power.csv': is a directory", lines=3)
+    assert not (out / "summary.json").exists()
+
+
 def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("replay", jobs, "--policy", "fifo", "-o", out)
@@ -135,8 +144,8 @@ def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -
     assert run(*command, "--resume").exit_code == 0
 
 
-def refused(result: Result, fault: str) -> None:
+def refused(result: Result, fault: str, lines: int = 1) -> None:
     assert result.exit_code == 2, result.output
     assert fault in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    assert len(result.stderr.splitlines()) == lines
     assert result.stdout == ""
