@@ -210,6 +210,8 @@ def print_plan(out: Console, result: PlanResult, instance: Any = None) -> None:
             line(out, (f"no decision can have {word} than {goal.amount(result.bound)}", "dim"), indent=2)
         if ended.detail:
             line(out, (ended.detail, "dim"), indent=2)
+    for fault in result.faults:
+        line(out, ("not used", "yellow"), f": {fault}", indent=2)
     if result.totals:
         heading(out, "Uses")
         rows = [spoken(name, value) for name, value in result.totals.items()]

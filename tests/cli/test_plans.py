@@ -112,6 +112,19 @@ def test_what_cannot_be_used_is_refused(
     assert told in answer.output
 
 
+def test_an_earlier_decision_that_cannot_be_used_is_told(
+    run: Run, solved: tuple[Path, dict[str, Any]], write: Callable[..., Path]
+) -> None:
+    instance, result = solved
+    stale = result | {"decision": {"sets": [], "waiting": []}}
+    answer = run("solve", instance, "--warm", write(stale, "stale.json"))
+    assert answer.exit_code == 0, answer.output
+    assert (
+        "not used: the decision of 'warm' failed its check: job 'job0' neither runs nor waits"
+        in answer.output
+    )
+
+
 def test_an_answer_to_another_problem_is_refused(
     run: Run, solved: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
