@@ -156,13 +156,14 @@ class Options:
             found.setdefault(offer.declared.name, []).append(o)
         return found
 
-    def jobs_beyond_comparison(self) -> list[str]:
-        """Jobs whose completion times are too short or too long for arithmetic in floating point."""
+    def beyond_comparison(self) -> tuple[str, float] | None:
+        """First job whose completion takes too little or too much for floating point, and the seconds."""
         low, high = COMPLETION_RANGE_S
         off = np.isfinite(self.completion_s) & ((self.completion_s < low) | (self.completion_s > high))
         if not off.any():
-            return []
-        return [self.instance.jobs[j].name for j in np.unique(self.job[off])]
+            return None
+        first = int(np.argmax(off))
+        return self.instance.jobs[self.job[first]].name, float(self.completion_s[first])
 
     def jobs_without_options(self) -> list[str]:
         """Jobs that can neither run nor wait (a deadline that cannot be met)."""

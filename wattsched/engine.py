@@ -103,11 +103,10 @@ def solve(
     with run.phase("total"), _worker(solver, limits) as worker:
         with run.phase("options"):
             options = expand(instance)
-        odd = options.jobs_beyond_comparison()
-        if odd:
+        if (odd := options.beyond_comparison()) is not None:
             low, high = COMPLETION_RANGE_S
             told = f"job '{odd[0]}': completion times must be from {low:g} to {high:g} s"
-            raise InputError([f"{told} (remaining_work / rate)"])
+            raise InputError([f"{told}, remaining_work / rate is {odd[1]:g} s in one of its options"])
         late = options.jobs_without_options()
         if late:
             return run.infeasible(_why_without_options(instance, late[0]))

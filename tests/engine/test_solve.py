@@ -20,6 +20,7 @@ import wattsched
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.checker import check
+from wattsched.instances.files import InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.instance import Instance
 from wattsched.solvers import worker as worker_module
@@ -74,6 +75,12 @@ def test_a_deadline_that_nothing_meets_is_infeasible_and_names_the_job() -> None
     result = wattsched.solve(small(jobs=jobs))
     assert result.termination.reason == "infeasible"
     assert "'late'" in result.termination.detail
+
+
+def test_a_time_that_no_arithmetic_can_compare_is_named() -> None:
+    jobs = [{"name": "ages", "options": ROW, "remaining_work": 1e12}]
+    with pytest.raises(InputError, match=r"job 'ages': completion times must be .* is 1e\+15 s"):
+        wattsched.solve(small(jobs=jobs))
 
 
 def test_an_empty_round_has_the_empty_decision() -> None:
