@@ -126,8 +126,8 @@ def _draw_completion(axes: Axes, outcome: Outcome, look: Look) -> None:
     since = np.insert(jct_h, 0, jct_h[0])
     axes.step(since, shares, where="post", label=outcome.policy, color=colour, linestyle=pattern)
     axes.set_xscale("log")
-    if jct_h[0] == jct_h[-1] > 0:
-        # Without a width, matplotlib would make one up, with a warning.
+    if 0 < jct_h[-1] <= jct_h[0] * (1 + 1e-9):
+        # All the same but for rounding. Without a width, matplotlib would make one up, with a warning.
         axes.update_datalim([(jct_h[0] / 2, 0.0), (jct_h[0] * 2, 0.0)])
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))

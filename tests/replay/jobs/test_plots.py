@@ -78,11 +78,14 @@ def test_gpus_are_free_between_jobs_that_are_far_apart() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_single_completion_time_is_drawn_without_a_warning() -> None:
+@pytest.mark.parametrize("arrivals_s", [(0.0,), (0.0, 1e5 / 3)])
+def test_a_single_completion_time_is_drawn_without_a_warning(arrivals_s: tuple[float, ...]) -> None:
+    """Twice the same but for rounding, too."""
     pytest.importorskip("matplotlib")
-    figure = plot_outcomes([outcome("fifo", 1)])
+    trace = trace_by_hand(cluster_of(4), *((arrival_s, 1e5 / 7, 1, linear(4)) for arrival_s in arrivals_s))
+    figure = plot_outcomes([simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")])
     least, most = figure.axes[0].get_xlim()
-    assert least < 50 / 3600 < most
+    assert least < 1e5 / 7 / 3600 / 1.5 < 1e5 / 7 / 3600 * 1.5 < most
     figure.savefig(io.BytesIO())
 
 
