@@ -35,6 +35,26 @@ class Names(click.Command):
             )
 
 
+class NamesOfProblems(Names):
+    """A command for all problems: its help ends with the names of each."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the names of `sizing`, and what other problems have of their own."""
+        from wattsched.formulations.problems import PROBLEMS, problem
+
+        super().format_epilog(ctx, formatter)
+        for name in PROBLEMS:
+            known = problem(name)
+            with formatter.section(f"Names of {name}"):
+                formatter.write_dl(
+                    [
+                        ("formulations", ", ".join(known.formulations)),
+                        ("solvers", f"those above but powerflow, and the rules {', '.join(known.rules)}"),
+                        ("objectives", ", ".join(known.objectives)),
+                    ]
+                )
+
+
 def limit_options(command: FC) -> FC:
     """``--gap``, ``--time-limit``, ``--threads`` and ``--seed``."""
     for option in reversed(_OPTIONS):

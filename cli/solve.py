@@ -17,7 +17,7 @@ from wattsched.cli.files import (
     result_text,
     write,
 )
-from wattsched.cli.limits import UNLIMITED_S, Names, limit_options
+from wattsched.cli.limits import UNLIMITED_S, NamesOfProblems, limit_options
 from wattsched.cli.parameters import Whole
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ EXIT_CODES = {
 }
 
 
-@click.command("solve", cls=Names)
+@click.command("solve", cls=NamesOfProblems)
 @click.argument("file")
 @click.option(
     "--formulation",

@@ -42,7 +42,8 @@ def sharing_round(
     Parameters
     ----------
     gpus : int, optional
-        GPUs of all units together, in nodes of 8 with units nodes (default: five units for eight jobs).
+        GPUs of all units together, in whole nodes of 8 with units nodes: 9 to 16 are two (default: five units
+        for eight jobs).
     units : {"nodes", "gpus"}
         What jobs share: nodes, by jobs of the four classes that EaCO measured, or gpus, by made-up jobs under
         its laws.

@@ -47,7 +47,8 @@ def shifting_horizon(
     Parameters
     ----------
     gpus : int, optional
-        GPUs of both types (default: as many as the jobs, run as asked for, would keep busy 60 % of the time).
+        GPUs of both types, two at least (default: as many as the jobs, run as asked for, would keep busy 60 %
+        of the time).
     slots : int
         Slots of the horizon.
     slot_s : float

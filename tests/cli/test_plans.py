@@ -225,3 +225,9 @@ def test_options_of_shifting_that_mean_nothing_are_refused(
     result = run("generate", "shifting", "--jobs", 2, *options)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_the_help_of_solve_lists_the_names_of_every_problem(run: Run) -> None:
+    told = run("solve", "--help").output
+    assert all(name in told for name in ("time-indexed", "carbon-blind", "matching", "eaco", "throughput"))
+    assert "time-indexed" not in run("compare", "--help").output
