@@ -190,14 +190,8 @@ def _of_jobs(instance: ShiftingInstance) -> Iterator[str]:
     for name, times in Counter(job.name for job in instance.jobs).items():
         if times > 1:
             yield f"duplicate job name '{name}'"
-    held: Counter[str] = Counter()
     for job in instance.jobs:
         yield from (f"job '{job.name}': {fault}" for fault in _of_job(instance, job))
-        if job.current is not None:
-            held[job.current.pool] += job.current.gpus
-    for name, pool in instance.pools.items():
-        if held[name] > pool.gpus:
-            yield f"current.gpus: the jobs hold {held[name]} GPUs of pool '{name}', it has {pool.gpus}"
 
 
 def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
@@ -212,8 +206,8 @@ def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
         yield f"restart_s {job.restart_s:g} leaves nothing of a slot of {instance.slot_s:g} s"
     if job.current is not None and job.arrival_s > 0:
         yield f"arrival_s {job.arrival_s:g} contradicts 'current', which says that it runs already"
-    if job.current is not None and job.current.pool not in instance.pools:
-        yield f"current.pool '{job.current.pool}' is unknown; known: {', '.join(instance.pools)}"
+    if job.current is not None:
+        yield from _of_held(instance, job.current)
     if isinstance(job.options, str) and job.options not in instance.tables:
         yield f"options names the unknown table '{job.options}'"
         return
@@ -231,3 +225,11 @@ def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
     low, high = SECONDS_RANGE
     if not low <= (seconds := job.remaining_work / max(rates)) <= high:
         yield f"remaining_work {job.remaining_work:g} takes {seconds:g} s at best, out of {low:g} to {high:g}"
+
+
+def _of_held(instance: ShiftingInstance, held: Held) -> Iterator[str]:
+    pool = instance.pools.get(held.pool)
+    if pool is None:
+        yield f"current.pool '{held.pool}' is unknown; known: {', '.join(instance.pools)}"
+    elif held.gpus > pool.gpus:
+        yield f"current.gpus {held.gpus} is more than pool '{held.pool}' has, {pool.gpus}"

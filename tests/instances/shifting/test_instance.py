@@ -72,7 +72,7 @@ def test_options_may_be_a_list_of_rows() -> None:
         (job(restart_s=3600.0), "restart_s 3600 leaves nothing"),
         (job(arrival_s=100.0, current={"gpus": 1, "pool": "a"}), "contradicts 'current'"),
         (job(current={"gpus": 1, "pool": "b"}), "current.pool 'b' is unknown"),
-        (job(current={"gpus": 5, "pool": "a"}), "current.gpus: the jobs hold 5 GPUs of pool 'a', it has 4"),
+        (job(current={"gpus": 5, "pool": "a"}), "current.gpus 5 is more than pool 'a' has, 4"),
         (job(options=[]), "options: a list of options must hold one object per option"),
         (job(options=[{"gpus": 1, "pool": "a", "rate": 1.0}]), "jobs[0].options[0].power_w: is missing"),
         (job(options="t"), "options names the unknown table 't'"),
