@@ -34,6 +34,8 @@ class RoundSolver:
     ----------
     prices : float array, shape (n_rows,)
         Of the rows of the last program.
+    objective : float
+        Cost of the last decision.
     """
 
     def __init__(self, policy: str, solver: str, gap: float) -> None:
@@ -41,6 +43,7 @@ class RoundSolver:
         self._limits = Limits(gap=gap, nodes=MOST_NODES)
         self._rule, self._solver = find_solver(RULE), find_solver(solver)
         self.prices: Floats = np.zeros(0)
+        self.objective = 0.0
         self._prices: dict[int, Floats] = {}
 
     def decide(self, columns: Columns, program: Program, again_s: float = np.inf) -> Decision:
@@ -55,6 +58,7 @@ class RoundSolver:
         if solution.x is None or solution.objective is None:
             raise ValueError(f"policy '{self._policy}': no decision found: {solution.termination.detail}")
         self.prices = np.zeros(program.n_rows) if solution.prices is None else solution.prices
+        self.objective = solution.objective
         gap = relative_gap(solution.objective, solution.bound)
         return Decision(columns.chosen(solution.x), gap=gap, again_s=again_s)
 

@@ -34,7 +34,13 @@ benchmarks/budgets.py, 0.5 takes 0.5 to 8 % less energy than 0 for 0.4 % more co
 
 
 class Sizing:
-    """Every configuration of every job, each round solved to a certified gap."""
+    """Every configuration of every job, each round solved to a certified gap.
+
+    Attributes
+    ----------
+    price : Price
+        Of the budget, in units of the rounds' values.
+    """
 
     def __init__(self, setting: Setting, solver: str = "auto") -> None:
         trace = setting.trace
@@ -46,22 +52,26 @@ class Sizing:
         self._least_j = np.minimum.reduceat(joules, menus.start[:-1])
         self._setting = setting
         self._solver = RoundSolver("sizing", solver, setting.gap)
-        self._price = Price(setting)
+        self.price = Price(setting)
 
     def decide(self, view: View) -> Decision:
         """Solve the round at the price of the budget."""
         columns = columns_of(view, self._rows, max(self._setting.round_s, 1.0))
         effects = _Effects.of(view, columns, self._least_j)
-        allowance, least, later = view.allowance, self._setting.least_price, self._price.later
+        allowance, least, later = view.allowance, self._setting.least_price, self.price.later
         if allowance is None:
             return self._solver.decide(columns, program_of(view, columns, effects.cost(least, least)))
         now = max(least, SAVED * later)
         cost = effects.cost(now * allowance.per_joule, later * allowance.per_joule)
         program = program_of(view, columns, cost, allowance.in_proportion_w)
         decision = self._solver.decide(columns, program, next_review_s(view.time_s, self._setting))
-        price = -float(self._solver.prices[-1])
-        self._price.see(view.time_s, allowance, least * allowance.per_joule + price)
-        return replace(decision, short=price > 0)
+        if np.isinf(allowance.in_proportion_w):
+            return decision
+        price, limit_w = -float(self._solver.prices[-1]), program.row_upper[-1]
+        self.price.see(view.time_s, allowance, least * allowance.per_joule + price)
+        # A limit that is worth less than the gap may be left unused.
+        short = price * limit_w > self._setting.gap * abs(self._solver.objective)
+        return replace(decision, short=bool(short))
 
 
 @dataclass(frozen=True)

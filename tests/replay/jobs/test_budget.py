@@ -15,12 +15,15 @@ from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
 from wattsched.replay.jobs.simulation import Replay, simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
 from wattsched.replay.jobs.workload import poisson_jobs
 
 WAVES = Carbon(np.arange(0.0, 40_000.0, 300.0), 200.0 + 150.0 * np.cos(np.arange(134)))
+SUN = Carbon(WAVES.time_s, np.maximum(WAVES.g_per_kwh - 200.0, 0.0))
+"""Half of the time power costs nothing."""
 
 
 def standing_w(trace: Trace) -> float:
@@ -56,7 +59,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     trace=traces(),
     share=st.floats(0.2, 1.2),
     period_s=st.sampled_from([900.0, 7200.0]),
-    per_kwh=st.sampled_from([Carbon.constant(JOULES_PER_KWH), WAVES]),
+    per_kwh=st.sampled_from([Carbon.constant(JOULES_PER_KWH), WAVES, SUN]),
     round_s=st.sampled_from([0.0, 60.0]),
     sleep=st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
 )
@@ -98,6 +101,17 @@ def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> No
     outcome = replay.outcome()
     assert outcome.periods is not None
     assert 0.99 < outcome.periods.spent[0] / amount <= 1 + 1e-9, outcome.periods
+
+
+def test_free_power_has_no_price() -> None:
+    """At an intensity of zero nothing limits the draw, and the price of later is that of other hours."""
+    trace = trace_of_durations(homogeneous_cluster(2, 8, "V100"), poisson_jobs(30, 3, gap_s=60.0), seed=3)
+    sun = Carbon(np.arange(0.0, 80_000.0, 600.0), np.where(np.arange(134) % 3, 300.0, 0.0))
+    budget = Budget("carbon_g", 400.0, 3600.0, sun)
+    sizing = policy(trace, "sizing", budget, 60.0)
+    simulate(trace, sizing, name="sizing", round_s=60.0, budget=budget)
+    assert isinstance(sizing, Sizing)
+    assert 0 < sizing.price.later < 1e6
 
 
 def test_a_ledger_by_hand() -> None:
