@@ -118,6 +118,13 @@ class Case:
         """Budget that never binds, so that all there is is its price; looked at again every hour."""
         return replace(self.budget(trace), amount=1e30, period_s=12 * DAY_S)
 
+    def idle(self, trace: Trace) -> Callable[[float, float], float]:
+        """What the idle cluster takes from a time to another."""
+        gpus_w = 8 * self.ground.nodes * trace.cluster.gpu_types[self.ground.gpu_type].idle_power_w
+        idle_w = gpus_w + sum(node.base_power_w for node in trace.cluster.nodes)
+        per_watt = self.carbon(trace).per_watt
+        return lambda begin_s, end_s: idle_w * float(per_watt(end_s) - per_watt(begin_s))
+
     def carbon(self, trace: Trace) -> Carbon:
         """Intensities from the first arrival on."""
         if self.zone is None:
@@ -139,8 +146,6 @@ class Run:
     jct_h, end_s : float
     used : float
         Joules or grams of the whole cluster to its end.
-    idle_per_s : float
-        What the idle cluster takes per second, on average.
     most : float
         Largest part of the budget that a day used.
     """
@@ -148,12 +153,7 @@ class Run:
     jct_h: float
     end_s: float
     used: float
-    idle_per_s: float
     most: float
-
-    def until(self, end_s: float) -> float:
-        """What the cluster takes to a later time, idle from the end on."""
-        return self.used + self.idle_per_s * (end_s - self.end_s)
 
 
 def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Run:
@@ -163,13 +163,10 @@ def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Ru
     setting = Setting(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
     made = policy_of(policy, setting)
     outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
-    idle_w = 8 * case.ground.nodes * trace.cluster.gpu_types[case.ground.gpu_type].idle_power_w
-    idle_w += sum(node.base_power_w for node in trace.cluster.nodes)
     return Run(
         jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
         end_s=outcome.end_s,
         used=outcome.meter.carbon_g,
-        idle_per_s=idle_w * january(carbon) / JOULES_PER_KWH,
         most=float(budget_used(outcome)[0].max()),
     )
 
@@ -186,11 +183,11 @@ def compare(case: Case, rule: str, baselines: Sequence[str], seed: int) -> Found
     """
     trace = case.ground.trace(seed)
     print(f"{case.ground.name}, {case.watts_per_gpu:g} W, {case.zone}, seed {seed}", file=sys.stderr)
-    base = run(case, trace, rule)
+    base, idle = run(case, trace, rule), case.idle(trace)
 
     def against(found: Run) -> tuple[Run, float]:
         end_s = max(found.end_s, base.end_s)
-        return found, found.until(end_s) / base.until(end_s)
+        return found, (found.used + idle(found.end_s, end_s)) / (base.used + idle(base.end_s, end_s))
 
     def priced(price: float) -> tuple[Run, float]:
         return against(run(case, trace, OURS, price))

@@ -22,7 +22,7 @@ def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
 def test_the_price_of_equal_energy(script: ModuleType, enough_at: float) -> None:
     def replay(price: float) -> tuple[object, float]:
         used = 1.0 - 0.1 * np.tanh(np.log(price / enough_at))
-        return script.Run(jct_h=2.0 - used, end_s=0.0, used=used, idle_per_s=0.0, most=0.0), used
+        return script.Run(jct_h=2.0 - used, end_s=0.0, used=used, most=0.0), used
 
     _, used = script.equal(replay, script.Case(script.GROUNDS[0], 300.0))
     assert script.ENOUGH <= used <= 1.0

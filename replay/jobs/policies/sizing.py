@@ -58,11 +58,11 @@ class Sizing:
         """Solve the round at the price of the budget."""
         columns = columns_of(view, self._rows, max(self._setting.round_s, 1.0))
         effects = _Effects.of(view, columns, self._least_j)
-        allowance, least, later = view.allowance, self._setting.least_price, self.price.later
+        allowance, least = view.allowance, self._setting.least_price
         if allowance is None:
             return self._solver.decide(columns, program_of(view, columns, effects.cost(least, least)))
-        now = max(least, SAVED * later)
-        cost = effects.cost(now * allowance.per_joule, later * allowance.per_joule)
+        now = max(least, SAVED * self.price.later) * allowance.per_joule
+        cost = effects.cost(now, self.price.of_a_joule_later(view.time_s))
         program = program_of(view, columns, cost, allowance.in_proportion_w)
         decision = self._solver.decide(columns, program, next_review_s(view.time_s, self._setting))
         if np.isinf(allowance.in_proportion_w):
