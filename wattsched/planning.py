@@ -248,7 +248,7 @@ def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> 
     known = bool(np.isfinite(bound))
     gap = relative_gap(cost, bound) if known else None
     return run.result(
-        _termination(run, asked, best, gap),
+        _termination(run, plan, asked, best, gap),
         objective=best.report.objective,
         bound=run.sign * bound if known else None,
         gap=gap,
@@ -263,13 +263,16 @@ def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> 
     )
 
 
-def _termination(run: _Run, asked: Solution, best: _Checked, gap: float | None) -> Termination:
+def _termination(run: _Run, plan: Plan, asked: Solution, best: _Checked, gap: float | None) -> Termination:
     detail = asked.termination.detail
     if best.of != run.solver:
         detail = f"{detail}; " if detail else ""
         detail += f"this is the decision of '{best.of}'"
     if gap is not None and gap <= max(run.limits.gap, _ROUNDING_GAP):
         return Termination("optimal", None, detail)
+    partial = plan.bound is not None or np.isfinite(plan.outside)
+    if partial and not detail and asked.termination.reason == "optimal":
+        detail = "the best of the columns generated; others may be better"
     return Termination("feasible", asked.termination.limit, detail)
 
 
