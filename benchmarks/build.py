@@ -123,10 +123,10 @@ def shares(instance: Instance) -> dict[str, float]:
     profile.runcall(formulation("sizing", "mckp"), options, instance.objective)
     statistics = pstats.Stats(profile)
     seconds = dict.fromkeys(PARTS, 0.0)
-    for (_, _, function), (_, _, _, cumulative, _) in statistics.stats.items():  # type: ignore[attr-defined]  # undocumented, and the only way in
+    for (_, _, function), (_, _, _, cumulative, _) in statistics.stats.items():  # type: ignore[attr-defined]  # the documented profile rounds
         if function in PARTS:
             seconds[function] = cumulative
-    total = statistics.total_tt  # type: ignore[attr-defined]  # undocumented, and the only way in
+    total = statistics.total_tt  # type: ignore[attr-defined]  # the documented profile rounds to milliseconds
     found = {what: seconds[function] / total for function, what in PARTS.items()}
     return {**found, "costs, bookkeeping": 1.0 - sum(found.values())}
 

@@ -69,7 +69,7 @@ def parts_s(program: Program, gap: float) -> dict[str, float]:
     begin = time.perf_counter()
     profile.runcall(price.solve, program, Limits(gap=gap))
     whole = time.perf_counter() - begin
-    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # undocumented, and the only way in
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # the documented profile is keyed by name alone
     found = dict.fromkeys(PARTS, 0.0)
     for (file, _, function), (_, _, _, cumulative, _) in stats.items():
         for part, (home, name) in PARTS.items():

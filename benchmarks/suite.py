@@ -18,6 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,8 @@ class Suite:
 
 def missing(solver: str) -> str:
     """Why a solver cannot be run here, empty when it can."""
-    if solver == "linopy":
-        try:
-            import linopy  # noqa: F401  # whether it is there
-        except ImportError:
-            return "linopy is not installed (pip install 'wattsched[bench]')"
+    if solver == "linopy" and find_spec("linopy") is None:
+        return "linopy is not installed (pip install 'wattsched[bench]')"
     if solver in PEERS:
         return ""
     try:

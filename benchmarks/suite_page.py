@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -215,9 +216,7 @@ def _about(results: Results) -> str:
 
 def plot(results: Results, path: Path) -> None:
     """Write the performance profile, if matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401  # whether it is there
-    except ImportError:
+    if find_spec("matplotlib") is None:
         print("no plot: matplotlib is not installed")
         return
     times = {solver: t for solver, t in solve_times(results).items() if np.isfinite(list(t.values())).any()}

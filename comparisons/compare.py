@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -240,9 +241,7 @@ def csv_text(runs: Sequence[Run]) -> str:
 
 
 def _plots(comparison: Comparison, folder: Path) -> list[str]:
-    try:
-        import matplotlib  # noqa: F401  # whether it is there
-    except ImportError:
+    if find_spec("matplotlib") is None:
         return []
     from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile, save
 

@@ -121,7 +121,7 @@ class Window:
             "memory_free_mib": nodes.memory_mib,
             "gpu_free_milli": np.where(gpus, WHOLE_GPU, 0),
         }
-        return cls(nodes=nodes, target=target, tasks=tasks, **(given | values))  # type: ignore[arg-type]
+        return cls(nodes=nodes, target=target, tasks=tasks, **(given | values))  # type: ignore[arg-type]  # any field may be given
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:

@@ -76,7 +76,7 @@ def table_of(kind: Kind, choices: list[Choices]) -> OptionTable:
         for c, taste in zip(choices, kind.affinity, strict=True)
     ]
     columns = {name: [value for part in parts for value in part[name]] for name in parts[0]}
-    return OptionTable(**columns)  # type: ignore[arg-type]  # names and types are those of the fields
+    return OptionTable.model_validate(columns)
 
 
 def _columns(kind: Kind, c: Choices, taste: float, smallest_batch: int) -> dict[str, list[object]]:

@@ -139,12 +139,13 @@ def _after(
     instance: ShiftingInstance, job: ShiftingJob, table: OptionTable, left: float, sums: _Sums
 ) -> float:
     """Seconds after the horizon that an unfinished job is charged: at its fastest, without a restart."""
-    assert table.rate is not None
+    rate = table.rate
+    assert rate is not None
     if job.must_finish:
         sums.faults.append(f"job '{job.name}' does not end within the horizon")
     fitting = [row for row, g in enumerate(table.gpus) if g <= instance.pools[table.pool[row]].gpus]
-    fastest = min(fitting, key=lambda row: (-table.rate[row], table.power_w[row], row))  # type: ignore[index]
-    seconds = left / table.rate[fastest]
+    fastest = min(fitting, key=lambda row: (-rate[row], table.power_w[row], row))
+    seconds = left / rate[fastest]
     sums.unfinished += 1
     sums.draw(instance, table.power_w[fastest], seconds, None)
     return seconds
