@@ -13,6 +13,9 @@ import numpy as np
 from wattsched.replay.jobs.budget import Allowance
 from wattsched.replay.jobs.policy import Setting
 
+CYCLE_S = 86_400.0
+"""Over which grids and tariffs come round."""
+
 REVIEWS = 288
 """Decisions per period at least, every five minutes of a day."""
 
@@ -21,10 +24,6 @@ def next_review_s(time_s: float, setting: Setting) -> float:
     """When a budget is to be looked at again."""
     assert setting.budget is not None
     return time_s + max(setting.round_s, setting.budget.period_s / REVIEWS)
-
-
-CYCLE_S = 86_400.0
-"""Over which grids and tariffs come round."""
 
 
 class Price:
