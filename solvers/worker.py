@@ -103,7 +103,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": _search_path(), "TMPDIR": self._folder},
+            env={**os.environ, "PYTHONPATH": search_path(), "TMPDIR": self._folder},
             pass_fds=(into,),
             start_new_session=True,
         )
@@ -214,7 +214,7 @@ class Worker:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
-def _search_path() -> str:
+def search_path() -> str:
     """Where this process finds modules: the other one must load the same package."""
     return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import signal
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from itertools import product
-from multiprocessing import active_children, get_context
 
 from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run
+from wattsched.solvers.worker import search_path
+
+Pair = tuple[str, int]
+"""A policy and a seed."""
 
 
 def run_all(
@@ -24,34 +30,59 @@ def run_all(
     ------
     ValueError
         As of `stream.run`.
+    RuntimeError
+        If a process dies.
     """
     pairs = list(product(policies, seeds))
     if processes == 1:
         for pair in pairs:
             yield *pair, run(experiment, *pair)
         return
-    others = active_children()
-    pool = ProcessPoolExecutor(min(processes, len(pairs)), get_context("spawn"))
-    try:
-        with _interrupts_held_back():
-            runs = [pool.submit(run, experiment, *pair) for pair in pairs]
-        for pair, curves in zip(pairs, runs, strict=True):
-            yield *pair, curves.result()
-    except BaseException:
-        # The pool would wait for all runs that have begun.
-        for process in active_children():
-            if process not in others:
-                process.terminate()
-        raise
-    finally:
-        pool.shutdown()
+    processes = min(processes, len(pairs))
+    with ExitStack() as open_runners:
+        runners = [open_runners.enter_context(_runner()) for _ in range(processes)]
+        # Neighbours take about as long as each other: dealing them out in turn is fair.
+        for number, runner in enumerate(runners):
+            _send(runner, experiment, pairs[number::processes])
+        for number, pair in enumerate(pairs):
+            yield *pair, _receive(runners[number % processes], pair)
 
 
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Let processes that start here inherit that Ctrl-C is not for them: the first one ends the others."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+@contextlib.contextmanager
+def _runner() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs its share (see `campaign_process`); it ends with the block.
+
+    A pool of `concurrent.futures` can wait for ever for a process that was ended in the middle of a
+    message, so each has pipes of its own, and a session: Ctrl-C is for this process, which ends the others.
+    """
+    process = subprocess.Popen(
+        # -P: the current folder may hold folders named like this package's parts.
+        [sys.executable, "-P", "-m", "wattsched.replay.placement.campaign_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": search_path()},
+        start_new_session=True,
+    )
     try:
-        yield
+        yield process
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        process.kill()
+        process.communicate()
+
+
+def _send(runner: subprocess.Popen[bytes], experiment: Experiment, share: Sequence[Pair]) -> None:
+    assert runner.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # a dead process is noticed by its silence
+        pickle.dump((experiment, share), runner.stdin, protocol=5)
+        runner.stdin.flush()
+
+
+def _receive(runner: subprocess.Popen[bytes], pair: Pair) -> Curves:
+    assert runner.stdout is not None
+    try:
+        answer: Curves | Exception = pickle.load(runner.stdout)
+    except (EOFError, pickle.UnpicklingError):
+        raise RuntimeError(f"the process with policy {pair[0]}, seed {pair[1]} died") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
