@@ -162,6 +162,9 @@ def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:
 
     sense = str(document.get("sense", "min"))
     goal = goal_of_plan(str(document.get("problem")), str(document.get("objective_name")), sense)
+    if verdict.impossible:
+        yield "no decision: prices prove that there is none"
+        return
     if verdict.report is None:
         yield "no decision, and nothing here proves that there is none"
     elif verdict.report.objective is not None:

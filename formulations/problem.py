@@ -14,6 +14,15 @@ Rule = Callable[[Any, str], Any]
 
 
 @dataclass(frozen=True)
+class Impossible:
+    """Proof that an instance has no decision: prices, the bound that they prove, and what is short."""
+
+    prices: Mapping[str, float]
+    bound: float
+    detail: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """A problem: its formulations, objectives, rules, and how its decisions are checked.
 
@@ -33,6 +42,8 @@ class Problem:
         Instance and certificate prices to the bound that they prove, in the objective's sense.
     shortage : callable
         Instance to sentences that say why it has no decision, where a quick look can tell; else none.
+    impossible : callable
+        Instance and certificate prices to the proof that it has no decision, or None where they prove none.
 
     Notes
     -----
@@ -46,3 +57,4 @@ class Problem:
     check: Callable[[Any, Any], PlanReport]
     prove: Callable[[Any, Mapping[str, float]], float]
     shortage: Callable[[Any], list[str]] = lambda instance: []
+    impossible: Callable[[Any, Mapping[str, float]], Impossible | None] = lambda instance, prices: None

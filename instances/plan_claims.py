@@ -10,18 +10,22 @@ from wattsched.instances.certificate import is_finite
 from wattsched.instances.checker_claims import number, price_claims, termination_claims
 from wattsched.instances.files import InputError
 from wattsched.instances.plan_report import PlanReport
-from wattsched.instances.problems import checker_of, decision_of, prover_of, senses_of
+from wattsched.instances.problems import checker_of, decision_of, excess_of, prover_of, senses_of
 
 TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class PlanVerdict:
-    """Faults of a result, its decision's report, and the bound that its certificate proves."""
+    """Faults of a result, its decision's report, and the bound that its certificate proves.
+
+    `impossible` says whether the certificate proves that there is no decision.
+    """
 
     faults: list[str]
     report: PlanReport | None
     proven: float | None
+    impossible: bool = False
 
 
 def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
@@ -42,6 +46,9 @@ def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
     sense = known[name]
     # An answer without a decision has nothing to add up.
     result = {name: value for name, value in result.items() if name != "totals" or value != {}}
+    certificate, impossible = result.get("certificate"), _says_impossible(instance, result)
+    if impossible:
+        result = {**result, "certificate": None}  # it proves no bound on an objective
     faults = [*_identity(instance, result), *termination_claims(result), *price_claims(result, sense)]
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, not {result['sense']!r:.80}")
@@ -49,11 +56,28 @@ def check_plan_result(instance: Any, result: dict[str, Any]) -> PlanVerdict:
     if result.get("decision") is not None:
         report, told = _decision(instance, result["decision"])
         faults += told
-    proven, told = _proof(instance, result.get("certificate"), sense == "max")
+    proven, told = _proof(instance, certificate, sense == "max")
     faults += told
+    if impossible and not told:
+        faults += _impossibility(instance, certificate, proven)
     if report is not None:
         faults += _objective(result, report, proven, sense == "max")
-    return PlanVerdict(list(dict.fromkeys(faults)), report, proven)
+    return PlanVerdict(list(dict.fromkeys(faults)), report, proven, impossible and not faults)
+
+
+def _says_impossible(instance: Any, result: dict[str, Any]) -> bool:
+    """Whether a certificate is to prove that there is no decision."""
+    ended = result.get("termination")
+    infeasible = isinstance(ended, dict) and ended.get("reason") == "infeasible"
+    return infeasible and result.get("certificate") is not None and excess_of(instance.problem) is not None
+
+
+def _impossibility(instance: Any, certificate: Any, proven: float | None) -> Iterator[str]:
+    excess = excess_of(instance.problem)
+    assert excess is not None
+    assert proven is not None
+    if excess(instance, certificate["prices"], proven) <= 0:
+        yield f"certificate: its prices prove {proven:.9g}, which leaves room for a decision"
 
 
 def _identity(instance: Any, result: dict[str, Any]) -> Iterator[str]:

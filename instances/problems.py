@@ -76,6 +76,14 @@ def prover_of(problem: str) -> Callable[[Any, Mapping[str, float]], float]:
     return prove
 
 
+def excess_of(problem: str) -> Callable[[Any, Mapping[str, float], float], float] | None:
+    """By how much a proven bound lies above every decision's objective, for problems where that is known."""
+    if problem != "shifting":
+        return None
+    excess: Callable[[Any, Mapping[str, float], float], float] = _module(problem, "impossible").excess
+    return excess
+
+
 def senses_of(problem: str) -> Mapping[str, str]:
     """Objectives of a problem, and whether they are minimised or maximised (``min`` or ``max``)."""
     senses: Mapping[str, str] = _module(problem, "instance").OBJECTIVES

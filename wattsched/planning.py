@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.engine import limits_of
-from wattsched.formulations.problem import Problem
+from wattsched.formulations.problem import Impossible, Problem
 from wattsched.formulations.problems import problem as find_problem
 from wattsched.instances.files import read_json
 from wattsched.instances.plan_report import PlanReport
@@ -284,6 +284,10 @@ def _without_decision(
         return run.result(Termination("infeasible", detail=_why(plan, ended.detail)), size=size)
     if wrong:
         return run.result(Termination("error", detail=wrong[0]), faults=wrong, size=size)
+    if (proof := _impossible(run, plan, asked)) is not None:
+        certificate = Certificate(prices=dict(proof.prices), bound=proof.bound)
+        ended = Termination("infeasible", detail=proof.detail)
+        return run.result(ended, certificate=certificate, size=size)
     if ended.reason in ("optimal", "feasible", "infeasible"):
         ended = Termination("no_solution", ended.limit, ended.detail or "no decision was found")
     bound = None if certificate is None else certificate.bound
@@ -305,16 +309,27 @@ def _short(row: str, by: float) -> str:
 
 def _certificate(run: _Run, plan: Plan, asked: Solution) -> Certificate | None:
     """Prices of capacities and budgets, and the bound that they prove by themselves."""
-    prices = plan.prices
-    if prices is None and asked.prices is not None:
-        prices = plan.priced(asked.prices)
-    if prices is None:
+    if (prices := _prices(plan, asked)) is None:
         return None
     with run.phase("certificate"):
         bound = run.problem.prove(run.instance, prices)
     if not np.isfinite(bound):
         return None
     return Certificate(prices={name: y for name, y in prices.items() if y != 0.0}, bound=bound)
+
+
+def _prices(plan: Plan, asked: Solution) -> Mapping[str, float] | None:
+    if plan.prices is None and asked.prices is not None:
+        return plan.priced(asked.prices)
+    return plan.prices
+
+
+def _impossible(run: _Run, plan: Plan, asked: Solution) -> Impossible | None:
+    prices = _prices(plan, asked)
+    if prices is None:
+        return None
+    with run.phase("certificate"):
+        return run.problem.impossible(run.instance, prices)
 
 
 def _improvements(run: _Run, certificate: Certificate) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wattsched.formulations.problem import Problem
 from wattsched.formulations.shifting import schedules, time_indexed
+from wattsched.formulations.shifting.impossible import impossible
 from wattsched.formulations.shifting.marginal import carbon_blind, greedy
 from wattsched.formulations.shifting.shortage import shortage
 from wattsched.instances.shifting.certificate import prove
@@ -17,4 +18,5 @@ PROBLEM = Problem(
     check=check,
     prove=prove,
     shortage=shortage,
+    impossible=impossible,
 )

@@ -86,7 +86,7 @@ def prove(instance: ShiftingInstance, prices: Mapping[str, float]) -> float:
         total += cost.bound(int(min(max(levels, fewest), most)))
     if math.isinf(total):
         return total
-    standing = _standing(instance)
+    standing = standing_of(instance)
     total += standing.get(CRITERIA[instance.objective], 0.0)
     owed = 0.0
     for name, price in charged.items():
@@ -112,7 +112,7 @@ def _charged(instance: ShiftingInstance, prices: Mapping[str, float]) -> dict[st
     return {name: -float(price) for name, price in prices.items() if price}
 
 
-def _per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
+def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
     """Grams, joules and money of a joule by slot, and, last, after the horizon."""
     found = {"energy_j": np.ones(instance.slots)}
     if instance.carbon_g_per_kwh is not None:
@@ -122,11 +122,11 @@ def _per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
     return {name: np.append(line, line.mean()) for name, line in found.items()}
 
 
-def _standing(instance: ShiftingInstance) -> dict[str, float]:
+def standing_of(instance: ShiftingInstance) -> dict[str, float]:
     """Draw of all GPUs if they were idle throughout."""
     watts = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values())
     return {
-        name: float(line[:-1].sum()) * watts * instance.slot_s for name, line in _per_joule(instance).items()
+        name: float(line[:-1].sum()) * watts * instance.slot_s for name, line in per_joule(instance).items()
     }
 
 
@@ -134,7 +134,7 @@ def _charges(
     instance: ShiftingInstance, charged: Mapping[str, float], weight: Mapping[str, float]
 ) -> _Charges:
     joule = np.zeros(instance.slots + 1)
-    for name, line in _per_joule(instance).items():
+    for name, line in per_joule(instance).items():
         joule += weight[name] * line
     gpu = {
         pool: np.array([charged.get(f"gpus:{pool}@{slot}", 0.0) for slot in range(instance.slots)])

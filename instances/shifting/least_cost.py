@@ -66,10 +66,11 @@ class LeastCost:
         """Slot from which on schedules cost more than the known one."""
         job = self.job
         joules = job.work * float((job.extra_w / job.rate).min())
-        room = self.known - joules * float(job.joule[job.first :].min())
+        # At high prices the difference is small beside its parts, and may be all rounding.
+        room = self.known * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
         if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
             return job.slots
-        return min(job.slots, math.ceil(room * (1 + ROUNDING) / (job.delay * job.slot_s)) + 1)
+        return min(job.slots, max(job.first, math.ceil(room / (job.delay * job.slot_s))) + 1)
 
     def _single_runs(self) -> FloatArray:
         """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options)."""

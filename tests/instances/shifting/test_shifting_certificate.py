@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
+from brute_force.shifting import optimum
+from strategies.shifting import tiny
 
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting import certificate, least_cost
@@ -33,3 +38,14 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
         bounds.append(certificate.prove(instance, prices))
     assert bounds[0] < bounds[1] < bounds[2]
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 40))
+def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
+    for number in range(seed, seed + 40):
+        instance, rng = tiny(number), random.Random(number)
+        rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
+        prices = {row: -(10 ** rng.uniform(0, 18)) for row in rows if rng.random() < 0.5}
+        bound, best = certificate.prove(instance, prices), optimum(instance)
+        assert not math.isnan(bound)
+        assert best is None or bound <= best * (1 + 1e-9) + 1e-12, number

@@ -1,0 +1,127 @@
+"""Prices never rule out an instance that has a decision, and do so where there is none."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from brute_force import shifting as brute_force
+from strategies.shifting import tiny
+
+from wattsched import plan
+from wattsched.cli.plans import plan_text
+from wattsched.formulations.shifting.impossible import impossible
+from wattsched.formulations.shifting.shortage import shortage
+from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.plan_claims import check_plan_result
+from wattsched.instances.shifting.certificate import BUDGETS
+from wattsched.instances.shifting.checker import check
+from wattsched.instances.shifting.decision import ShiftingDecision
+from wattsched.instances.shifting.impossible import dearest
+from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
+from wattsched.plan_result import PlanResult
+
+
+def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, float]:
+    rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
+    rows += [name for name, field in BUDGETS.items() if getattr(instance.budgets, field) is not None]
+    return {row: -(10 ** rng.uniform(-3, 9)) for row in rows if rng.random() < 0.5}
+
+
+@pytest.mark.parametrize("first", range(0, 300, 60))
+def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
+    for seed in range(first, first + 60):
+        instance, rng = tiny(seed), random.Random(seed)
+        tries = [impossible(instance, random_prices(instance, rng)) for _ in range(20)]
+        if any(tries):
+            assert brute_force.optimum(instance) is None, seed
+
+
+@pytest.mark.parametrize("first", range(0, 300, 60))
+def test_no_decision_is_dearer_than_the_dearest(first: int) -> None:
+    for seed in range(first, first + 60):
+        # Deadlines and budgets forbid decisions, but make none cheaper.
+        instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
+        free = [job.model_copy(update={"must_finish": False, "deadline_s": None}) for job in instance.jobs]
+        instance = instance.model_copy(update={"jobs": free})
+        nothing = ShiftingDecision(jobs=[], waiting=[job.name for job in instance.jobs])
+        idle = check(instance, nothing).objective
+        blind = plan(instance, solver="carbon-blind").objective
+        assert idle is not None
+        assert blind is not None
+        assert max(idle, blind) <= dearest(instance) * (1 + 1e-9), seed
+
+
+def short_of_carbon() -> ShiftingInstance:
+    """Ends that have to be kept, with less carbon than that takes: 21,414 g or a little more."""
+    loose = shifting_horizon(jobs=60, slots=24, seed=1)
+    fastest = {name: max(table.rate or []) for name, table in loose.tables.items()}
+    jobs = [
+        job.model_copy(
+            update={
+                "must_finish": job.arrival_s + job.remaining_work / fastest[str(job.options)]
+                < 0.8 * loose.horizon_s
+            }
+        )
+        for job in loose.jobs
+    ]
+    return loose.model_copy(update={"jobs": jobs, "budgets": HorizonBudgets(carbon_g=20_000.0)})
+
+
+@pytest.fixture(scope="module")
+def proven() -> tuple[ShiftingInstance, PlanResult]:
+    instance = short_of_carbon()
+    assert not shortage(instance)
+    return instance, plan(instance, time_limit=30)
+
+
+def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, PlanResult]) -> None:
+    instance, result = proven
+    assert result.termination.reason == "infeasible"
+    assert (result.objective, result.bound, result.decision) == (None, None, None)
+    told = result.termination.detail
+    assert told.startswith("carbon_g is short by at least ")
+    short_by = float(told.split()[6])
+    least = plan(
+        instance.model_copy(update={"objective": "carbon", "budgets": HorizonBudgets()}), time_limit=30
+    )
+    assert least.objective is not None
+    assert 0.99 * (least.objective - 20_000) <= short_by <= least.objective - 20_000
+    verdict = check_plan_result(instance, json.loads(plan_text(result)))
+    assert (verdict.faults, verdict.impossible) == ([], True)
+
+
+def test_a_proof_that_proves_nothing_is_found(proven: tuple[ShiftingInstance, PlanResult]) -> None:
+    instance, result = proven
+    document: dict[str, Any] = json.loads(plan_text(result))
+    roomy = instance.model_copy(update={"budgets": HorizonBudgets(carbon_g=30_000.0)})
+    assert check_plan_result(roomy, document).faults
+    assert not check_plan_result(roomy, document).impossible
+    weak = {name: 1e-9 * price for name, price in document["certificate"]["prices"].items()}
+    document["certificate"] = {"prices": weak, "bound": 0.0}
+    verdict = check_plan_result(instance, document)
+    assert not verdict.impossible
+    assert "which leaves room for a decision" in verdict.faults[0]
+
+
+def test_gpus_that_are_too_few() -> None:
+    """Six jobs of an hour, which all must end in the first two hours, on two GPUs."""
+    options = {"gpus": [1], "pool": ["a"], "power_w": [300.0], "rate": [1.0]}
+    job = {"options": options, "remaining_work": 3600.0, "deadline_s": 7200.0}
+    document = {
+        "problem": "shifting",
+        "slots": 48,
+        "pools": {"a": {"gpus": 2}},
+        "jobs": [{"name": f"job{j}", **job} for j in range(6)],
+    }
+    instance = ShiftingInstance.model_validate(document)
+    prices = {"gpus:a@0": -1.0, "gpus:a@1": -1.0}
+    proof = impossible(instance, prices)
+    assert proof is not None
+    assert proof.detail == "the GPUs of a are too few for the work that must end in time"
+    fewer = instance.model_copy(update={"jobs": instance.jobs[:4]})
+    assert impossible(fewer, prices) is None
+    assert plan(fewer).solved
+    assert plan(instance).termination.reason == "infeasible"
