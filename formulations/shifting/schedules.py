@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -21,6 +22,7 @@ from wattsched.formulations.program import Block, FloatArray, Program
 from wattsched.formulations.shifting.column_generation import Generated, generate, guess
 from wattsched.formulations.shifting.enumeration import all_schedules
 from wattsched.formulations.shifting.horizon import CRITERIA, OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.impossible import impossible
 from wattsched.formulations.shifting.insertion import Insertion
 from wattsched.formulations.shifting.marginal import EFFORTS, intensity_of, serve
 from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
@@ -68,6 +70,9 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
     first = _first(horizon, which)
     pricing = SchedulePricing(horizon, COARSE)
     generated = generate(horizon, which, pricing, first, left(_COARSE_SHARE))
+    prices = named_prices(horizon, which, generated.prices)
+    if not generated.feasible and impossible(instance, prices) is not None:
+        return replace(_nothing(horizon, which), bound=-np.inf, prices=prices)
     fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
     generated = generate(horizon, which, fine, known, left(_FINE_SHARE), generated.prices)
     insertion = Insertion(horizon, which, pricing, generated)
