@@ -156,7 +156,7 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
     Budgets and deadlines that cannot be met are no faults, but a deadline that is past when the job arrives
     is one.
     """
-    return [*_of_needs(instance), *_of_tables(instance), *_of_jobs(instance)]
+    return [*_of_needs(instance), *_of_tables(instance), *_of_jobs(instance), *_of_pools(instance)]
 
 
 def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
@@ -192,6 +192,13 @@ def _of_jobs(instance: ShiftingInstance) -> Iterator[str]:
             yield f"duplicate job name '{name}'"
     for job in instance.jobs:
         yield from (f"job '{job.name}': {fault}" for fault in _of_job(instance, job))
+
+
+def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
+    for name, pool in instance.pools.items():
+        held = [job.current.gpus for job in instance.jobs if job.current and job.current.pool == name]
+        if sum(held) > pool.gpus >= max(held, default=0):
+            yield f"pool '{name}': the running jobs hold {sum(held)} GPUs, it has {pool.gpus}"
 
 
 def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:

@@ -45,6 +45,20 @@ def options(**fields: Any) -> Any:
     return lambda document: document["jobs"][0]["options"].update(fields)
 
 
+def both_hold(gpus: int) -> Any:
+    def change(document: dict[str, Any]) -> None:
+        first = {**document["jobs"][0], "current": {"gpus": gpus, "pool": "a"}}
+        document["jobs"] = [first, {**first, "name": "y"}]
+
+    return change
+
+
+def test_two_running_jobs_may_hold_all_of_a_pool() -> None:
+    document = copy.deepcopy(GOOD)
+    both_hold(2)(document)
+    assert len(any_instance_of(document).jobs) == 2
+
+
 def test_a_good_instance_is_read() -> None:
     assert any_instance_of(copy.deepcopy(GOOD)).slots == 3
 
@@ -73,6 +87,7 @@ def test_options_may_be_a_list_of_rows() -> None:
         (job(arrival_s=100.0, current={"gpus": 1, "pool": "a"}), "contradicts 'current'"),
         (job(current={"gpus": 1, "pool": "b"}), "current.pool 'b' is unknown"),
         (job(current={"gpus": 5, "pool": "a"}), "current.gpus 5 is more than pool 'a' has, 4"),
+        (both_hold(3), "pool 'a': the running jobs hold 6 GPUs, it has 4"),
         (job(options=[]), "options: a list of options must hold one object per option"),
         (job(options=[{"gpus": 1, "pool": "a", "rate": 1.0}]), "jobs[0].options[0].power_w: is missing"),
         (job(options="t"), "options names the unknown table 't'"),
