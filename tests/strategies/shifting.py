@@ -19,7 +19,8 @@ def tiny(seed: int) -> ShiftingInstance:
         name: {"gpus": rng.randint(1, 3), "idle_power_w": rng.choice([0.0, 0.0, 15.0])}
         for name in ("a", "b")[: rng.randint(1, 2)]
     }
-    jobs = [_job(rng, j, slots, slot_s, pools) for j in range(n_jobs)]
+    free = {name: pool["gpus"] for name, pool in pools.items()}
+    jobs = [_job(rng, j, slots, slot_s, pools, free) for j in range(n_jobs)]
     document = {
         "problem": "shifting",
         "slots": slots,
@@ -33,7 +34,8 @@ def tiny(seed: int) -> ShiftingInstance:
     return ShiftingInstance.model_validate({**document, "budgets": _budgets(rng, n_jobs, slots, slot_s)})
 
 
-def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict) -> dict:
+def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict, free: dict) -> dict:
+    """A job; what it holds is no longer free."""
     rows = [
         (pool, gpus, mhz)
         for pool in pools
@@ -61,7 +63,9 @@ def _job(rng: random.Random, j: int, slots: int, slot_s: float, pools: dict) -> 
         job["arrival_s"] = rng.choice([0.5, 1.0]) * slot_s
     elif rng.random() < 0.3:
         p, g, _ = rng.choice(rows)
-        job["current"] = {"pool": p, "gpus": g}
+        if g <= free[p]:
+            free[p] -= g
+            job["current"] = {"pool": p, "gpus": g}
     if rng.random() < 0.2:
         job["has_run"] = True
     if rng.random() < 0.1:
