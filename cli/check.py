@@ -9,6 +9,7 @@ import click
 
 from wattsched.cli.failures import CHECK_FAILED, BadInput
 from wattsched.cli.files import STANDARD, answer_of, read_any_instance, read_document, shown
+from wattsched.cli.frontier import check_frontier, is_frontier
 
 if TYPE_CHECKING:
     from wattsched.instances.checker import Report
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("instance_file", metavar="INSTANCE")
 @click.argument("result_file", metavar="RESULT")
 def command(instance_file: str, result_file: str) -> int:
-    """Check RESULT, a result file or a bare decision, against INSTANCE.
+    """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
 
     Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
     from the prices of the certificate, without any code of the formulations and solvers. Exit code 0 when
@@ -34,6 +35,8 @@ def command(instance_file: str, result_file: str) -> int:
 
     instance = read_any_instance(instance_file)
     document = read_document(result_file)
+    if is_frontier(document):
+        return check_frontier(instance, document, shown(result_file))
     if instance.problem != "sizing":
         from wattsched.cli.plans import check_plan
 

@@ -1,20 +1,24 @@
-"""``wattsched solve --frontier N``: decisions from the soonest completion to the least carbon."""
+"""Frontiers, from the soonest completion to the least carbon: ``solve --frontier N``, `check` and `show`."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from wattsched.cli.failures import INFEASIBLE, NO_SOLUTION, BadInput, refusing
+from wattsched.cli.failures import CHECK_FAILED, INFEASIBLE, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import STANDARD, write
 from wattsched.cli.limits import UNLIMITED_S
 
 if TYPE_CHECKING:
-    from wattsched.formulations.shifting.frontier import Point
+    from wattsched.frontier_result import FrontierResult
     from wattsched.plan_result import PlanResult
-    from wattsched.result import TerminationReport
 
-AGAINST = {"completion": "carbon", "carbon": "carbon", "energy": "energy", "money": "money"}
+AGAINST: dict[str, Literal["carbon", "energy", "money"]] = {
+    "completion": "carbon",
+    "carbon": "carbon",
+    "energy": "energy",
+    "money": "money",
+}
 """Objective of an instance to the criterion that completion is traded against."""
 
 UNITS = {"carbon": "g", "energy": "J", "money": ""}
@@ -57,44 +61,114 @@ def solve_frontier(
     against = AGAINST.get(instance.objective, "carbon")
     with progress(f"tracing {instance.name}"), stray_output_to_stderr(), refusing():
         found = trace(instance, points, solve, against)
-    # Without a point there was one answer alone.
-    ended = answers[0].termination
-    text = _text(instance.name, against, found)
+    from wattsched.frontier_result import FrontierPoint, FrontierResult
+
+    frontier = FrontierResult(
+        instance=instance.name,
+        against=against,
+        points=[FrontierPoint(limit=point.limit, result=point.answer) for point in found],
+        # Without a point there was one answer alone.
+        termination=None if found else answers[0].termination,
+    )
+    text = _text(frontier)
     if output is not None:
         write(output, text)
     if as_json and output != STANDARD:
         write(None, text)
     elif output != STANDARD:
-        _print(instance.name, against, found, ended)
-    if found:
+        print_frontier(frontier)
+    if frontier.termination is None:
         return 0
-    return INFEASIBLE if ended.reason == "infeasible" else NO_SOLUTION
+    return INFEASIBLE if frontier.termination.reason == "infeasible" else NO_SOLUTION
 
 
-def _rows(against: str, found: list[Point]) -> list[dict[str, Any]]:
-    total = "money" if against == "money" else f"{against}_{UNITS[against].lower()}"
-    return [
-        {"average_completion_s": p.average_completion_s, total: p.total, "gap": p.answer.gap} for p in found
+def _text(frontier: FrontierResult) -> str:
+    """JSON with one field, and one point, per line."""
+    fields = frontier.model_dump(mode="json")
+    points = ",\n".join(f"  {json.dumps(point, ensure_ascii=False)}" for point in fields.pop("points"))
+    lines = [
+        f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()
     ]
+    return "{\n" + ",\n".join([*lines, f' "points": [\n{points}\n ]']) + "\n}\n"
 
 
-def _text(name: str, against: str, found: list[Point]) -> str:
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in _rows(against, found))
-    return f'{{\n "instance": {json.dumps(name)},\n "frontier": [\n{lines}\n ]\n}}\n'
+def is_frontier(document: Any) -> bool:
+    """Whether a parsed document is a frontier."""
+    return isinstance(document, dict) and str(document.get("format", "")).startswith("wattsched-frontier/")
 
 
-def _print(name: str, against: str, found: list[Point], ended: TerminationReport) -> None:
+def frontier_of(document: Any, source: str) -> FrontierResult:
+    """Validate a parsed document as a frontier, its decisions included.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    from pydantic import ValidationError
+
+    from wattsched.cli.plans import plan_answer_of
+    from wattsched.frontier_result import FrontierResult
+    from wattsched.instances.faults import lines_of
+    from wattsched.instances.files import InputError
+    from wattsched.instances.shifting.frontier import TOTALS
+
+    try:
+        frontier = FrontierResult.model_validate(document)
+    except ValidationError as error:
+        raise InputError(lines_of(error, document), source) from None
+    for number, point in enumerate(document["points"]):
+        at = f"points[{number}].result"
+        try:
+            known = plan_answer_of(point["result"], "").totals
+        except InputError as error:
+            raise InputError([f"{at}.{fault}" for fault in error.faults], source) from None
+        wanted = ("average_completion_s", TOTALS[frontier.against])
+        if lacking := [name for name in wanted if name not in known]:
+            raise InputError([f"{at}.totals: '{lacking[0]}' is missing"], source)
+    return frontier
+
+
+def check_frontier(instance: Any, document: Any, source: str) -> int:
+    """Check every point of a frontier, print the verdict, and return the exit code."""
+    from wattsched.cli.terminal import console, line
+    from wattsched.cli.wording import count
+    from wattsched.instances.shifting.frontier import frontier_faults
+
+    frontier = frontier_of(document, source)
+    if instance.problem != "shifting":
+        raise BadInput(f"{source}: is a frontier of 'shifting', the instance is of '{instance.problem}'")
+    with refusing(source):
+        faults = frontier_faults(instance, document)
+    out = console()
+    if faults:
+        line(out, ("not valid", "bold red"), f": {count(len(faults), 'fault')}")
+        for fault in faults:
+            line(out, fault, indent=2)
+        return CHECK_FAILED
+    line(out, ("valid", "bold green"))
+    line(out, f"{count(len(frontier.points), 'point')}, each with its decision and its proof", indent=2)
+    return 0
+
+
+def print_frontier(frontier: FrontierResult) -> None:
+    """Print the points, or why there are none."""
     from wattsched.cli.terminal import console, line, table
     from wattsched.cli.wording import duration, number, percent, quantity
+    from wattsched.instances.shifting.frontier import TOTALS
 
+    against = frontier.against
     out = console()
-    line(out, (name, "bold"), f": from the soonest completion to the least {against}")
+    line(out, (frontier.instance, "bold"), f": from the soonest completion to the least {against}")
     rows = []
-    for point in found:
-        amount = quantity(point.total, UNITS[against]) if UNITS[against] else number(point.total)
-        gap = "no bound" if point.answer.gap is None else percent(point.answer.gap)
-        rows.append((duration(point.average_completion_s), amount, gap))
-    if found:
+    for point in frontier.points:
+        totals = point.result.totals
+        total = totals[TOTALS[against]]
+        amount = quantity(total, UNITS[against]) if UNITS[against] else number(total)
+        gap = "no bound" if point.result.gap is None else percent(point.result.gap)
+        rows.append((duration(totals["average_completion_s"]), amount, gap))
+    if rows:
         table(out, [("average completion", "right"), (against, "right"), ("gap", "right")], rows)
-    else:
-        line(out, f"{ended.reason.replace('_', ' ')}: {ended.detail or 'no decision was found'}")
+    elif frontier.termination is not None:
+        reason = frontier.termination.reason.replace("_", " ")
+        line(out, f"{reason}: {frontier.termination.detail or 'no decision was found'}")

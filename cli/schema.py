@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from wattsched.cli.failures import BadInput
 from wattsched.cli.files import output_option, write
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["instance", "result"]), default="instance")
+@click.argument("document", type=click.Choice(["instance", "result", "frontier"]), default="instance")
 @click.option(
     "--problem",
     type=click.Choice(["sizing", "shifting", "sharing"]),
@@ -26,7 +27,9 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 )
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: str, problem: str, output: str | None) -> None:
-    """Print the JSON Schema of an instance or a result file (default: instance)."""
+    """Print the JSON Schema of an instance (default), a result, or a frontier of shifting."""
+    if document == "frontier" and problem != "shifting":
+        raise BadInput(f"frontier: is of --problem shifting, not {problem}")
     schema = _of_sizing(document) if problem == "sizing" else _of_plan(document, problem)
     write(output, json.dumps(schema, indent=2) + "\n")
 
@@ -41,10 +44,29 @@ def _of_sizing(document: str) -> dict[str, Any]:
 
 
 def _of_plan(document: str, problem: str) -> dict[str, Any]:
+    model = {"instance": _instance_model, "result": _result_model, "frontier": _frontier_model}[document](
+        problem
+    )
+    return {"$schema": DRAFT, "$id": f"wattsched-{document}/1/{problem}", **model.model_json_schema()}
+
+
+def _instance_model(problem: str) -> type[BaseModel]:
     from wattsched.instances.problems import instance_model_of
 
-    model = instance_model_of(problem) if document == "instance" else _result_model(problem)
-    return {"$schema": DRAFT, "$id": f"wattsched-{document}/1/{problem}", **model.model_json_schema()}
+    return instance_model_of(problem)
+
+
+def _frontier_model(problem: str) -> type[BaseModel]:
+    """Frontiers whose results are of the problem."""
+    from pydantic import create_model
+
+    from wattsched.frontier_result import FrontierPoint, FrontierResult
+
+    fields: dict[str, Any] = {"result": (_result_model(problem), ...)}
+    point = create_model("FrontierPoint", __base__=FrontierPoint, __doc__=FrontierPoint.__doc__, **fields)
+    points: dict[str, Any] = {"points": (list[point], ...)}  # type: ignore[valid-type]
+    doc = FrontierResult.__doc__
+    return create_model("FrontierResult", __base__=FrontierResult, __doc__=doc, **points)
 
 
 def _result_model(problem: str) -> type[BaseModel]:

@@ -7,13 +7,17 @@ from importlib import import_module
 import click
 
 from wattsched.cli.files import answer_of, is_answer, read_document, shown
+from wattsched.cli.frontier import frontier_of, is_frontier, print_frontier
 
 
 @click.command("show")
 @click.argument("file")
 def command(file: str) -> None:
-    """Describe FILE, an instance or a result ('-' is standard input)."""
+    """Describe FILE, an instance, a result or a frontier ('-' is standard input)."""
     document = read_document(file)
+    if is_frontier(document):
+        print_frontier(frontier_of(document, shown(file)))
+        return
     from wattsched.cli.plans import is_plan_answer, plan_answer_of, print_plan
     from wattsched.cli.terminal import console
 

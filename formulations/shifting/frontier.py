@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from wattsched.instances.shifting.frontier import TOTALS, bounded, require_forecast
 from wattsched.instances.shifting.instance import ShiftingInstance
 
-TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
-FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
 ROOM = 1e-6
 """What a bound leaves, relative to it, so that an end of the frontier keeps its own total."""
 
@@ -28,11 +27,12 @@ class Answer(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the frontier: totals of its decision, and the answer it comes from."""
+    """A point of the frontier: totals of its decision, its answer, and the limit that it keeps."""
 
     average_completion_s: float
     total: float
     answer: Any
+    limit: float | None = None
 
 
 def trace(
@@ -69,34 +69,27 @@ def trace(
         raise ValueError(f"frontier: needs at least 2 points, got {n}")
     if against not in TOTALS:
         raise ValueError(f"frontier: unknown criterion '{against}'; known: {', '.join(TOTALS)}")
-    forecast = FORECASTS.get(against)
-    if forecast is not None and getattr(instance, forecast) is None:
-        raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
-    total = TOTALS[against]
-    quick = _point(solve(_bounded(instance, "completion", total, None)), total)
+    require_forecast(instance, against)
+
+    def point(objective: str, limit: float | None = None) -> Point | None:
+        answer = solve(bounded(instance, objective, against, limit))
+        if answer.objective is None:
+            return None
+        totals = answer.totals
+        return Point(totals["average_completion_s"], totals[TOTALS[against]], answer, limit)
+
+    quick = point("completion")
     if quick is None:
         return []
-    clean = _point(solve(_bounded(instance, against, total, None)), total)
+    clean = point(against)
     if clean is None:
         return [quick]
     found = [quick, clean]
     for i in range(1, n - 1):
         limit = quick.total + (clean.total - quick.total) * i / (n - 1)
-        if limit > 0:
-            point = _point(solve(_bounded(instance, "completion", total, limit * (1 + ROOM))), total)
-            found += [] if point is None else [point]
+        if limit > 0 and (between := point("completion", limit * (1 + ROOM))) is not None:
+            found.append(between)
     return _undominated(found)
-
-
-def _bounded(instance: ShiftingInstance, objective: str, total: str, limit: float | None) -> ShiftingInstance:
-    budgets = instance.budgets.model_copy(update={"average_completion_s": None, total: limit})
-    return instance.model_copy(update={"objective": objective, "budgets": budgets})
-
-
-def _point(answer: Answer, total: str) -> Point | None:
-    if answer.objective is None:
-        return None
-    return Point(answer.totals["average_completion_s"], answer.totals[total], answer)
 
 
 def _undominated(points: list[Point]) -> list[Point]:

@@ -18,7 +18,7 @@ DEMO = Path(__file__).resolve().parents[2] / "wattsched" / "demo.json"
 Run = Callable[..., Result]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run() -> Run:
     """Run a command in this process; nothing that it prints may ever look like a traceback."""
 

@@ -152,50 +152,6 @@ def test_commands_that_take_sizing_alone_say_so(
     assert len(answer.output.splitlines()) == 1
 
 
-def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
-    instance, points = tmp_path / "day.json", tmp_path / "points.json"
-    size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
-    assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
-    result = run("solve", instance, "--frontier", 3, "--time-limit", 10, "-o", points)
-    assert result.exit_code == 0, result.output
-    frontier = json.loads(points.read_text())["frontier"]
-    assert 1 <= len(frontier) <= 3
-    times, grams = ([point[name] for point in frontier] for name in ("average_completion_s", "carbon_g"))
-    assert times == sorted(times)
-    assert grams == sorted(grams, reverse=True)
-    assert "average completion" in result.stdout
-
-
-def test_a_frontier_is_refused_where_there_is_none(run: Run, solved: tuple[Path, dict[str, Any]]) -> None:
-    instance, _ = solved
-    for options, told in (((), "problem 'shifting'"), (("--objective", "power"), "cannot be combined")):
-        result = run("solve", instance, "--frontier", 3, *options)
-        assert result.exit_code == 2
-        assert told in result.stderr
-    assert run("solve", instance, "--frontier", 1).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "told"),
-    [
-        ({"budgets": {"energy_j": 1.0}}, 3, "infeasible: energy_j is short by at least"),
-        ({"carbon_g_per_kwh": None, "budgets": {}}, 2, "carbon needs the forecast 'carbon_g_per_kwh'"),
-        ({"carbon_g_per_kwh": None, "budgets": {}, "objective": "energy"}, 0, "the least energy"),
-    ],
-)
-def test_why_an_instance_has_no_frontier(
-    run: Run, write: Callable[..., Path], fields: dict[str, Any], code: int, told: str
-) -> None:
-    instance = json.loads(run("generate", "shifting", "--jobs", 2, "--gpus", 8, "--slots", 4).stdout)
-    path = write(instance | fields)
-    result = run("solve", path, "--frontier", 2, "--solver", "greedy")
-    assert (result.exit_code, told in result.output) == (code, True), result.output
-    if code == 0:
-        unknown = run("solve", path, "--frontier", 2, "--solver", "pyomo:foo")
-        assert unknown.exit_code == 2
-        assert "solver 'foo' is not installed" in unknown.stderr
-
-
 @pytest.mark.parametrize(
     "fields", [{"deadline_s": 1e-3, "arrival_s": 0.0}, {"must_finish": True, "remaining_work": 1e7}]
 )

@@ -1,0 +1,164 @@
+"""Frontiers of shifting: traced, written, shown again, and found out where they were changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def traced(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small instance, and the file of three points of its frontier."""
+    folder = tmp_path_factory.mktemp("frontier")
+    instance, points = folder / "day.json", folder / "points.json"
+    run("generate", "shifting", "--jobs", 3, "--gpus", 8, "--slots", 6, "--seed", 3, "-o", instance)
+    options = ("--formulation", "time-indexed", "--time-limit", 10)
+    assert run("solve", instance, "--frontier", 3, *options, "-o", points).exit_code == 0
+    return instance, points
+
+
+@pytest.fixture
+def frontier(traced: tuple[Path, Path]) -> tuple[Path, dict[str, Any]]:
+    """The instance, and the frontier to be spoilt."""
+    document = json.loads(traced[1].read_text())
+    assert len(document["points"]) == 3
+    return traced[0], document
+
+
+@pytest.fixture
+def sharing(run: Run, tmp_path: Path) -> Path:
+    """An instance of another problem."""
+    path = tmp_path / "round.json"
+    assert run("generate", "sharing", "--jobs", 6, "-o", path).exit_code == 0
+    return path
+
+
+def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
+    instance, points = tmp_path / "day.json", tmp_path / "points.json"
+    size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
+    assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
+    result = run("solve", instance, "--frontier", 3, "--time-limit", 10, "-o", points)
+    assert result.exit_code == 0, result.output
+    frontier = json.loads(points.read_text())
+    assert 1 <= len(frontier["points"]) <= 3
+    totals = [point["result"]["totals"] for point in frontier["points"]]
+    times, grams = ([total[name] for total in totals] for name in ("average_completion_s", "carbon_g"))
+    assert times == sorted(times)
+    assert grams == sorted(grams, reverse=True)
+    assert "average completion" in result.stdout
+    assert run("show", points).stdout == result.stdout
+    assert run("check", instance, points).stdout.splitlines()[0] == "valid"
+    schema = json.loads(run("schema", "frontier", "--problem", "shifting").stdout)
+    jsonschema.validate(frontier, schema)
+
+
+def _limit(frontier: dict[str, Any]) -> None:
+    frontier["points"][1]["limit"] /= 2
+
+
+def _objective(frontier: dict[str, Any]) -> None:
+    frontier["points"][1]["result"]["objective_name"] = "energy"
+
+
+def _order(frontier: dict[str, Any]) -> None:
+    frontier["points"].reverse()
+
+
+def _total(frontier: dict[str, Any]) -> None:
+    frontier["points"][0]["result"]["totals"]["carbon_g"] *= 0.9
+
+
+def _decision(frontier: dict[str, Any]) -> None:
+    frontier["points"][0]["result"]["decision"] = frontier["points"][2]["result"]["decision"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_limit, "points[1].carbon_g: "),
+        (_objective, "points[1]: minimises 'energy', which is no end of this frontier"),
+        (_order, "points[1]: is no later with less carbon_g than the one before"),
+        (_total, "points[0].totals.carbon_g: the result says"),
+        (_decision, "points[0].objective: the result claims"),
+        (lambda frontier: frontier.update(instance="other"), "instance: the frontier is of 'other'"),
+    ],
+)
+def test_a_frontier_that_was_changed_is_not_valid(
+    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], change: Any, told: str
+) -> None:
+    instance, document = frontier
+    change(document)
+    result = run("check", instance, write(document))
+    assert (result.exit_code, told in result.stdout) == (1, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda f: f.update(points=[{}]), "points[0].limit: is missing"),
+        (lambda f: f.update(against="time"), "against: "),
+        (lambda f: f["points"][0]["result"].update(totals={}), "points[0].result.totals: 'average_comp"),
+        (
+            lambda f: f["points"][0]["result"]["decision"].update(waiting=3),
+            "points[0].result.decision.waiting",
+        ),
+        (lambda f: f["points"][0]["result"].update(problem="sharing"), "points[0].result"),
+    ],
+)
+def test_a_frontier_that_makes_no_sense_is_refused(
+    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], change: Any, told: str
+) -> None:
+    instance, document = frontier
+    change(document)
+    path = write(document)
+    for command in (("show", path), ("check", instance, path)):
+        result = run(*command)
+        assert (result.exit_code, told in result.stderr) == (2, True), result.output
+
+
+def test_a_frontier_is_of_its_instance(
+    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], sharing: Path
+) -> None:
+    path, points = frontier[0], write(frontier[1], "points.json")
+    other = run("check", sharing, points)
+    assert (other.exit_code, "the instance is of 'sharing'" in other.stderr) == (2, True)
+    dark = write({**json.loads(path.read_text()), "carbon_g_per_kwh": None, "budgets": {}})
+    refused = run("check", dark, points)
+    assert (refused.exit_code, "needs the forecast 'carbon_g_per_kwh'" in refused.stderr) == (2, True)
+
+
+def test_a_frontier_is_refused_where_there_is_none(run: Run, sharing: Path) -> None:
+    for options, told in (((), "problem 'shifting'"), (("--objective", "power"), "cannot be combined")):
+        result = run("solve", sharing, "--frontier", 3, *options)
+        assert result.exit_code == 2
+        assert told in result.stderr
+    assert run("solve", sharing, "--frontier", 1).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "told"),
+    [
+        ({"budgets": {"energy_j": 1.0}}, 3, "infeasible: energy_j is short by at least"),
+        ({"carbon_g_per_kwh": None, "budgets": {}}, 2, "carbon needs the forecast 'carbon_g_per_kwh'"),
+        ({"carbon_g_per_kwh": None, "budgets": {}, "objective": "energy"}, 0, "the least energy"),
+    ],
+)
+def test_why_an_instance_has_no_frontier(
+    run: Run, write: Callable[..., Path], fields: dict[str, Any], code: int, told: str
+) -> None:
+    instance = json.loads(run("generate", "shifting", "--jobs", 2, "--gpus", 8, "--slots", 4).stdout)
+    path = write(instance | fields)
+    result = run("solve", path, "--frontier", 2, "--solver", "greedy")
+    assert (result.exit_code, told in result.output) == (code, True), result.output
+    if code == 0:
+        unknown = run("solve", path, "--frontier", 2, "--solver", "pyomo:foo")
+        assert unknown.exit_code == 2
+        assert "solver 'foo' is not installed" in unknown.stderr
