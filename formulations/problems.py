@@ -23,7 +23,9 @@ def problem(name: str) -> Problem:
     ValueError
         If there is none of that name.
     """
+    if name == "sizing":
+        raise ValueError("the problem 'sizing' has an engine of its own: wattsched.solve")
     if name not in PROBLEMS:
-        raise ValueError(f"unknown problem '{name}'; known: {', '.join(['sizing', *PROBLEMS])}")
+        raise ValueError(f"unknown problem '{name}'; known: {', '.join(PROBLEMS)}")
     found: Problem = import_module(PROBLEMS[name]).PROBLEM
     return found

@@ -50,6 +50,25 @@ def lines_of(error: ValidationError, document: Any) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+def require(name: str, value: object, kinds: tuple[type, ...], expected: str) -> None:
+    """Refuse an argument of the wrong type in words, before it fails far from the call.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    expected : str
+        What it must be, in words.
+
+    Raises
+    ------
+    TypeError
+        That names the argument, and the type found.
+    """
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
+
+
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
     """At most `most` lines, and one that counts the others."""
     if len(lines) <= most:

@@ -36,9 +36,20 @@ def any_instance_of(document: Any, source: str = "") -> Any:
     if found != FORMAT:
         raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
     instance = _validated(instance_model_of(problem), document, source)
-    if faults := _module(problem, "instance").faults_of(instance):
-        raise InputError(faults, source)
+    require_sound(instance, source)
     return instance
+
+
+def require_sound(instance: Any, source: str = "") -> None:
+    """Refuse an instance of one of `PROBLEMS` with faults that its fields do not show one by one.
+
+    Raises
+    ------
+    InputError
+        With every fault found.
+    """
+    if faults := _module(instance.problem, "instance").faults_of(instance):
+        raise InputError(faults, source)
 
 
 def decision_of(problem: str, document: Any, source: str = "") -> Any:

@@ -29,8 +29,18 @@ def faults_of(instance: Instance) -> list[str]:
         *_jobs_without_options(instance, pools),
         *_bad_placements(instance, pools),
         *_parted_sets(instance.jobs),
+        *_unknown_set_pools(instance, pools),
         *_bad_sets(instance, pools),
     ]
+
+
+def unknown_pools(instance: Instance) -> list[str]:
+    """Those faults that `solve` would not notice: options, jobs and sets in pools that do not exist."""
+    try:
+        pools = pools_of(instance.cluster)
+    except ValueError as error:
+        return [f"cluster: {error}"]
+    return [*_unknown_table_pools(instance, pools), *_unknown_set_pools(instance, pools)]
 
 
 def _tables(instance: Instance) -> Iterator[tuple[str, OptionTable]]:
@@ -43,13 +53,18 @@ def _tables(instance: Instance) -> Iterator[tuple[str, OptionTable]]:
 
 
 def _unknown_table_pools(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
-    known = {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
+    known = _pool_names(instance, pools)
     for owner, table in _tables(instance):
         for name in sorted(set(table.pool) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
     for job in instance.jobs:
         for name in sorted(set(job.pools or ()) - known):
             yield f"job '{job.name}': pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
+
+
+def _pool_names(instance: Instance, pools: tuple[Pool, ...]) -> set[str]:
+    """What a pool may be called: by its name or its GPU type, which may have no node just now."""
+    return {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
 
 
 def _ambiguous_rows(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
@@ -182,16 +197,19 @@ def _parted_sets(jobs: list[Job]) -> Iterator[str]:
             yield f"jobs '{other.name}' and '{job.name}' are now in the set '{held.set}' on different GPUs"
 
 
+def _unknown_set_pools(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+    known = _pool_names(instance, pools)
+    for declared in instance.sets:
+        if declared.pool not in known:
+            near = _near(declared.pool, known)
+            yield f"set '{declared.name}': pool '{declared.pool}' is no pool or GPU type of the cluster{near}"
+
+
 def _bad_sets(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
-    """Sets in unknown pools, and those that no block can hold or a job's bounds do not allow."""
-    known = {name for pool in pools for name in (pool.name, pool.gpu_type)} | set(instance.cluster.gpu_types)
+    """Sets that no block can hold or a job's bounds do not allow."""
     jobs = {job.name: job for job in instance.jobs}
     for declared in instance.sets:
         told = f"set '{declared.name}'"
-        if declared.pool not in known:
-            near = _near(declared.pool, known)
-            yield f"{told}: pool '{declared.pool}' is no pool or GPU type of the cluster{near}"
-            continue
         members = [jobs[name] for name in declared.rates]
         for job in members:
             if declared.gpus < (job.min_gpus or 1):

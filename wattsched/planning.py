@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel
 
-from wattsched.engine import limits_of
+from wattsched.engine import limits_of, require_texts
 from wattsched.formulations.problem import Impossible, Problem
 from wattsched.formulations.problems import problem as find_problem
+from wattsched.instances.faults import require
 from wattsched.instances.files import read_json
 from wattsched.instances.plan_report import PlanReport
-from wattsched.instances.problems import any_instance_of
+from wattsched.instances.problems import any_instance_of, decision_of, require_sound
 from wattsched.plan_result import PlanResult, PlanSize
 from wattsched.result import Certificate, TerminationReport
 from wattsched.solvers.conclude import relative_gap
@@ -50,7 +54,7 @@ def plan(
     Parameters
     ----------
     instance : ShiftingInstance, SharingInstance, str or Path
-        A validated instance, or the path of an instance file.
+        An instance, or the path of an instance file.
     formulation : str, optional
         A formulation of the problem (default: its first).
     solver : str
@@ -60,7 +64,7 @@ def plan(
     gap, time_limit, threads, seed
         As in `wattsched.solve`.
     warm : PlanResult, optional
-        An earlier answer to start from.
+        An earlier answer of the problem to start from, solved just now or read from a file.
 
     Returns
     -------
@@ -70,14 +74,21 @@ def plan(
     Raises
     ------
     ValueError
-        For unknown names and limits that are not positive.
-    wattsched.instances.files.InputError
-        When `instance` is a path and the file is not a valid instance.
+        For unknown names, limits that are not positive, and an earlier answer of another problem.
+    TypeError
+        For arguments of another type.
+    wattsched.InputError
+        When the file is not a valid instance, or the instance has faults that its fields do not show one by
+        one; also when `warm` was read from a file and holds no decision of the problem.
     """
     limits = limits_of(gap, time_limit, threads, seed)
-    if isinstance(instance, str | Path):
-        instance = any_instance_of(read_json(instance), source=str(instance))
+    require_texts(solver=solver, formulation=formulation or "", objective=objective or "")
+    if isinstance(instance, str | os.PathLike):
+        instance = any_instance_of(read_json(Path(instance)), source=str(instance))
+    require("instance", instance, (BaseModel,), "an instance of shifting or sharing, or a path")
     problem = find_problem(instance.problem)
+    require_sound(instance)
+    earlier = _earlier(problem, warm)
     goal = objective or instance.objective
     name = formulation or next(iter(problem.formulations))
     require_names(problem, name, solver, goal)
@@ -85,7 +96,17 @@ def plan(
         instance = instance.model_copy(update={"objective": goal})
     run = _Run(instance, problem, name, solver, limits)
     with run.phase("total"), _worker(run) as worker:
-        return _answer(run, worker, warm)
+        return _answer(run, worker, earlier)
+
+
+def _earlier(problem: Problem, warm: PlanResult | None) -> Any:
+    """Decision of an earlier answer; from a file it comes as a plain document."""
+    require("warm", warm, (PlanResult, NoneType), "a PlanResult")
+    if warm is None or warm.decision is None:
+        return None
+    if warm.problem != problem.name:
+        raise ValueError(f"warm is an answer to '{warm.problem}', the instance is of '{problem.name}'")
+    return decision_of(problem.name, warm.decision) if isinstance(warm.decision, dict) else warm.decision
 
 
 def require_names(problem: Problem, formulation: str, solver: str, objective: str) -> None:
@@ -167,12 +188,12 @@ def _worker(run: _Run) -> Iterator[Worker | None]:
         yield worker
 
 
-def _answer(run: _Run, worker: Worker | None, warm: PlanResult | None) -> PlanResult:
+def _answer(run: _Run, worker: Worker | None, earlier: Any) -> PlanResult:
     with run.phase("build"):
         short = run.problem.shortage(run.instance)
     if short:
         return run.result(Termination("infeasible", detail="; ".join(short)))
-    found = [_checked(run, decision, of) for decision, of in _at_hand(run, warm)]
+    found = [_checked(run, decision, of) for decision, of in _at_hand(run, earlier)]
     with run.phase("build"):
         build = run.problem.formulations[run.formulation]
         plan = build(run.instance, run.instance.objective, run.remaining_s(_BUILD_SHARE))
@@ -184,10 +205,10 @@ def _answer(run: _Run, worker: Worker | None, warm: PlanResult | None) -> PlanRe
     return _conclude(run, plan, asked, found)
 
 
-def _at_hand(run: _Run, warm: PlanResult | None) -> Iterator[tuple[Any, str]]:
+def _at_hand(run: _Run, earlier: Any) -> Iterator[tuple[Any, str]]:
     """Decisions that cost nothing to speak of: an earlier one, and that of a rule."""
-    if warm is not None and warm.decision is not None:
-        yield warm.decision, "warm"
+    if earlier is not None:
+        yield earlier, "warm"
     rules = run.problem.rules
     name = run.solver if run.solver in rules else next(iter(rules))
     with run.phase("rule"):
@@ -295,16 +316,10 @@ def _without_decision(
 
 
 def _why(plan: Plan, detail: str) -> str:
-    """Which rows are short, and by how much, where that can be shown."""
-    from wattsched.solvers.shortfall import shortfall
+    """Which budgets and pools are short, and by how much, where that can be shown."""
+    from wattsched.formulations.plan_shortage import sentences
 
-    short = [_short(row.row, row.short_by) for row in shortfall(plan.program)]
-    return "; ".join(short) or detail or "no decision satisfies the rows"
-
-
-def _short(row: str, by: float) -> str:
-    kind, _, name = row.partition(":")
-    return f"job '{name}' can neither run now nor wait" if kind == "job" else f"{row} is short by {by:.6g}"
+    return "; ".join(sentences(plan.program)) or detail or "no decision keeps to all limits"
 
 
 def _certificate(run: _Run, plan: Plan, asked: Solution) -> Certificate | None:

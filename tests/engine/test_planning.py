@@ -9,7 +9,7 @@ import pytest
 
 import wattsched
 from wattsched.formulations.problems import problem as find_problem
-from wattsched.instances.files import write_json
+from wattsched.instances.files import InputError, write_json
 from wattsched.instances.generators import generate
 from wattsched.instances.plan_claims import check_plan_result
 from wattsched.plan_result import PlanResult
@@ -75,6 +75,35 @@ def test_files_names_and_earlier_answers(instance: Any, tmp_path: Path) -> None:
     for wrong in ({"solver": "nobody"}, {"formulation": "nothing"}, {"objective": "fame"}):
         with pytest.raises(ValueError, match="unknown"):
             plan(instance, **wrong)
+
+
+def test_an_answer_that_was_read_back_is_an_earlier_answer(instance: Any) -> None:
+    first = plan(instance, solver="highs", time_limit=20)
+    read = PlanResult.model_validate_json(first.model_dump_json())
+    again = plan(instance, solver=next(iter(find_problem(instance.problem).rules)), warm=read)
+    assert again.faults == []
+    assert again.objective == pytest.approx(first.objective)
+
+
+def test_what_is_no_argument_of_a_plan_is_named(instance: Any) -> None:
+    other = generate("sharing" if instance.problem == "shifting" else "shifting", jobs=3)
+    with pytest.raises(ValueError, match=f"warm is an answer to '{other.problem}'"):
+        plan(instance, warm=plan(other, time_limit=5))
+    with pytest.raises(TypeError, match="warm must be a PlanResult, got dict"):
+        plan(instance, warm={})  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TypeError, match="solver must be a name, got NoneType"):
+        plan(instance, solver=None)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TypeError, match="instance must be an instance of shifting or sharing, or a path"):
+        plan(instance.model_dump())
+    with pytest.raises(ValueError, match=r"the problem 'sizing' has an engine of its own: wattsched\.solve"):
+        plan(generate("uniform", jobs=3))
+
+
+def test_an_instance_made_in_python_is_looked_over_as_a_file_is() -> None:
+    instance = generate("sharing", **SIZES["sharing"])
+    tight = instance.limits.model_copy(update={"memory_pct": 0.1})
+    with pytest.raises(InputError, match=r"is above limits\.utilisation_pct or limits\.memory_pct"):
+        plan(instance.model_copy(update={"limits": tight}))
 
 
 def test_an_altered_answer_is_caught(instance: Any) -> None:

@@ -117,6 +117,66 @@ def test_bad_arguments_are_named(values: dict, message: str) -> None:
         wattsched.solve(small(), **values)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gap": None}, "gap must be a number, got NoneType"),
+        ({"time_limit": "5"}, "time_limit must be a number of seconds, got str"),
+        ({"threads": 1.5}, "threads must be a whole number, got float"),
+        ({"seed": 1.5, "solver": "cpsat"}, "seed must be a whole number, got float"),
+        ({"solver": None}, "solver must be a name, got NoneType"),
+        ({"formulation": 3}, "formulation must be a name, got int"),
+        ({"objective": 3}, "objective must be a name, got int"),
+        ({"warm": {"jobs": []}}, "warm must be a Result or a Decision, got dict"),
+    ],
+)
+def test_arguments_of_another_type_are_named(values: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        wattsched.solve(small(), **values)
+
+
+def test_a_document_is_no_instance() -> None:
+    with pytest.raises(TypeError, match="instance must be an Instance of sizing or a path, got dict"):
+        wattsched.solve(small().model_dump())  # type: ignore[arg-type]  # on purpose
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    result = wattsched.solve(
+        small(), solver="cpsat", gap=np.float32(0.01), time_limit=np.int64(20), seed=np.int64(3)
+    )
+    assert result.termination.reason == "optimal"
+
+
+def test_misspelt_pools_of_an_instance_made_in_python_are_named() -> None:
+    pair = {"name": "pair", "pool": "C", "gpus": 1, "power_w": 300.0, "rates": {"a": 1.0, "b": 1.0}}
+    with pytest.raises(InputError) as told:
+        wattsched.solve(
+            small(
+                jobs=[
+                    {"name": "a", "options": {**ROW, "pool": ["A", "B"]}},
+                    {"name": "b", "options": ROW, "pools": ["D"]},
+                ],
+                sets=[pair],
+            )
+        )
+    assert [fault.split(" is no pool")[0] for fault in told.value.faults] == [
+        "job 'a': pool 'B'", "job 'b': pool 'D'", "set 'pair': pool 'C'",
+    ]  # fmt: skip
+
+
+def test_a_job_whose_gpu_broke_goes_on_elsewhere() -> None:
+    node = {**NODE, "unavailable": [0]}
+    held = {"gpus": 1, "pool": "A", "nodes": {"n": [0]}}
+    result = wattsched.solve(
+        small(
+            cluster={"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": [node]},
+            jobs=[{"name": "a", "options": ROW, "current": held, "can_wait": False}],
+        )
+    )
+    assert result.decision is not None
+    assert result.decision.jobs[0].nodes["n"] != [0]
+
+
 @pytest.mark.parametrize("solver", ["highs", "cpsat", "greedy", "powerflow"])
 def test_same_seed_same_answer(solver: str) -> None:
     instance = generate("hetero", jobs=12, seed=3)
