@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,8 @@ class Shortfall:
     alone : bool
         True when no choice satisfies this row, whatever the other rows say. Otherwise `short_by` is this
         row's part in the least relative increase of limits, over all rows, that makes the program feasible.
+    at_least : float
+        What the limit lacks at least if no other one is changed.
     """
 
     row: str
@@ -39,26 +42,32 @@ class Shortfall:
     available: float
     short_by: float
     alone: bool
+    at_least: float
 
     def __str__(self) -> str:
         what = "needs at least" if self.alone else "would need, together with the other rows,"
         return f"{self.row} {what} {self.needed:.6g}, of {self.available:.6g}: short by {self.short_by:.6g}"
 
 
-def shortfall(program: Program, time_s: float = _TIME_S) -> list[Shortfall]:
+def shortfall(
+    program: Program, time_s: float = _TIME_S, may_grow: Callable[[str], bool] | None = None
+) -> list[Shortfall]:
     """Rows that make a program infeasible, worst first; empty for a feasible one.
 
     Parameters
     ----------
     time_s : float
         Limit for the search that is needed when no row is infeasible by itself.
+    may_grow : callable, optional
+        Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
+        named unless they are infeasible by themselves. Without it all are such but those that link choices.
 
     Returns
     -------
     list of Shortfall
         Empty also when the search found no proof of infeasibility in time.
     """
-    return _single_rows(program) or _together(program, time_s)
+    return _single_rows(program) or _together(program, time_s, may_grow)
 
 
 def _single_rows(program: Program) -> list[Shortfall]:
@@ -67,13 +76,17 @@ def _single_rows(program: Program) -> list[Shortfall]:
     names = program.row_names()
     over = least - program.row_upper
     under = program.row_lower - most
-    found = [
-        Shortfall(names[r], float(least[r]), float(program.row_upper[r]), float(over[r]), alone=True)
+    above = [
+        (r, least[r], program.row_upper[r], over[r])
         for r in np.flatnonzero(over > _tolerance(program.row_upper))
     ]
-    found += [
-        Shortfall(names[r], float(program.row_lower[r]), float(most[r]), float(under[r]), alone=True)
+    below = [
+        (r, program.row_lower[r], most[r], under[r])
         for r in np.flatnonzero(under > _tolerance(program.row_lower))
+    ]
+    found = [
+        Shortfall(names[r], float(needed), float(available), float(by), alone=True, at_least=float(by))
+        for r, needed, available, by in above + below
     ]
     return sorted(found, key=_severity)
 
@@ -97,11 +110,14 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
     return least, most
 
 
-def _together(program: Program, time_s: float) -> list[Shortfall]:
+def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] | None) -> list[Shortfall]:
     """Least relative increase of the rows' limits that makes the program feasible.
 
     What links choices is no limit, unless there is no other way.
     """
+    if may_grow is not None:
+        growing = np.array([may_grow(name) for name in program.row_names()], dtype=bool)
+        return _extended(program, growing, time_s)
     limits = ~linking_rows(program)
     found = _extended(program, limits, time_s)
     return found if found or limits.all() else _extended(program, np.ones_like(limits), time_s)
@@ -112,11 +128,13 @@ def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortf
 
     elastic, row, sign = _elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
-    answer = highs.solve_lp(elastic, Limits(time_s=time_s))
+    answer, proven = highs.solve_lp(elastic, Limits(time_s=time_s)), 1.0
     if answer.objective is None or answer.objective <= 1e-7:
         answer = highs.solve(elastic, Limits(gap=1e-3, time_s=time_s))
-        if answer.x is None or answer.bound <= 1e-7:
+        if answer.x is None or answer.objective is None or answer.bound <= 1e-7:
             return []
+        # To extend one limit alone cannot cost less than the least that all together cost.
+        proven = min(1.0, answer.bound / answer.objective)
     assert answer.x is not None
     missing = answer.x[program.n_columns :] * np.abs(elastic.matrix[:, program.n_columns :].data)
     names = program.row_names()
@@ -125,7 +143,9 @@ def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortf
         limit = float(program.row_upper[r] if s < 0 else program.row_lower[r])
         if amount > _tolerance(np.array([limit]))[0]:
             needed, available = (limit + amount, limit) if s < 0 else (limit, limit - amount)
-            found.append(Shortfall(names[r], needed, available, amount, alone=False))
+            found.append(
+                Shortfall(names[r], needed, available, amount, alone=False, at_least=proven * amount)
+            )
     return sorted(found, key=_severity)
 
 
