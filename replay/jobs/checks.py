@@ -14,9 +14,10 @@ def check(view: View, decision: Decision, policy: str) -> None:
     Raises
     ------
     ValueError
-        When there is not one row of its kind for every job, jobs run that no budget is left for, or share
-        GPUs that are not the same for both.
+        When it is not made of arrays and numbers as `Decision` says, there is not one row of its kind for
+        every job, jobs run that no budget is left for, or share GPUs that are not the same for both.
     """
+    _check_kinds(decision, policy)
     row, menus = decision.row, view.menus
     if row.shape != view.jobs.shape:
         raise ValueError(f"policy '{policy}' gives {row.shape} rows for {len(view)} jobs")
@@ -29,6 +30,19 @@ def check(view: View, decision: Decision, policy: str) -> None:
         raise ValueError(f"policy '{policy}' runs jobs at {view.time_s:g} s, when the budget is spent")
     if decision.host is not None:
         _check_hosts(view, row, decision.host, policy)
+
+
+def _check_kinds(decision: Decision, policy: str) -> None:
+    if not isinstance(decision, Decision):
+        raise ValueError(f"policy '{policy}' decides {type(decision).__name__}, not a Decision")
+    arrays = {"row": decision.row} if decision.host is None else {"row": decision.row, "host": decision.host}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "i":
+            raise ValueError(f"policy '{policy}': {name} must be an array of whole numbers")
+    if not isinstance(decision.gap, float | int | np.number):
+        raise ValueError(f"policy '{policy}': gap must be a number, nan where there is none")
+    if not isinstance(decision.again_s, float | int | np.number) or np.isnan(decision.again_s):
+        raise ValueError(f"policy '{policy}': again_s must be a time, inf where there is none")
 
 
 def _check_hosts(view: View, row: Integers, host: Integers, policy: str) -> None:

@@ -62,7 +62,7 @@ def simulate(
     ------
     ValueError
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
-        or leave jobs waiting for ever.
+        or leave jobs waiting for ever; when its restarts take less than no time.
     """
     run = Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
     while run.step():
@@ -90,6 +90,8 @@ class Replay:
     ) -> None:
         if not (0 <= round_s < math.inf):
             raise ValueError(f"round_s must be at least 0, got {round_s:g}")
+        if not (0 <= policy.restart_s < math.inf):  # with nan no event would ever be the next
+            raise ValueError(f"policy '{name}': restart_s must be at least 0, got {policy.restart_s:g}")
         carbon = carbon or Carbon.constant(0.0)
         self.trace, self.policy, self.name, self.round_s = trace, policy, name, round_s
         self.time_s = self.begin_s = float(trace.arrival_s[0]) if len(trace) else 0.0

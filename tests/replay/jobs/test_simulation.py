@@ -237,6 +237,38 @@ def test_policies_that_go_wrong() -> None:
         simulate(trace, Fixed(), round_s=-1.0)
 
 
+@pytest.mark.parametrize(
+    ("decided", "message"),
+    [
+        (None, "decides NoneType, not a Decision"),
+        (Decision([0, -1]), "row must be an array of whole numbers"),  # type: ignore[arg-type]  # on purpose
+        (Decision(np.array([0.0, np.nan])), "row must be an array of whole numbers"),
+        (Decision(np.array([0, -1]), host=np.zeros(2, dtype=bool)), "host must be an array of whole numbers"),
+        (Decision(np.array([0, -1]), gap=None), "gap must be a number"),  # type: ignore[arg-type]  # on purpose
+        (Decision(np.array([0, -1]), again_s=np.nan), "again_s must be a time"),
+    ],
+)
+def test_decisions_of_wrong_kinds_are_named(decided: Decision, message: str) -> None:
+    class Odd:
+        restart_s = 0.0
+
+        def decide(self, view: View) -> Decision:
+            return decided
+
+    trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)), (0.0, 1.0, 1, {1: 3.0}))
+    with pytest.raises(ValueError, match=f"policy 'odd'.*{message}"):
+        simulate(trace, Odd(), name="odd")
+
+
+@pytest.mark.parametrize("restart_s", [-1.0, np.nan, np.inf])
+def test_restarts_take_some_seconds(restart_s: float) -> None:
+    trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)))
+    policy = policy_of("fifo", Setting(trace))
+    policy.restart_s = restart_s
+    with pytest.raises(ValueError, match="policy 'fifo': restart_s must be at least 0"):
+        simulate(trace, policy, name="fifo")
+
+
 def test_records_do_not_depend_on_watching() -> None:
     trace = trace_by_hand(cluster_of(4), *((5.0 * i, 50.0, 2, linear(4)) for i in range(5)))
     policy = policy_of("elastic", Setting(trace, Restarts(5.0, 20.0)))
