@@ -47,9 +47,11 @@ class Journal:
         self._every_s = every_s
         if resume:
             _require_same(self._folder / OPTIONS, options)
+            _remove_temporary(self._folder)
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            _remove_temporary(self._folder)
             for file in (*self._folder.glob("*.running"), *self._folder.glob("*.done")):
                 file.unlink()
             (Path(folder) / SUMMARY).unlink(missing_ok=True)
@@ -134,6 +136,12 @@ def _require_same(file: Path, options: Mapping[str, str]) -> None:
                 f"--resume: the results in '{file.parent.parent}' are of {shown(name)} {before}, not {now}; "
                 "choose another folder, or leave --resume out to begin again"
             )
+
+
+def _remove_temporary(folder: Path) -> None:
+    """Remove what a replay was writing when it was killed (`instances.files.write_atomically`)."""
+    for file in folder.glob(".*.tmp"):
+        file.unlink(missing_ok=True)
 
 
 def _write(file: Path, options: Mapping[str, str]) -> None:

@@ -90,6 +90,18 @@ def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
     assert {file.suffix for file in (out / "checkpoints").iterdir()} == {".done", ".json"}
 
 
+@pytest.mark.parametrize("again", [["--resume"], []])
+def test_what_a_killed_replay_was_writing_goes_away(
+    run: Run, jobs: Path, tmp_path: Path, again: list[str]
+) -> None:
+    command = ["replay", str(jobs), "--policy", "fifo", "-o", str(tmp_path / "out")]
+    assert run(*command).exit_code == 0
+    half = tmp_path / "out" / "checkpoints" / ".0123456789abcdef.tmp"
+    half.write_bytes(b"half of it")
+    assert run(*command, *again).exit_code == 0
+    assert not half.exists()
+
+
 def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     refused(run("replay", jobs, "-o", out, "--resume"), "--resume: there is nothing to go on with in")
