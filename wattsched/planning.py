@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-6
 _ROUNDING_GAP = 1e-12
+_WARM = "warm"
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
 
@@ -64,7 +65,8 @@ def plan(
     gap, time_limit, threads, seed
         As in `wattsched.solve`.
     warm : PlanResult, optional
-        An earlier answer of the problem to start from, solved just now or read from a file.
+        An earlier answer of the problem to start from, solved just now or read from a file. A decision that
+        is no longer possible is told in ``faults``, and not used.
 
     Returns
     -------
@@ -208,7 +210,7 @@ def _answer(run: _Run, worker: Worker | None, earlier: Any) -> PlanResult:
 def _at_hand(run: _Run, earlier: Any) -> Iterator[tuple[Any, str]]:
     """Decisions that cost nothing to speak of: an earlier one, and that of a rule."""
     if earlier is not None:
-        yield earlier, "warm"
+        yield earlier, _WARM
     rules = run.problem.rules
     name = run.solver if run.solver in rules else next(iter(rules))
     with run.phase("rule"):
@@ -250,11 +252,11 @@ def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> 
     size = PlanSize(columns=program.n_columns, rows=program.n_rows, nonzeros=int(program.matrix.nnz))
     certificate = _certificate(run, plan, asked)
     best = _best(run, found)
-    wrong = [
-        f"the decision of '{c.of}' failed its check: {c.report.faults[0]}" for c in found if c.report.faults
-    ]
+    wrong = _failed(found)
     if best is None:
-        return _without_decision(run, plan, asked, wrong, certificate, size)
+        # An earlier decision that is no longer possible says nothing of this instance.
+        errors = _failed([c for c in found if c.of != _WARM])
+        return _without_decision(run, plan, asked, errors, certificate, size)
     assert best.report.objective is not None
     cost = run.sign * best.report.objective
     proven = [min(asked.bound, plan.outside) if plan.bound is None else plan.bound]
@@ -282,6 +284,12 @@ def _conclude(run: _Run, plan: Plan, asked: Solution, found: list[_Checked]) -> 
         decision=best.decision,
         size=size,
     )
+
+
+def _failed(found: list[_Checked]) -> list[str]:
+    return [
+        f"the decision of '{c.of}' failed its check: {c.report.faults[0]}" for c in found if c.report.faults
+    ]
 
 
 def _termination(run: _Run, plan: Plan, asked: Solution, best: _Checked, gap: float | None) -> Termination:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wattsched
+from wattsched import planning
 from wattsched.formulations.problems import problem as find_problem
 from wattsched.instances.files import InputError, write_json
 from wattsched.instances.generators import generate
 from wattsched.instances.plan_claims import check_plan_result
 from wattsched.plan_result import PlanResult
 from wattsched.planning import plan
+from wattsched.solvers.solution import Solution, Termination
 
 SIZES: dict[str, dict[str, Any]] = {
     "shifting": {"jobs": 3, "gpus": 8, "slots": 8, "seed": 2},
@@ -83,6 +86,26 @@ def test_an_answer_that_was_read_back_is_an_earlier_answer(instance: Any) -> Non
     again = plan(instance, solver=next(iter(find_problem(instance.problem).rules)), warm=read)
     assert again.faults == []
     assert again.objective == pytest.approx(first.objective)
+
+
+def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = plan(instance, solver="highs", time_limit=20)
+    fewer = instance.model_copy(update={"jobs": instance.jobs[1:]})
+    again = plan(fewer, solver="highs", time_limit=20, warm=first)
+    assert again.faults == [f"the decision of 'warm' failed its check: {again.faults[0].split(': ', 1)[1]}"]
+    hold(fewer, again)
+
+    def nothing(*_: object) -> Solution:
+        return Solution(Termination("no_solution", "time"))
+
+    monkeypatch.setattr(planning, "_solve", nothing)
+    problem = find_problem(instance.problem)
+    without_rules = replace(problem, rules=dict.fromkeys(problem.rules, lambda *_: None))
+    monkeypatch.setattr(planning, "find_problem", lambda name: without_rules)
+    ended = plan(fewer, warm=first).termination
+    assert (ended.reason, ended.limit) == ("no_solution", "time")
 
 
 def test_what_is_no_argument_of_a_plan_is_named(instance: Any) -> None:
