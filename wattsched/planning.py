@@ -318,7 +318,9 @@ def _without_decision(
         ended = Termination("infeasible", detail=proof.detail)
         return run.result(ended, certificate=certificate, size=size)
     if ended.reason in ("optimal", "feasible", "infeasible"):
-        ended = Termination("no_solution", ended.limit, ended.detail or "no decision was found")
+        # That a program of some of the columns is infeasible says nothing of the instance.
+        said = "" if ended.reason == "infeasible" else ended.detail
+        ended = Termination("no_solution", ended.limit, said or "no decision was found")
     bound = None if certificate is None else certificate.bound
     return run.result(ended, bound=bound, certificate=certificate, size=size)
 

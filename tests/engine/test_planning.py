@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -149,3 +149,17 @@ def test_a_job_that_is_late_in_every_unit_is_named() -> None:
     result = plan(instance.model_copy(update={"jobs": [late, *instance.jobs[1:]]}))
     assert result.termination.reason == "infeasible"
     assert f"job '{late.name}' can neither run now nor wait" in result.termination.detail
+
+
+def test_a_program_of_some_columns_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = find_problem("sharing")
+    build = problem.formulations["patterns"]
+
+    def some_columns(*asked: Any) -> Any:
+        whole = build(*asked)
+        return replace(whole, program=replace(whole.program, upper=0 * whole.program.upper), bound=0.0)
+
+    monkeypatch.setitem(cast("dict[str, Any]", problem.formulations), "patterns", some_columns)
+    monkeypatch.setattr("wattsched.planning._at_hand", lambda run, warm: iter(()))
+    termination = plan(generate("sharing", **SIZES["sharing"]), solver="highs").termination
+    assert (termination.reason, termination.detail) == ("no_solution", "no decision was found")
