@@ -48,11 +48,19 @@ def rank(view: View, columns: Columns) -> Floats:
     return np.asarray(-values(view, columns)[columns.owner] * rate * useful_share(view, columns))
 
 
-def values(view: View, columns: Columns, concavity: float = CONCAVITY) -> Floats:
-    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights."""
-    rate = np.where(columns.waits, np.inf, view.menus.rate[columns.row])
-    least = np.minimum.reduceat(rate, columns.start[:-1])
-    return rank_weights(view.remaining / least, concavity) / least
+def values(view: View, columns: Columns, concavity: float = CONCAVITY, speed: float = 0.0) -> Floats:
+    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights.
+
+    Parameters
+    ----------
+    speed : float
+        The speed that a job's seconds are counted at: 0 that of its slowest configuration, 1 that of its
+        fastest, in between geometrically.
+    """
+    rate = np.where(columns.waits, np.nan, view.menus.rate[columns.row])
+    least, most = (reduce.reduceat(rate, columns.start[:-1]) for reduce in (np.fmin, np.fmax))
+    typical = least ** (1.0 - speed) * most**speed
+    return rank_weights(view.remaining / typical, concavity) / typical
 
 
 def useful_share(view: View, columns: Columns) -> Floats:
