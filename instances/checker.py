@@ -29,7 +29,7 @@ from wattsched.instances.checker_outcomes import (
 from wattsched.instances.checker_sets import set_faults, users_of
 from wattsched.instances.checker_site import Place, places_of
 from wattsched.instances.decision import Assignment, Decision
-from wattsched.instances.faults import lines_of
+from wattsched.instances.faults import lines_of, require
 from wattsched.instances.instance import Instance, Job
 from wattsched.topology.cluster import Strict
 
@@ -81,7 +81,14 @@ def check(instance: Instance, decision: Decision) -> Report:
     Returns
     -------
     Report
+
+    Raises
+    ------
+    TypeError
+        For anything else; the decision of a `Result` is its field ``decision``.
     """
+    require("instance", instance, (Instance,), "an Instance")
+    require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
     return _check(instance, decision, Menus(instance, places_of(instance.cluster)))
 
 

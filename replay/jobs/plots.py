@@ -24,7 +24,7 @@ SIZE_IN = (9.0, 9.0)
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Colours that the colour-blind tell apart (Okabe and Ito 2008, without yellow)."""
 PATTERNS: tuple[Pattern, ...] = ("-", "--", ":", "-.")
-HOUR_S, DAY_S = 3600.0, 86_400.0
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 MOST_STEPS = 300
 """Changes that a line can show; beyond, means are drawn."""
 WIDTHS = {
@@ -47,11 +47,18 @@ class Scale:
     def of(cls, outcomes: Sequence[Outcome]) -> Scale:
         """Days for long traces, and means where lines would be too dense to read."""
         lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
-        unit, unit_s = ("days", DAY_S) if lasts_s > 3 * DAY_S else ("hours", HOUR_S)
+        unit, unit_s = ("days", DAY_S) if lasts_s > 3 * DAY_S else unit_of(lasts_s)
         if max(len(outcome.power.time_s) for outcome in outcomes) <= MOST_STEPS:
             return cls(unit, unit_s, "", 0.0)
         few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
         return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
+
+
+def unit_of(longest_s: float) -> tuple[str, float]:
+    """Hours, or minutes and seconds where hours would be small fractions."""
+    if longest_s > 2 * HOUR_S:
+        return "hours", HOUR_S
+    return ("minutes", MINUTE_S) if longest_s > 2 * MINUTE_S else ("seconds", 1.0)
 
 
 def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
@@ -61,15 +68,17 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     completion, power, occupancy = figure.subplots(3, 1)
     scale = Scale.of(outcomes)
+    longest_s = max((outcome.jobs.end_s - outcome.trace.arrival_s).max() for outcome in outcomes)
+    unit, unit_s = unit_of(longest_s)
     for number, outcome in enumerate(outcomes):
         look = (COLOURS[number % len(COLOURS)], PATTERNS[number // len(COLOURS) % len(PATTERNS)])
         gpus = sum(int(pool.available.sum()) for pool in outcome.trace.pools)
-        _draw_completion(completion, outcome, look)
+        _draw_completion(completion, outcome, unit_s, look)
         _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.power_w, 1000, look)
         _draw_course(occupancy, outcome, scale, outcome.busy.time_s, outcome.busy.gpus, gpus / 100, look)
     _draw_budget(power, outcomes, scale)
     note = f"\nmean of each {scale.over}" if scale.over else ""
-    completion.set(xlabel="completion time, hours", ylabel="jobs, %", ylim=(0, 103))
+    completion.set(xlabel=f"completion time, {unit}", ylabel="jobs, %", ylim=(0, 103))
     power.set(ylabel=f"power of the cluster, kW{note}")
     power.set_ylim(bottom=0)
     power.sharex(occupancy)
@@ -116,19 +125,19 @@ def means_over(
     return edges, np.diff(until) / np.diff(edges)
 
 
-def _draw_completion(axes: Axes, outcome: Outcome, look: Look) -> None:
+def _draw_completion(axes: Axes, outcome: Outcome, unit_s: float, look: Look) -> None:
     """Draw the share of the jobs that are complete within a time after their arrival."""
     from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
-    jct_h = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s) / HOUR_S
-    shares = 100 * np.arange(len(jct_h) + 1) / len(jct_h)
+    jct = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s) / unit_s
+    shares = 100 * np.arange(len(jct) + 1) / len(jct)
     colour, pattern = look
-    since = np.insert(jct_h, 0, jct_h[0])
+    since = np.insert(jct, 0, jct[0])
     axes.step(since, shares, where="post", label=outcome.policy, color=colour, linestyle=pattern)
     axes.set_xscale("log")
-    if 0 < jct_h[-1] <= jct_h[0] * (1 + 1e-9):
+    if 0 < jct[-1] <= jct[0] * (1 + 1e-9):
         # All the same but for rounding. Without a width, matplotlib would make one up, with a warning.
-        axes.update_datalim([(jct_h[0] / 2, 0.0), (jct_h[0] * 2, 0.0)])
+        axes.update_datalim([(jct[0] / 2, 0.0), (jct[0] * 2, 0.0)])
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 

@@ -140,6 +140,14 @@ def test_a_document_is_no_instance() -> None:
         wattsched.solve(small().model_dump())  # type: ignore[arg-type]  # on purpose
 
 
+def test_only_a_decision_is_checked() -> None:
+    result = wattsched.solve(small())
+    with pytest.raises(TypeError, match="decision must be a Decision, such as a result's field 'decision'"):
+        wattsched.check(small(), result)  # type: ignore[arg-type]  # on purpose
+    assert result.decision is not None
+    assert wattsched.check(small(), result.decision).faults == []
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     result = wattsched.solve(
         small(), solver="cpsat", gap=np.float32(0.01), time_limit=np.int64(20), seed=np.int64(3)

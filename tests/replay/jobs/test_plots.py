@@ -12,7 +12,7 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.plots import COLOURS, Scale, means_over, plot_outcomes
+from wattsched.replay.jobs.plots import COLOURS, Scale, means_over, plot_outcomes, unit_of
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Setting
 from wattsched.replay.jobs.simulation import simulate
@@ -47,9 +47,16 @@ def outcome(policy: str, n: int, budget: Budget | None = None) -> Outcome:
 
 def test_short_replays_are_drawn_as_they_are_and_long_ones_in_means() -> None:
     short = Scale.of([outcome("fifo", 5)])
-    assert (short.unit, short.over, short.width_s) == ("hours", "", 0.0)
+    assert (short.unit, short.over, short.width_s) == ("minutes", "", 0.0)
     long = Scale.of([outcome("fifo", 200)])
     assert (long.over, long.width_s) == ("minute", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "unit"), [(90.0, "seconds"), (3600.0, "minutes"), (7200.0, "minutes"), (9e4, "hours")]
+)
+def test_times_are_no_small_fractions_of_their_unit(longest_s: float, unit: str) -> None:
+    assert unit_of(longest_s)[0] == unit
 
 
 def test_a_line_per_policy_in_every_part_and_the_budget() -> None:
