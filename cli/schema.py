@@ -64,7 +64,7 @@ def _frontier_model(problem: str) -> type[BaseModel]:
 
     fields: dict[str, Any] = {"result": (_result_model(problem), ...)}
     point = create_model("FrontierPoint", __base__=FrontierPoint, __doc__=FrontierPoint.__doc__, **fields)
-    points: dict[str, Any] = {"points": (list[point], ...)}  # type: ignore[valid-type]
+    points: dict[str, Any] = {"points": (list[point], ...)}  # type: ignore[valid-type]  # a type made here
     doc = FrontierResult.__doc__
     return create_model("FrontierResult", __base__=FrontierResult, __doc__=doc, **points)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.engine import limits_of, require_texts
+from wattsched.arguments import limits_of, require_texts
 from wattsched.formulations.problem import Impossible, Problem
 from wattsched.formulations.problems import problem as find_problem
 from wattsched.instances.faults import require
