@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import CHECK_FAILED, BadInput
+from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, answer_of, read_any_instance, read_document, shown
 from wattsched.cli.frontier import check_frontier, is_frontier
 
@@ -49,28 +49,17 @@ def command(instance_file: str, result_file: str) -> int:
         else:
             report, claimed = check_result(instance, document), answer
             instance = instance.model_copy(update={"objective": answer.objective_name})
-    _print(report, instance, claimed)
-    return CHECK_FAILED if report.faults else 0
+    from wattsched.cli.verdict import print_verdict
+
+    return print_verdict(report.faults, _told(report, instance, claimed))
 
 
-def _print(report: Report, instance: Instance, claimed: Result | None) -> None:
-    from wattsched.cli.terminal import console, line
-    from wattsched.cli.wording import count
-
-    out = console()
-    if report.faults:
-        line(out, ("not valid", "bold red"), f": {count(len(report.faults), 'fault')}")
-        for fault in report.faults:
-            line(out, f"{fault}", indent=2)
-        return
-    line(out, ("valid", "bold green"))
+def _told(report: Report, instance: Instance, claimed: Result | None) -> Iterator[str]:
     if claimed is not None and claimed.decision is None:
-        line(out, f"{_nothing_decided(claimed)}", indent=2)
+        yield _nothing_decided(claimed)
     else:
-        for words in _uses(report, instance):
-            line(out, f"{words}", indent=2)
-    for words in _proof(report, instance, claimed):
-        line(out, f"{words}", indent=2)
+        yield from _uses(report, instance)
+    yield from _proof(report, instance, claimed)
 
 
 def _nothing_decided(claimed: Result) -> str:

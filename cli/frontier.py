@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from wattsched.cli.failures import CHECK_FAILED, INFEASIBLE, NO_SOLUTION, BadInput, refusing
+from wattsched.cli.failures import INFEASIBLE, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import STANDARD, write
 from wattsched.cli.limits import UNLIMITED_S
 
@@ -131,7 +131,7 @@ def frontier_of(document: Any, source: str) -> FrontierResult:
 
 def check_frontier(instance: Any, document: Any, source: str) -> int:
     """Check every point of a frontier, print the verdict, and return the exit code."""
-    from wattsched.cli.terminal import console, line
+    from wattsched.cli.verdict import print_verdict
     from wattsched.cli.wording import count
     from wattsched.instances.shifting.frontier import frontier_faults
 
@@ -140,15 +140,9 @@ def check_frontier(instance: Any, document: Any, source: str) -> int:
         raise BadInput(f"{source}: is a frontier of 'shifting', the instance is of '{instance.problem}'")
     with refusing(source):
         faults = frontier_faults(instance, document)
-    out = console()
-    if faults:
-        line(out, ("not valid", "bold red"), f": {count(len(faults), 'fault')}")
-        for fault in faults:
-            line(out, fault, indent=2)
-        return CHECK_FAILED
-    line(out, ("valid", "bold green"))
-    line(out, f"{count(len(frontier.points), 'point')}, each with its decision and its proof", indent=2)
-    return 0
+    return print_verdict(
+        faults, [f"{count(len(frontier.points), 'point')}, each with its decision and its proof"]
+    )
 
 
 def print_frontier(frontier: FrontierResult) -> None:

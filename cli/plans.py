@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wattsched.cli.failures import CHECK_FAILED, BadInput, refusing
+from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import STANDARD, is_answer, read_document, shown, write
 from wattsched.cli.limits import UNLIMITED_S
 
@@ -128,8 +128,7 @@ def plan_text(result: PlanResult) -> str:
 
 def check_plan(instance: Any, document: Any, source: str) -> int:
     """Check a result or a bare decision against its instance, print the verdict, and return the exit code."""
-    from wattsched.cli.terminal import console, line
-    from wattsched.cli.wording import count
+    from wattsched.cli.verdict import print_verdict
     from wattsched.instances.plan_claims import PlanVerdict, check_plan_result
     from wattsched.instances.problems import checker_of, decision_of, senses_of
 
@@ -145,16 +144,7 @@ def check_plan(instance: Any, document: Any, source: str) -> int:
     else:
         plan_answer_of(document, source)
         verdict = check_plan_result(instance, document)
-    out = console()
-    if verdict.faults:
-        line(out, ("not valid", "bold red"), f": {count(len(verdict.faults), 'fault')}")
-        for fault in verdict.faults:
-            line(out, f"{fault}", indent=2)
-        return CHECK_FAILED
-    line(out, ("valid", "bold green"))
-    for words in _proof(verdict, document):
-        line(out, f"{words}", indent=2)
-    return 0
+    return print_verdict(verdict.faults, _proof(verdict, document))
 
 
 def _proof(verdict: PlanVerdict, document: dict[str, Any]) -> Iterator[str]:

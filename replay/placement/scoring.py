@@ -40,7 +40,7 @@ class Rule(ABC):
         free = state.gpu_free_milli[node]
         return int(np.where(free >= request.gpu_milli, free, np.iinfo(np.int64).max).argmin())
 
-    def told(self, request: Request, placement: Placement, state: ClusterState) -> None:  # noqa: B027
+    def told(self, request: Request, placement: Placement, state: ClusterState) -> None:  # noqa: B027  # may do nothing
         """Learn of a placement; most rules read all they need from the state."""
 
 

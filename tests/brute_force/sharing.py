@@ -113,7 +113,7 @@ def optimum(instance: SharingInstance, objective: str) -> float | None:
     return None if best == inf else (-best if objective == "throughput" else best)
 
 
-def _cost(instance, objective, split, places, waits, fastest) -> float | None:  # type: ignore[no-untyped-def]
+def _cost(instance, objective, split, places, waits, fastest) -> float | None:  # type: ignore[no-untyped-def]  # the values of `optimum`
     watts_all = energy = epochs = through = penalty = 0.0
     for unit in instance.unit_types:
         if places.count(unit.name) > unit.count:
