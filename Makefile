@@ -3,7 +3,7 @@ PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PACKAGES := wattsched formulations solvers topology perfmodels instances comparisons replay cli
+PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay cli
 SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
@@ -14,7 +14,7 @@ help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/package  ## Solve the bundled instance and show the decision
-	@$(BIN)/wattsched solve wattsched/demo.json
+	@$(BIN)/wattsched solve examples/demo.json
 
 test: lint types unit  ## All checks: lint, types, unit tests
 
@@ -35,26 +35,22 @@ results: $(VENV)/tools $(VENV)/package  ## Make the tables of docs/results.md an
 	$(BIN)/python benchmarks/results.py
 
 clean:  ## Remove what was built
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and no python3 is on the PATH" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
 	"$(PYTHON)" -m venv $(VENV)
 
-# A regular install, renewed when a source file changes; build/ goes first, or setuptools would install from
-# it the modules that no longer exist.
+# A regular install, renewed when a source file changes.
 $(VENV)/package: $(BIN)/python pyproject.toml constraints.txt $(SOURCES)
 	@echo "installing wattsched into $(VENV)"
-	@rm -rf build
 	@$(PIP) install -c constraints.txt .
-	@rm -rf build
 	@touch $@
 
 $(VENV)/bench: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing the peers for benchmarks into $(VENV)"
 	@$(PIP) install -c constraints.txt '.[bench]'
-	@rm -rf build
 	@touch $@
 
 $(VENV)/tools: $(BIN)/python pyproject.toml constraints.txt

@@ -24,9 +24,9 @@ from scipy.optimize import brentq
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.carbon import read_carbon
-from wattsched.instances.traces.itp import read_itp
-from wattsched.instances.traces.philly import read_philly
-from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon
+from wattsched.instances.traces.job_lists import read_itp, read_philly
+from wattsched.instances.units import J_PER_KWH
+from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.metrics import budget_used
 from wattsched.replay.jobs.policies import policy_of
@@ -112,7 +112,7 @@ class Case:
         if self.zone is None:
             return Budget.of_energy(amount_j, DAY_S)
         carbon = self.carbon(trace)
-        return Budget("carbon_g", amount_j / JOULES_PER_KWH * january(carbon), DAY_S, carbon)
+        return Budget("carbon_g", amount_j / J_PER_KWH * january(carbon), DAY_S, carbon)
 
     def boundless(self, trace: Trace) -> Budget:
         """Budget that never binds, so that all there is is its price; looked at again every hour."""
@@ -128,7 +128,7 @@ class Case:
     def carbon(self, trace: Trace) -> Carbon:
         """Intensities from the first arrival on."""
         if self.zone is None:
-            return Carbon.constant(JOULES_PER_KWH)
+            return Carbon.constant(J_PER_KWH)
         return Carbon.of(read_carbon(DATA / ZONES[self.zone]), float(trace.arrival_s[0]))
 
 

@@ -26,10 +26,10 @@ import wattsched
 from wattsched.formulations.program import Program
 from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.columns import choices
+from wattsched.formulations.sizing.data import Options, expand
 from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, add_budget_rows, assemble
 from wattsched.formulations.sizing.objectives import objective
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import Options, expand
+from wattsched.instances.sizing.instance import Instance
 
 CASES = (
     ("uniform", 1_000),

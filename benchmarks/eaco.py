@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 from pages import DOCS, replace_part, table
 
+from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
-from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.replay.sharing.bound import least_energy
 from wattsched.replay.sharing.least_cost import LeastCost
 from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, fifo
 from wattsched.replay.sharing.sets import Sets
 from wattsched.replay.sharing.stream import Policy, Replay, replay
-
-FloatArray = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 JOBS = 5000
 SEEDS, CALIBRATION_SEEDS = (0, 1, 2, 3, 4), (100, 101)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from wattsched.topology.arrays import FloatArray
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -37,7 +38,7 @@ def replace_part(page: Path, name: str, content: str) -> None:
     page.write_text(f"{before}{begin}\n{content.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def interval(values: NDArray[np.float64], digits: int = 2) -> str:
+def interval(values: FloatArray, digits: int = 2) -> str:
     """Mean over the seeds, and half of the 95 % confidence interval of Student's t."""
     mean = f"{values.mean():.{digits}f}"
     if len(values) < 2:

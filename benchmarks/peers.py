@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
 
-from wattsched.formulations.program import Block, FloatArray, IntArray, Program
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.timer import Clock
 from wattsched.solvers import highs
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.conclude import conclude, declined
-from wattsched.solvers.solution import Limits, Solution, Termination
+from wattsched.solvers.solution import Limits, Solution, Termination, conclude, declined
+from wattsched.topology.arrays import FloatArray, IntArray
 
 TOLERANCE = 1e-6
 """Violation that the solvers' own tolerances allow."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from pages import DOCS, replace_part, table
 
-from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
+from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.campaign import run_all
 from wattsched.replay.placement.curves import Curves, mean, saving_pct
 from wattsched.replay.placement.stream import Experiment

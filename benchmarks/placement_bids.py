@@ -16,7 +16,7 @@ import numpy as np
 from pages import DOCS, machine, replace_part, table
 from placement import POWER_LISTS, POWER_POLICIES, PUBLISHED, SEEDS, Runs, run_missing
 
-from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
+from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
 from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.replay.placement.plots import plot_curves, save

@@ -19,8 +19,8 @@ from pages import table as markdown
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
-from wattsched.instances.options import expand
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits
 

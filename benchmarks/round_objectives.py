@@ -24,7 +24,7 @@ from scipy.sparse import block_array, csc_array
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.job_lists import read_itp
 from wattsched.replay.jobs.menus import fastest
 from wattsched.replay.jobs.metrics import Summary, summary
 from wattsched.replay.jobs.policies.round_solver import MOST_NODES, RoundSolver

@@ -18,24 +18,24 @@ import numpy as np
 from pages import DOCS, machine, replace_part, table
 
 from wattsched.formulations.sharing.problem import PROBLEM
-from wattsched.instances.sharing.checker import check
+from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import Budgets, Job, SharingInstance
 from wattsched.instances.sharing.instance import Limits as SetLimits
-from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, eaco_sets
-from wattsched.instances.sharing.outcomes import Outcomes
-from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
+from wattsched.instances.traces.gavel import read_jobs, read_pairs, round_of_pairs
+from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
 from wattsched.replay.sharing.published import Decide, anew
 from wattsched.replay.sharing.stream import Replay, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.checker import check
+from wattsched.verification.sharing.outcomes import Outcomes
 
 GAP = 1e-3
 SHORT = {"AlexNet": "J1", "ResNet-18": "J2", "ResNet-50": "J3", "VGG-16": "J4"}
 STREAM_JOBS, MEAN_ARRIVAL_S = 300, 1500.0
 SEEDS = (0, 1, 2)
-J_PER_KWH = 3.6e6
 
 
 # -- EaCO's tables -----------------------------------------------------------------------------------

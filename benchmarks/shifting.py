@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pages import DOCS, machine, replace_part, table
 
-from wattsched.formulations.shifting.marginal import carbon_blind
+from wattsched.formulations.shifting.heuristics import carbon_blind
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.plan_result import PlanResult
 from wattsched.planning import plan
+from wattsched.verification.shifting.checker import check
 
 EIA, ZONES = (
     "carbon-eia-us-2022/{}_2022_hourly.csv.gz",

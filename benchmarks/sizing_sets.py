@@ -15,11 +15,17 @@ from typing import Any
 from pages import DOCS, machine, replace_part, table
 
 import wattsched
-from wattsched.instances.files import read_json
-from wattsched.instances.instance import Instance
+from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import Job
-from wattsched.instances.traces.gavel_pairs import GPU_POWER_W, PairTable, read_jobs, read_pairs
-from wattsched.instances.traces.gavel_sets import gpu_power_w, sets_of_pairs
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.traces.gavel import (
+    GPU_POWER_W,
+    PairTable,
+    gpu_power_w,
+    read_jobs,
+    read_pairs,
+    sets_of_pairs,
+)
 from wattsched.result import Result
 
 GPU = "v100"

@@ -39,8 +39,8 @@ from suite_cases import (
 )
 from suite_page import content, plot
 
-from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get
+from wattsched.solvers.solution import relative_gap
 
 HERE = Path(__file__).resolve().parent
 KILL_AFTER = 1.5

@@ -37,7 +37,7 @@ def build(task: dict[str, Any]) -> dict[str, Any]:
 
     from wattsched.formulations.program import Block
     from wattsched.formulations.registry import formulation
-    from wattsched.instances.options import expand
+    from wattsched.formulations.sizing.data import expand
 
     instance = wattsched.generate(task["family"], jobs=task["jobs"], seed=task["seed"], **task["options"])
     begin = time.perf_counter()

@@ -12,9 +12,9 @@ from wattsched.cli.files import STANDARD, answer_of, read_any_instance, read_doc
 from wattsched.cli.frontier import check_frontier, is_frontier
 
 if TYPE_CHECKING:
-    from wattsched.instances.checker import Report
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
+    from wattsched.verification.sizing.checker import Report
 
 
 @click.command("check")
@@ -30,8 +30,8 @@ def command(instance_file: str, result_file: str) -> int:
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
     from wattsched.cli.terminal import progress
-    from wattsched.instances.checker import check, check_result
-    from wattsched.instances.decision import Decision
+    from wattsched.instances.sizing.decision import Decision
+    from wattsched.verification.sizing.checker import check, check_result
 
     instance = read_any_instance(instance_file)
     document = read_document(result_file)

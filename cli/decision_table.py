@@ -12,8 +12,8 @@ from wattsched.cli.wording import count, duration, listed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.decision import Assignment, Decision
-    from wattsched.instances.instance import Instance, Job
+    from wattsched.instances.sizing.decision import Assignment, Decision
+    from wattsched.instances.sizing.instance import Instance, Job
 
 MOST_ROWS = 20
 MOST_NODES = 3
@@ -51,8 +51,8 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
     """Seconds to completion of some jobs that run, restart included."""
-    from wattsched.instances.decision import Decision
-    from wattsched.instances.options import expand
+    from wattsched.formulations.sizing.data import expand
+    from wattsched.instances.sizing.decision import Decision
 
     names = {assignment.job for assignment in running}
     formed = {assignment.set for assignment in running}

@@ -10,7 +10,7 @@ from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import STANDARD, output_option, read_instance, refuse_overwriting, write, written
 
 if TYPE_CHECKING:
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
 
 PROGRAMS = (".mps", ".lp")
 TOPOLOGIES = (".json", ".conf")
@@ -59,8 +59,8 @@ def _topology(instance: Instance, output: str) -> str:
 def _write_program(instance: Instance, formulation: str, objective: str | None, output: str) -> None:
     from wattsched.cli.terminal import progress
     from wattsched.formulations.registry import formulation as find_formulation
+    from wattsched.formulations.sizing.data import expand
     from wattsched.formulations.sizing.objectives import objective as find_objective
-    from wattsched.instances.options import expand
     from wattsched.solvers.export import write_lp, write_mps
 
     with refusing():

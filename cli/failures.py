@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from wattsched.instances.files import InputError
+    from wattsched.instances.io import InputError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -69,7 +69,7 @@ def _exception(error: Exception) -> int:
 
 def _input_error(error: Exception) -> InputError | None:
     # Nothing has been read yet when its module is not loaded.
-    files = sys.modules.get("wattsched.instances.files")
+    files = sys.modules.get("wattsched.instances.io")
     return error if files is not None and isinstance(error, files.InputError) else None
 
 
@@ -129,7 +129,7 @@ def _message(error: ValueError) -> str:
 
     if not isinstance(error, ValidationError):
         return str(error)
-    from wattsched.instances.faults import lines_of
+    from wattsched.instances.io import lines_of
 
     return "; ".join(lines_of(error, None))
 

@@ -16,8 +16,8 @@ from wattsched.cli.failures import BadInput, printable, reason
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from wattsched.instances.decision import Decision
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.decision import Decision
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
@@ -69,7 +69,7 @@ def write(target: str | None, content: str | bytes) -> None:
     if target is None or target == STANDARD:
         click.echo(data, nl=False)
         return
-    from wattsched.instances.files import write_atomically
+    from wattsched.instances.io import write_atomically
 
     try:
         write_atomically(target, data)
@@ -86,7 +86,7 @@ def read_document(name: str) -> Any:
     InputError
         As `instances.files.read_json`.
     """
-    from wattsched.instances.files import InputError, read_json
+    from wattsched.instances.io import InputError, read_json
 
     if not name:
         raise BadInput("the file name is empty")
@@ -105,7 +105,7 @@ def read_document(name: str) -> Any:
 
 def read_instance(name: str) -> Instance:
     """Read an instance file, or standard input for ``-``."""
-    from wattsched.instances.files import instance_of
+    from wattsched.instances.io import instance_of
 
     return instance_of(read_document(name), source=shown(name))
 
@@ -140,9 +140,8 @@ def answer_of(document: Any, source: str) -> Result | Decision:
     """
     from pydantic import ValidationError
 
-    from wattsched.instances.decision import Decision
-    from wattsched.instances.faults import lines_of
-    from wattsched.instances.files import InputError
+    from wattsched.instances.io import InputError, lines_of
+    from wattsched.instances.sizing.decision import Decision
     from wattsched.result import Result
 
     if not is_answer(document):

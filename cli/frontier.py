@@ -41,7 +41,7 @@ def solve_frontier(
     from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.terminal import progress
     from wattsched.formulations.problems import problem as find_problem
-    from wattsched.formulations.shifting.frontier import trace
+    from wattsched.formulations.shifting.pareto import trace
     from wattsched.planning import plan, require_names
 
     problem = find_problem("shifting")
@@ -109,9 +109,8 @@ def frontier_of(document: Any, source: str) -> FrontierResult:
 
     from wattsched.cli.plans import plan_answer_of
     from wattsched.frontier_result import FrontierResult
-    from wattsched.instances.faults import lines_of
-    from wattsched.instances.files import InputError
-    from wattsched.instances.shifting.frontier import TOTALS
+    from wattsched.instances.io import InputError, lines_of
+    from wattsched.verification.shifting.pareto import TOTALS
 
     try:
         frontier = FrontierResult.model_validate(document)
@@ -133,7 +132,7 @@ def check_frontier(instance: Any, document: Any, source: str) -> int:
     """Check every point of a frontier, print the verdict, and return the exit code."""
     from wattsched.cli.verdict import print_verdict
     from wattsched.cli.wording import count
-    from wattsched.instances.shifting.frontier import frontier_faults
+    from wattsched.verification.shifting.pareto import frontier_faults
 
     frontier = frontier_of(document, source)
     if instance.problem != "shifting":
@@ -149,7 +148,7 @@ def print_frontier(frontier: FrontierResult) -> None:
     """Print the points, or why there are none."""
     from wattsched.cli.terminal import console, line, table
     from wattsched.cli.wording import duration, number, percent, quantity
-    from wattsched.instances.shifting.frontier import TOTALS
+    from wattsched.verification.shifting.pareto import TOTALS
 
     against = frontier.against
     out = console()

@@ -52,8 +52,8 @@ def _family(family: str) -> click.Command:
 def _generate(family: str) -> Any:
     def callback(output: str | None, **parameters: Any) -> None:
         from wattsched.cli.terminal import progress
-        from wattsched.instances.files import document_text
         from wattsched.instances.generators import generate
+        from wattsched.instances.io import document_text
 
         with progress(f"generating {family}"):
             with refusing(options={name: option_name(name) for name in parameters}):

@@ -15,7 +15,7 @@ from wattsched.cli.files import JSON_SUFFIXES, output_option, refuse_overwriting
 from wattsched.cli.parameters import Number, Whole, descriptions, option_name, parameter_option
 
 if TYPE_CHECKING:
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces import Format, TraceJob
     from wattsched.topology.cluster import Cluster
 
@@ -129,7 +129,7 @@ def _format(form: Format) -> click.Command:
 def _import(form: Format, own: list[str]) -> Any:
     def callback(files: tuple[str, ...], output: str | None, **values: Any) -> None:
         from wattsched.cli.terminal import progress
-        from wattsched.instances.files import document_text
+        from wattsched.instances.io import document_text
 
         refuse_overwriting(output, *files, values.get("cluster_file"))
         _require_no_size(click.get_current_context())
@@ -152,7 +152,7 @@ def _import(form: Format, own: list[str]) -> Any:
 
 def _bare(clusters: list[Cluster], files: tuple[str, ...]) -> Instance:
     """Instance of a cluster without jobs."""
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
 
     if len(clusters) > 1:
         raise BadInput(f"one cluster makes an instance, not {len(files)}")
@@ -229,7 +229,7 @@ def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) ->
 
 def _from_json(file: str) -> Cluster:
     """Cluster of an instance or of a node-link graph."""
-    from wattsched.instances.files import instance_of, read_json
+    from wattsched.instances.io import instance_of, read_json
     from wattsched.topology.exchange import from_node_link
 
     document = read_json(file)

@@ -11,16 +11,16 @@ import numpy as np
 from wattsched.cli.sets_table import print_sets
 from wattsched.cli.terminal import Justify, bar, heading, line, table
 from wattsched.cli.wording import count, duration, energy, goal_of, listed, number, quantity
-from wattsched.formulations.sizing.uses import free_gpus, standing_power_w
+from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
+from wattsched.formulations.sizing.data import expand
 from wattsched.instances.clusters import full_power_w
-from wattsched.instances.options import expand
 from wattsched.topology.buddy import free_by_level
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.instance import Instance
-    from wattsched.instances.options import Options
+    from wattsched.formulations.sizing.data import Options
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.topology.pools import Pool
 
 POOL_COLUMNS: tuple[tuple[str, Justify], ...] = (

@@ -213,7 +213,7 @@ def command(
 
 def _experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed: int) -> Experiment:
     """Read the files, and find out now what a run would trip over."""
-    from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
+    from wattsched.instances.traces.openb import read_nodes, read_tasks
     from wattsched.replay.placement.stream import Experiment
 
     with refusing(nodes):

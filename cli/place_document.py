@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wattsched.replay.placement.bounds import Distances
-    from wattsched.replay.placement.curves import Curves, Floats
+    from wattsched.replay.placement.curves import Curves
+    from wattsched.topology.arrays import FloatArray
 
 DECIMALS = 6
 
@@ -42,12 +43,12 @@ def document(curves: Mapping[str, Curves], beyond: Distances | None) -> str:
     return '{\n "policies": {\n' + ",\n".join(policies) + f'\n }},\n "bound": {inside}\n}}\n'
 
 
-def _object(name: str, arrays: Mapping[str, Floats]) -> str:
+def _object(name: str, arrays: Mapping[str, FloatArray]) -> str:
     lines = [_line(key, array, "   ") for key, array in arrays.items()]
     return f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }"
 
 
-def _line(name: str, array: Floats, indent: str) -> str:
+def _line(name: str, array: FloatArray, indent: str) -> str:
     """One curve; null where it is infinite."""
     values = [round(value, DECIMALS) if math.isfinite(value) else None for value in array.tolist()]
     return f"{indent}{json.dumps(name)}: {json.dumps(values)}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from wattsched.cli.terminal import Justify, heading, line, table
 from wattsched.cli.wording import count
-from wattsched.replay.placement.curves import Floats, saving_pct
+from wattsched.replay.placement.curves import saving_pct
+from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +77,7 @@ def _section(
     title: str,
     note: str,
     curves: Mapping[str, Curves],
-    measure: Callable[[Curves], Floats],
+    measure: Callable[[Curves], FloatArray],
     form: str,
 ) -> None:
     if not curves:

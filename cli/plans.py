@@ -13,8 +13,8 @@ from wattsched.cli.limits import UNLIMITED_S
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.plan_claims import PlanVerdict
     from wattsched.plan_result import PlanResult
+    from wattsched.verification.plan_claims import PlanVerdict
 
 
 def solve_plan(
@@ -82,8 +82,7 @@ def plan_answer_of(document: Any, source: str) -> PlanResult:
     """
     from pydantic import ValidationError
 
-    from wattsched.instances.faults import lines_of
-    from wattsched.instances.files import InputError
+    from wattsched.instances.io import InputError, lines_of
     from wattsched.instances.problems import PROBLEMS, decision_of
     from wattsched.plan_result import PlanResult
 
@@ -129,8 +128,8 @@ def plan_text(result: PlanResult) -> str:
 def check_plan(instance: Any, document: Any, source: str) -> int:
     """Check a result or a bare decision against its instance, print the verdict, and return the exit code."""
     from wattsched.cli.verdict import print_verdict
-    from wattsched.instances.plan_claims import PlanVerdict, check_plan_result
     from wattsched.instances.problems import checker_of, decision_of, senses_of
+    from wattsched.verification.plan_claims import PlanVerdict, check_plan_result
 
     if is_answer(document) and "format" not in document:
         report = checker_of(instance.problem)(instance, decision_of(instance.problem, document, source))

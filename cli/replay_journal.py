@@ -145,6 +145,6 @@ def _remove_temporary(folder: Path) -> None:
 
 
 def _write(file: Path, options: Mapping[str, str]) -> None:
-    from wattsched.instances.files import write_atomically
+    from wattsched.instances.io import write_atomically
 
     write_atomically(file, json.dumps(options, indent=1).encode() + b"\n")

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD
 from wattsched.cli.parameters import Number
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 
 LIST = "csv"
 """The format of lists of one's own; the others are those of `instances.traces`."""
@@ -21,7 +22,7 @@ MOST_S = 31_536_000
 LEAST_ROUND_S = 1e-3
 MOST_PRICE_S = 1e12
 QUANTITIES = ("energy_j", "carbon_g", "money")
-PERIODS_S = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
 class Policies(click.Command):

@@ -35,7 +35,7 @@ def command(document: str, problem: str, output: str | None) -> None:
 
 
 def _of_sizing(document: str) -> dict[str, Any]:
-    from wattsched.instances.files import instance_schema
+    from wattsched.instances.io import instance_schema
     from wattsched.result import Result
 
     if document == "instance":

@@ -10,7 +10,7 @@ from wattsched.cli.wording import count, listed, number
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.instance import JobSet
+    from wattsched.instances.sizing.instance import JobSet
 
 MOST_SETS = 12
 MOST_JOBS = 6

@@ -88,7 +88,7 @@ def _alone(decision: SharingDecision) -> list[tuple[str, ...]]:
 
 def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple[str, ...]]:
     """Sets of the same classes on the same type of unit together."""
-    from wattsched.instances.sharing.outcomes import Outcomes
+    from wattsched.verification.sharing.outcomes import Outcomes
 
     outcomes = Outcomes(instance)
     class_of = {job.name: job.job_class for job in instance.jobs}

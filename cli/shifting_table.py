@@ -75,9 +75,9 @@ def print_decision(
 
 def end_s(instance: ShiftingInstance, schedule: Schedule) -> float:
     """Seconds from the beginning of the horizon to a job's end, as the checker finds them."""
-    from wattsched.instances.shifting.checker import check
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import HorizonBudgets
+    from wattsched.verification.shifting.checker import check
 
     jobs = [job for job in instance.jobs if job.name == schedule.job]
     alone = instance.model_copy(update={"jobs": jobs, "budgets": HorizonBudgets()})

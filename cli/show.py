@@ -37,7 +37,7 @@ def command(file: str) -> None:
         return
     from wattsched.cli.decision_table import print_decision
     from wattsched.cli.summary import print_result
-    from wattsched.instances.decision import Decision
+    from wattsched.instances.sizing.decision import Decision
 
     answer = answer_of(document, shown(file))
     if isinstance(answer, Decision):

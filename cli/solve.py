@@ -21,7 +21,7 @@ from wattsched.cli.limits import UNLIMITED_S, NamesOfProblems, limit_options
 from wattsched.cli.parameters import Whole
 
 if TYPE_CHECKING:
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
 
 EXIT_CODES = {

@@ -23,7 +23,7 @@ from wattsched.cli.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
 
 MOST_PRICES = 12

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
+
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
-JOULES_PER_KWH = 3.6e6
 LONGEST = 1e15
 
 
@@ -39,12 +40,12 @@ def quantity(value: float, unit: str) -> str:
 
 def energy(joules: float) -> str:
     """Energy in joules and kilowatt hours."""
-    return f"{quantity(joules, 'J')} ({number(joules / JOULES_PER_KWH, 3)} kWh)"
+    return f"{quantity(joules, 'J')} ({number(joules / J_PER_KWH, 3)} kWh)"
 
 
 def duration(seconds: float) -> str:
     """Time at a glance: ``420 ms``, ``12.5 min``, ``3.4 h``, ``2.1 d``."""
-    for unit_s, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+    for unit_s, unit in ((S_PER_DAY, "d"), (S_PER_H, "h"), (60, "min")):
         if seconds >= unit_s:
             return f"{number(seconds / unit_s, 3)} {unit}"
     return f"{number(seconds, 3)} s" if seconds >= 1 else f"{number(1000 * seconds, 2)} ms"

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import wattsched
-from wattsched.comparisons.agreement import disagreements
 from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
-from wattsched.comparisons.statistics import Summary, gaps, summaries, times
+from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.formulations.registry import formulation as find_formulation
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.instances.files import read_instance, write_atomically
+from wattsched.instances.io import read_instance, write_atomically
 from wattsched.solvers.registry import get as find_solver
 
 FORMAT = "wattsched-comparison/1"
@@ -107,7 +106,7 @@ def compare(
     ------
     ValueError
         For unknown names.
-    wattsched.instances.files.InputError
+    wattsched.instances.io.InputError
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
     settings = settings or Settings()

@@ -15,7 +15,7 @@ from wattsched.formulations.external import source_of
 from wattsched.formulations.sizing.objectives import objective as find_objective
 
 if TYPE_CHECKING:
-    from wattsched.instances.instance import Instance
+    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
@@ -150,7 +150,7 @@ def _versions() -> dict[str, str]:
 def execute(case: Case, instance: Instance, formulation: str, solver: str, settings: Settings) -> Run:
     """Solve once; a solver or a user's formulation that fails is an outcome too."""
     from wattsched.engine import solve
-    from wattsched.instances.files import InputError
+    from wattsched.instances.io import InputError
 
     objective_name = settings.objective or case.objective
     asked: dict[str, Any] = {

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.program import Block, BoolArray, FloatArray, IntArray, Program
+from wattsched.formulations.program import Block, Program
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[int, int]]:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from wattsched.formulations.program import FloatArray, IntArray, Program
-from wattsched.instances.decision import Decision
-from wattsched.instances.options import Options
+from wattsched.formulations.program import Program
+from wattsched.formulations.sizing.data import Options
+from wattsched.instances.sizing.decision import Decision
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

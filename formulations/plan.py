@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wattsched.formulations.program import FloatArray, Program
+from wattsched.formulations.program import Program
+from wattsched.topology.arrays import FloatArray
 
 
 class UnsuitableError(ValueError):

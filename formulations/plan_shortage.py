@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.solvers.shortfall import Shortfall, shortfall
+from wattsched.solvers.infeasibility import Shortfall, shortfall
 
 BUDGETS = {
     "completion_s": "average_completion_s",

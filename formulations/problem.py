@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wattsched.formulations.plan import Plan
-from wattsched.instances.plan_report import PlanReport
+from wattsched.verification.report import PlanReport
 
 Build = Callable[[Any, str, float | None], Plan]
 Rule = Callable[[Any, str], Any]

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

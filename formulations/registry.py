@@ -10,7 +10,7 @@ from importlib import import_module
 
 from wattsched.formulations import external
 from wattsched.formulations.model import Model
-from wattsched.instances.options import Options
+from wattsched.formulations.sizing.data import Options
 
 FORMULATIONS: dict[str, dict[str, str]] = {
     "sizing": {
@@ -20,7 +20,7 @@ FORMULATIONS: dict[str, dict[str, str]] = {
     },
 }
 
-ADAPTERS = {"sizing": "wattsched.formulations.sizing.algebraic"}
+ADAPTERS = {"sizing": "wattsched.formulations.sizing.own"}
 """Problem to the module that makes models of users' formulations."""
 
 
@@ -42,7 +42,7 @@ def formulation(problem: str, name: str) -> Callable[[Options, str], Model]:
     ------
     ValueError
         If the problem has no formulation of that name.
-    wattsched.instances.files.InputError
+    wattsched.instances.io.InputError
         If a user's formulation cannot be loaded.
     """
     known = FORMULATIONS[problem]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.tasks import Integers, TaskTable
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import IntArray
 
 MOST_ARRIVALS = 5_000_000
 """Tasks of one run at most: tiny requests on a huge cluster should fail early, not run for days."""
 
 
-def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> Integers:
+def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> IntArray:
     """Draw tasks until they ask for this much GPU in total.
 
     A random permutation of the list comes first, then draws from the whole list with replacement: the "Monte
@@ -54,7 +55,7 @@ def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> Integers:
     return order[: 1 + np.searchsorted(asked, demand_milli)].astype(np.int64)
 
 
-def node_order(count: int, seed: int) -> Integers:
+def node_order(count: int, seed: int) -> IntArray:
     """Draw the order in which nodes win ties during a run, a permutation of their positions, shape (count,).
 
     FGD's artifact names the nodes by such a permutation, and its scheduler takes the first name among the

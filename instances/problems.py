@@ -8,14 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.instances.faults import lines_of
-from wattsched.instances.files import InputError, instance_of
-from wattsched.instances.instance import FORMAT
-from wattsched.instances.plan_report import PlanReport
+from wattsched.instances.io import InputError, instance_of, lines_of
+from wattsched.instances.sizing.instance import FORMAT
+from wattsched.verification.report import PlanReport
 
 PROBLEMS = ("shifting", "sharing")
 """Problems with decisions of their own. Each has a package here with the modules ``instance``, ``decision``,
-``checker`` and ``certificate``; `sizing` has its own ways, see `wattsched.instances.files`."""
+``checker`` and ``certificate``; `sizing` has its own ways, see `wattsched.instances.io`."""
 
 
 def any_instance_of(document: Any, source: str = "") -> Any:
@@ -83,7 +82,7 @@ def checker_of(problem: str) -> Callable[[Any, Any], PlanReport]:
 
 def prover_of(problem: str) -> Callable[[Any, Mapping[str, float]], float]:
     """Independent proof of the bound that certificate prices give."""
-    prove: Callable[[Any, Mapping[str, float]], float] = _module(problem, "certificate").prove
+    prove: Callable[[Any, Mapping[str, float]], float] = _module(problem, "bound").prove
     return prove
 
 
@@ -91,7 +90,7 @@ def excess_of(problem: str) -> Callable[[Any, Mapping[str, float], float], float
     """By how much a proven bound lies above every decision's objective, for problems where that is known."""
     if problem != "shifting":
         return None
-    excess: Callable[[Any, Mapping[str, float], float], float] = _module(problem, "impossible").excess
+    excess: Callable[[Any, Mapping[str, float], float], float] = _module(problem, "bound").excess
     return excess
 
 
@@ -102,7 +101,8 @@ def senses_of(problem: str) -> Mapping[str, str]:
 
 
 def _module(problem: str, name: str) -> Any:
-    return import_module(f"wattsched.instances.{problem}.{name}")
+    room = "instances" if name in ("instance", "decision") else "verification"
+    return import_module(f"wattsched.{room}.{problem}.{name}")
 
 
 def _validated(model: type[BaseModel], document: Any, source: str) -> Any:

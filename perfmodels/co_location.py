@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 EPOCHS = 90
 """Epochs of every measured run."""

@@ -7,20 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
-from wattsched.perfmodels.fit_efficiency import fit_noise_scale
 from wattsched.perfmodels.fit_power import (
     fit_memory_bound_share,
     fit_power_frequency,
     fit_power_limits,
     spread,
 )
-from wattsched.perfmodels.fit_throughput import ThroughputFit, fit_throughput, held_out_error
+from wattsched.perfmodels.fit_throughput import ThroughputFit, fit_noise_scale, fit_throughput, held_out_error
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import FitError, Profile
+from wattsched.perfmodels.throughput import StatisticalEfficiency
+from wattsched.topology.arrays import FloatArray
 
 __all__ = [
     "FitReport",
@@ -35,7 +34,6 @@ __all__ = [
     "read_measurements",
 ]
 
-Floats = NDArray[np.float64]
 
 FOLDS = 4
 MOST_CHOICES = 16
@@ -59,15 +57,15 @@ class FitReport:
 
     profile: Profile
     measurements: Measurements
-    predicted_time_s: Floats
-    predicted_power_w: Floats
+    predicted_time_s: FloatArray
+    predicted_power_w: FloatArray
     held_out_mean: float | None
     held_out_max: float | None
 
     def table(self) -> list[dict[str, float]]:
         """Return one row per measurement: setting, measured and predicted values, relative errors."""
         m = self.measurements
-        columns: dict[str, Floats | None] = {
+        columns: dict[str, FloatArray | None] = {
             "gpus": m.gpus,
             "nodes": m.nodes,
             "local_batch": m.local_batch,
@@ -190,7 +188,7 @@ def fit_measurements(
     )
 
 
-def fit_error(measurements: Measurements, time_s: Floats, gpu_power_w: Floats) -> FitError:
+def fit_error(measurements: Measurements, time_s: FloatArray, gpu_power_w: FloatArray) -> FitError:
     """Mean and maximum relative errors of predictions against measurements."""
     time = np.abs(time_s / measurements.step_time_s - 1.0)
     if measurements.power_w is None:

@@ -14,18 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
 from wattsched.perfmodels.fit import fit_measurements
-from wattsched.perfmodels.fit_efficiency import fit_noise_scale, read_epochs_to_target, read_validation
 from wattsched.perfmodels.fit_power import fit_memory_bound_share, fit_power_frequency
+from wattsched.perfmodels.fit_throughput import fit_noise_scale, read_epochs_to_target, read_validation
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.power import FrequencyModel, PowerModel
 from wattsched.perfmodels.profile import FitError, Profile
-from wattsched.perfmodels.throughput import Throughput
-
-Floats = NDArray[np.float64]
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
 
 
 @dataclass(frozen=True)

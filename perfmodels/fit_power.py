@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar, nnls
 
 from wattsched.perfmodels.power import PowerLimitTable, PowerModel
-
-Floats = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 EXPONENTS = (1.0, 5.0)
 
@@ -51,7 +50,7 @@ def fit_power_frequency(
     fit_sync = sync_w is None and bool(share.min() < 0.95)
     target = (p - (1.0 - share) * (0.0 if sync_w is None else sync_w)) / p
 
-    def watts(exponent: float) -> tuple[Floats, float]:
+    def watts(exponent: float) -> tuple[FloatArray, float]:
         columns = [share, share * x**exponent if several_clocks else np.zeros_like(p)]
         columns.append(1.0 - share if fit_sync else np.zeros_like(p))
         solution, residual = nnls(np.stack(columns, axis=1) / p[:, None], target)
@@ -111,7 +110,7 @@ def fit_power_limits(
             "every local batch needs every limit"
         )
 
-    def cell_means(values: ArrayLike) -> Floats:
+    def cell_means(values: ArrayLike) -> FloatArray:
         total = np.bincount(cell, weights=np.asarray(values, dtype=float), minlength=count.size)
         return total.reshape(count.shape) / count
 
@@ -130,7 +129,7 @@ def fit_power_limits(
     )
 
 
-def non_decreasing(values: ArrayLike) -> Floats:
+def non_decreasing(values: ArrayLike) -> FloatArray:
     """Nearest non-decreasing sequence in least squares (pool adjacent violators)."""
     blocks: list[tuple[float, int]] = []
     for value in np.asarray(values, dtype=float).tolist():
@@ -142,21 +141,21 @@ def non_decreasing(values: ArrayLike) -> Floats:
     return np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
 
 
-def spread(values: Floats, at_most: int) -> Floats:
+def spread(values: FloatArray, at_most: int) -> FloatArray:
     """Return up to `at_most` of the sorted values, ends included, evenly spread in the logarithm."""
     wanted = np.linspace(np.log(values[0]), np.log(values[-1]), at_most)
     nearest = np.abs(np.log(values)[:, None] - wanted).argmin(axis=0)
     return np.asarray(values[np.unique(nearest)])
 
 
-def _interpolant(batches: Floats, table: Floats, at_most: int) -> tuple[Floats, Floats]:
+def _interpolant(batches: FloatArray, table: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
     """Choose the knots of a table one by one, each where it brings the table closest, and fit its rows.
 
     Close means the sum of squares of the relative errors.
     """
     chosen = sorted({0, len(batches) - 1})
 
-    def fit(indices: list[int]) -> tuple[float, Floats]:
+    def fit(indices: list[int]) -> tuple[float, FloatArray]:
         weights = _hat_weights(np.log(batches[indices]), np.log(batches))
         columns = [np.linalg.lstsq(weights / c[:, None], np.ones_like(c), rcond=None)[0] for c in table.T]
         rows = np.stack(columns, axis=1).astype(np.float64)
@@ -168,6 +167,6 @@ def _interpolant(batches: Floats, table: Floats, at_most: int) -> tuple[Floats, 
     return batches[chosen], fit(chosen)[1]
 
 
-def _hat_weights(knots: Floats, x: Floats) -> Floats:
+def _hat_weights(knots: FloatArray, x: FloatArray) -> FloatArray:
     """Weights of linear interpolation: ``values_at_x = weights @ values_at_knots``."""
     return np.stack([np.interp(x, knots, unit) for unit in np.eye(len(knots))], axis=1)

@@ -1,17 +1,20 @@
-"""Fit the iteration time to measured steps, with the loss and the bounds of AdaptDL."""
+"""Fit the iteration time to measured steps, with the loss and the bounds of AdaptDL.
+
+Fit the noise scale: how much larger batches cost in samples.
+"""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import Bounds, least_squares, minimize
+from numpy.typing import ArrayLike
+from scipy.optimize import Bounds, least_squares, minimize, minimize_scalar
 
 from wattsched.perfmodels.throughput import Throughput, overlapped_time_s, sync_time_s
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 SHAPES = ("gamma", "gamma_c", "memory_bound_share")
@@ -39,7 +42,7 @@ class ThroughputFit:
 
     throughput: Throughput
     memory_bound_share: float | None
-    predicted_s: Floats
+    predicted_s: FloatArray
     mean_error: float
     max_error: float
 
@@ -48,15 +51,15 @@ class ThroughputFit:
 class Steps:
     """Measured training steps, one per index; `sync_time_s` and `clock` (f_max / f) may be absent."""
 
-    gpus: Floats
-    nodes: Floats
-    local_batch: Floats
-    step_time_s: Floats
-    sync_time_s: Floats | None
-    clock: Floats | None
+    gpus: FloatArray
+    nodes: FloatArray
+    local_batch: FloatArray
+    step_time_s: FloatArray
+    sync_time_s: FloatArray | None
+    clock: FloatArray | None
 
     @property
-    def observed(self) -> NDArray[np.bool_]:
+    def observed(self) -> BoolArray:
         """Which of `TIMES` and `SHAPES` the measurements say anything about."""
         one_node = (self.gpus > 1) & (self.nodes == 1)
         several_nodes = (self.gpus > 1) & (self.nodes > 1)
@@ -74,7 +77,7 @@ class Steps:
             ]
         )
 
-    def rows(self, chosen: NDArray[np.bool_]) -> Steps:
+    def rows(self, chosen: BoolArray) -> Steps:
         """Return the chosen measurements alone."""
         sync = None if self.sync_time_s is None else self.sync_time_s[chosen]
         clock = None if self.clock is None else self.clock[chosen]
@@ -139,7 +142,7 @@ def held_out_error(
     *,
     folds: int = 4,
     seed: int = 0,
-) -> Floats:
+) -> FloatArray:
     """Relative errors of every step, predicted by a fit that has not seen it.
 
     Parameters as for `fit_throughput`; the steps are dealt into `folds` groups at random, and each
@@ -196,7 +199,7 @@ def _steps(
     return Steps(arrays["gpus"], arrays["nodes"], arrays["local_batch"], arrays["step_time"], sync, clock)
 
 
-def _predict(values: Floats, steps: Steps) -> tuple[Floats, Floats]:
+def _predict(values: FloatArray, steps: Steps) -> tuple[FloatArray, FloatArray]:
     """Return T_grad and T_iter for the nine values of `TIMES` and `SHAPES`."""
     alpha_c, beta_c, alpha_r, beta_r, alpha_n, beta_n, gamma, gamma_c, share = values.tolist()
     stretch = 1.0 if steps.clock is None else share + (1.0 - share) * steps.clock
@@ -205,7 +208,7 @@ def _predict(values: Floats, steps: Steps) -> tuple[Floats, Floats]:
     return grad, overlapped_time_s(grad, sync, gamma)
 
 
-def _residuals(values: Floats, steps: Steps, free: NDArray[np.bool_]) -> list[Floats]:
+def _residuals(values: FloatArray, steps: Steps, free: BoolArray) -> list[FloatArray]:
     """Logarithmic errors of T_iter, of T_grad where it was measured, and the penalties."""
     grad, iteration = _predict(values, steps)
     residuals = [np.log(iteration / steps.step_time_s)]
@@ -218,12 +221,12 @@ def _residuals(values: Floats, steps: Steps, free: NDArray[np.bool_]) -> list[Fl
     return [*residuals, np.concatenate([shapes, growth])]
 
 
-def _loss(values: Floats, steps: Steps, free: NDArray[np.bool_]) -> float:
+def _loss(values: FloatArray, steps: Steps, free: BoolArray) -> float:
     *errors, penalties = _residuals(values, steps, free)
     return float(sum(np.sqrt(np.mean(e**2)) for e in errors if e.size) + np.sum(penalties**2))
 
 
-def _fit(steps: Steps) -> Floats:
+def _fit(steps: Steps) -> FloatArray:
     """Values of `TIMES` and `SHAPES`: least squares from several starts, then the loss itself.
 
     Times are searched as logarithms, which makes the problem indifferent to their scale.
@@ -233,13 +236,13 @@ def _fit(steps: Steps) -> Floats:
     low = np.array([np.log(SMALLEST_S)] * 6 + [1.0, 1.0, 0.0])
     high = np.array([np.log(1e3 * steps.step_time_s.max())] * 6 + [10.0, 10.0, 1.0])
 
-    def values(z: Floats) -> Floats:
+    def values(z: FloatArray) -> FloatArray:
         full = np.concatenate([np.zeros(6), [1.0, 1.0, 0.0]])
         full[free] = z
         full[:6] = np.where(free[:6], np.exp(np.minimum(full[:6], high[:6])), 0.0)
         return full
 
-    def squares(z: Floats) -> Floats:
+    def squares(z: FloatArray) -> FloatArray:
         *errors, penalties = _residuals(values(z), steps, free)
         return np.concatenate([*(e / np.sqrt(max(e.size, 1)) for e in errors), penalties])
 
@@ -249,14 +252,14 @@ def _fit(steps: Steps) -> Floats:
     ]
     best = min(solutions, key=lambda solution: float(solution.cost))
 
-    def loss(z: Floats) -> float:
+    def loss(z: FloatArray) -> float:
         return _loss(values(z), steps, free)
 
     polished = minimize(loss, best.x, method="L-BFGS-B", bounds=Bounds(low[free], high[free]))
     return _with_unobserved(values(min((best.x, polished.x), key=loss)), free)
 
 
-def _starts(steps: Steps, low: Floats, high: Floats) -> list[Floats]:
+def _starts(steps: Steps, low: FloatArray, high: FloatArray) -> list[FloatArray]:
     """Return starting points around times of the size of the shortest step."""
     fastest = float(steps.step_time_s.min())
     per_sample = float(np.median(steps.step_time_s / steps.local_batch))
@@ -270,7 +273,7 @@ def _starts(steps: Steps, low: Floats, high: Floats) -> list[Floats]:
     return starts
 
 
-def _with_unobserved(values: Floats, free: NDArray[np.bool_]) -> Floats:
+def _with_unobserved(values: FloatArray, free: BoolArray) -> FloatArray:
     """Set times at the bound to 0, and the rule for several nodes where none were measured."""
     values = values.copy()
     values[:6] = np.where(values[:6] <= 2 * SMALLEST_S, 0.0, values[:6])
@@ -282,5 +285,98 @@ def _with_unobserved(values: Floats, free: NDArray[np.bool_]) -> Floats:
     return values
 
 
-def _throughput(values: Floats) -> Throughput:
+def _throughput(values: FloatArray) -> Throughput:
     return Throughput(**dict(zip((*TIMES, "gamma", "gamma_c"), values[:8].tolist(), strict=True)))
+
+
+LARGEST_NOISE_SCALE = 1e8
+
+
+def fit_noise_scale(batch_size: ArrayLike, samples_to_target: ArrayLike) -> tuple[float, float]:
+    """Fit ``samples = S (1 + B / noise_scale)`` by least squares of logarithms.
+
+    Parameters
+    ----------
+    batch_size, samples_to_target : array_like, shape (n,)
+        Global batch, and samples (or epochs) that training with it takes to the same goal.
+
+    Returns
+    -------
+    noise_scale : float
+        In samples; at most 1e8, where batches up to a million cost nothing measurable.
+    max_error : float
+        Largest relative error of the samples.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two different batches, or values that are not finite and positive.
+    """
+    batch = np.asarray(batch_size, dtype=float)
+    samples = np.asarray(samples_to_target, dtype=float)
+    for name, values in (("batch_size", batch), ("samples_to_target", samples)):
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError(f"{name} must be finite and above 0")
+    if len(np.unique(batch)) < 2:
+        raise ValueError("a noise scale needs measurements at two batches or more")
+
+    def residuals(log_noise: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        difference = np.log(samples) - np.log1p(batch / np.exp(log_noise))
+        return np.asarray(difference - difference.mean())
+
+    low, high = np.log(batch.min() / 100.0), np.log(LARGEST_NOISE_SCALE)
+    grid = np.linspace(low, high, 200)
+    near = int(np.argmin([np.sum(residuals(z) ** 2) for z in grid]))
+    bounds = (float(grid[max(near - 1, 0)]), float(grid[min(near + 1, len(grid) - 1)]))
+    best = minimize_scalar(lambda z: float(np.sum(residuals(z) ** 2)), bounds=bounds, method="bounded")
+    return float(np.exp(best.x)), float(np.abs(np.expm1(residuals(float(best.x)))).max())
+
+
+def read_validation(folder: Path) -> tuple[list[int], list[float]]:
+    """Batches and samples to the same progress from the ``validation-B.csv`` files of Pollux.
+
+    ``progress`` counts iterations at the smallest batch that would teach as much: its increments are
+    the gains that Pollux computes from ``grad_sqr`` and ``grad_var``.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no such file.
+    """
+    files = {int(path.stem.split("-")[1]): path for path in folder.glob("validation-*.csv")}
+    if not files:
+        raise ValueError(f"no validation-B.csv file in {folder}")
+    batches = sorted(files)
+    samples = []
+    for batch in batches:
+        with files[batch].open(newline="", encoding="utf-8") as stream:
+            last = list(csv.DictReader(stream))[-1]
+        samples.append(batch * float(last["iteration"]) / float(last["progress"]))
+    return batches, samples
+
+
+def read_epochs_to_target(
+    path: Path, dataset: str, network: str, target: float
+) -> tuple[list[int], list[float]]:
+    """Batches and mean epochs to the target metric from the ``summary_train.csv`` of Zeus.
+
+    A batch of which some run never reached the target is left out.
+
+    Raises
+    ------
+    ValueError
+        If no batch reached the target.
+    """
+    epochs: dict[int, list[float]] = {}
+    with path.open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if (row["dataset"], row["network"]) == (dataset, network) and np.isclose(
+                float(row["target_metric"]), target
+            ):
+                reached = float(row["target_epoch"]) if row["target_epoch"] else float("nan")
+                epochs.setdefault(int(row["batch_size"]), []).append(reached)
+    means = {batch: float(np.mean(values)) for batch, values in sorted(epochs.items())}
+    means = {batch: mean for batch, mean in means.items() if np.isfinite(mean)}
+    if not means:
+        raise ValueError(f"{path.name}: no batch of {network} on {dataset} reached {target}")
+    return list(means), list(means.values())

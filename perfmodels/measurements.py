@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.
 SYNONYMS = {
@@ -60,22 +59,22 @@ class Measurements:
         Seconds of the step spent synchronising, settings, average draw of one GPU.
     """
 
-    gpus: Floats
-    nodes: Floats
-    local_batch: Floats
-    step_time_s: Floats
-    sync_time_s: Floats | None
-    frequency_mhz: Floats | None
-    power_limit_w: Floats | None
-    power_w: Floats | None
+    gpus: FloatArray
+    nodes: FloatArray
+    local_batch: FloatArray
+    step_time_s: FloatArray
+    sync_time_s: FloatArray | None
+    frequency_mhz: FloatArray | None
+    power_limit_w: FloatArray | None
+    power_w: FloatArray | None
 
     def __len__(self) -> int:
         return len(self.gpus)
 
-    def rows(self, chosen: NDArray[np.bool_]) -> Measurements:
+    def rows(self, chosen: BoolArray) -> Measurements:
         """Return the chosen measurements alone."""
 
-        def part(values: Floats | None) -> Floats | None:
+        def part(values: FloatArray | None) -> FloatArray | None:
             return None if values is None else values[chosen]
 
         return Measurements(
@@ -204,7 +203,7 @@ def _with_placement(path: Path, line: int, row: Row) -> Row:
     return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
 
 
-def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> Floats:
+def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
     values = np.empty(len(rows))
     for i, (line, row) in enumerate(rows):
@@ -225,7 +224,7 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> Floats:
 
 
 def _measurements(
-    path: Path, columns: dict[str, Floats], gpus_per_node: int, samples_per_epoch: float | None
+    path: Path, columns: dict[str, FloatArray], gpus_per_node: int, samples_per_epoch: float | None
 ) -> Measurements:
     if "gpus" not in columns:
         raise ValueError(f"{path.name} lacks the column 'gpus'")

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-Nodes = Integers | slice
+from wattsched.topology.arrays import IntArray
+
+Nodes = IntArray | slice
 
 VCPU_PER_CORE = 2
 ALL = slice(None)
@@ -92,20 +92,20 @@ class NodePower:
         Physical cores and watts of each of its CPU packages.
     """
 
-    gpus: Integers
-    gpu_idle_w: Integers
-    gpu_full_w: Integers
-    cores: Integers
-    package_cores: Integers
-    package_idle_w: Integers
-    package_full_w: Integers
+    gpus: IntArray
+    gpu_idle_w: IntArray
+    gpu_full_w: IntArray
+    cores: IntArray
+    package_cores: IntArray
+    package_idle_w: IntArray
+    package_full_w: IntArray
 
     @cached_property
-    def packages(self) -> Integers:
+    def packages(self) -> IntArray:
         """CPU packages of each node, shape (N,)."""
         return -(-self.cores // self.package_cores)
 
-    def gpu_w(self, free_gpus: Integers, nodes: Nodes = ALL) -> Integers:
+    def gpu_w(self, free_gpus: IntArray, nodes: Nodes = ALL) -> IntArray:
         """Watts of the GPUs of these nodes.
 
         Parameters
@@ -118,7 +118,7 @@ class NodePower:
         idle_w, full_w = self.gpu_idle_w[nodes], self.gpu_full_w[nodes]
         return full_w * self.gpus[nodes] - (full_w - idle_w) * free_gpus
 
-    def cpu_w(self, cpu_free_milli: Integers, nodes: Nodes = ALL) -> Integers:
+    def cpu_w(self, cpu_free_milli: IntArray, nodes: Nodes = ALL) -> IntArray:
         """Watts of the CPU packages of these nodes.
 
         Free cores are the free vCPUs by two, rounded down, and no more packages are active than the busy
@@ -135,23 +135,23 @@ class NodePower:
         idle_w, full_w = self.package_idle_w[nodes], self.package_full_w[nodes]
         return idle_w * self.packages[nodes] + (full_w - idle_w) * active
 
-    def spare_vcpus(self, cpu_free_milli: Integers, nodes: Nodes = ALL) -> Integers:
+    def spare_vcpus(self, cpu_free_milli: IntArray, nodes: Nodes = ALL) -> IntArray:
         """VCPUs of active packages of these nodes that nothing uses; arguments as of `cpu_w`."""
         busy, active = self._busy(cpu_free_milli, nodes)
         return VCPU_PER_CORE * (active * self.package_cores[nodes] - busy)
 
-    def _busy(self, cpu_free_milli: Integers, nodes: Nodes) -> tuple[Integers, Integers]:
+    def _busy(self, cpu_free_milli: IntArray, nodes: Nodes) -> tuple[IntArray, IntArray]:
         """Busy cores, and the packages that they keep active."""
         busy = self.cores[nodes] - cpu_free_milli // (1000 * VCPU_PER_CORE)
         return busy, -(-busy // self.package_cores[nodes])
 
-    def node_w(self, cpu_free_milli: Integers, free_gpus: Integers, nodes: Nodes = ALL) -> Integers:
+    def node_w(self, cpu_free_milli: IntArray, free_gpus: IntArray, nodes: Nodes = ALL) -> IntArray:
         """Watts of these nodes, CPU packages and GPUs; arguments as of `cpu_w` and `gpu_w`."""
         return self.cpu_w(cpu_free_milli, nodes) + self.gpu_w(free_gpus, nodes)
 
 
 def node_power(
-    cpu_milli: Integers, gpus: Integers, gpu_models: Sequence[str], cpu_models: Sequence[str] | None = None
+    cpu_milli: IntArray, gpus: IntArray, gpu_models: Sequence[str], cpu_models: Sequence[str] | None = None
 ) -> NodePower:
     """Look the power of nodes up.
 

@@ -6,12 +6,11 @@ from itertools import pairwise
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Count, NonNegative, Positive, Strict
-
-Floats = NDArray[np.float64]
 
 
 class FrequencyModel(Strict):
@@ -38,7 +37,7 @@ class FrequencyModel(Strict):
             raise ValueError(f"choices_mhz has {self.choices_mhz[-1]}, above max_mhz {self.max_mhz}")
         return self
 
-    def relative(self, frequency_mhz: ArrayLike) -> Floats:
+    def relative(self, frequency_mhz: ArrayLike) -> FloatArray:
         """Clock over `max_mhz`; nan stands for `max_mhz`.
 
         Raises
@@ -53,7 +52,7 @@ class FrequencyModel(Strict):
             raise ValueError(f"frequency_mhz {wrong.flat[0]:g} is not between 0 and max_mhz {self.max_mhz}")
         return f / self.max_mhz
 
-    def stretch(self, frequency_mhz: ArrayLike) -> Floats:
+    def stretch(self, frequency_mhz: ArrayLike) -> FloatArray:
         """How much longer the computation of a sample takes than at `max_mhz` (>= 1)."""
         a = self.memory_bound_share
         return np.asarray(a + (1.0 - a) / self.relative(frequency_mhz))
@@ -71,7 +70,7 @@ class PowerModel(Strict):
     exponent: Positive = 3.0
     sync_w: NonNegative
 
-    def computing_w(self, relative_frequency: ArrayLike = 1.0) -> Floats:
+    def computing_w(self, relative_frequency: ArrayLike = 1.0) -> FloatArray:
         """Draw while computing at a clock given as a share of the highest."""
         return np.asarray(self.static_w + self.dynamic_w * np.asarray(relative_frequency) ** self.exponent)
 
@@ -113,17 +112,17 @@ class PowerLimitTable(Strict):
                 )
         return self
 
-    def stretch(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> Floats:
+    def stretch(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> FloatArray:
         """How much longer the computation takes than at the highest limit (>= 1); nan: no limit set."""
         return self._interpolate(self.slowdown, local_batch, power_limit_w)
 
-    def computing_w(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> Floats:
+    def computing_w(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> FloatArray:
         """Draw of one GPU while computing; nan as the limit stands for the highest."""
         return self._interpolate(self.power_w, local_batch, power_limit_w)
 
     def _interpolate(
         self, table: list[list[float]], local_batch: ArrayLike, power_limit_w: ArrayLike
-    ) -> Floats:
+    ) -> FloatArray:
         limit = np.asarray(power_limit_w, dtype=float)
         low, high = self.limit_w[0], self.limit_w[-1]
         limit = np.where(np.isnan(limit), high, limit)
@@ -140,7 +139,7 @@ class PowerLimitTable(Strict):
         return np.asarray((1 - below) * upper + below * lower)
 
 
-def _position(knots: Floats, x: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _position(knots: FloatArray, x: FloatArray) -> tuple[IntArray, FloatArray]:
     """Interval of each x among the knots and the share of the way through it, clamped to the ends."""
     index = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, max(len(knots) - 2, 0))
     if len(knots) == 1:

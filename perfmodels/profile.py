@@ -1,23 +1,25 @@
-"""The performance profile of a model on a GPU type: rate and watts of every configuration."""
+"""The performance profile of a model on a GPU type: rate and watts of every configuration.
+
+The profiles that come with the package, fitted from public measurements.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, model_validator
+from numpy.typing import ArrayLike
+from pydantic import Field, TypeAdapter, model_validator
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
-from wattsched.perfmodels.throughput import Throughput
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Count, Name, NonNegative, Strict
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 class FitError(Strict):
@@ -33,9 +35,9 @@ class FitError(Strict):
 class Iteration:
     """Seconds of computation and of the whole iteration, and the average watts of one GPU."""
 
-    grad_s: Floats
-    time_s: Floats
-    gpu_power_w: Floats
+    grad_s: FloatArray
+    time_s: FloatArray
+    gpu_power_w: FloatArray
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,12 @@ class Configurations:
         Draw of all GPUs of the job.
     """
 
-    gpus: Integers
-    batch_size: Integers
-    frequency_mhz: Floats
-    power_limit_w: Floats
-    rate: Floats
-    power_w: Floats
+    gpus: IntArray
+    batch_size: IntArray
+    frequency_mhz: FloatArray
+    power_limit_w: FloatArray
+    rate: FloatArray
+    power_w: FloatArray
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -126,7 +128,7 @@ class Profile(Strict):
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
         gpus_per_node: ArrayLike,
-    ) -> Floats:
+    ) -> FloatArray:
         """Effective samples per second, over broadcast arrays.
 
         Parameters
@@ -156,7 +158,7 @@ class Profile(Strict):
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
         gpus_per_node: ArrayLike,
-    ) -> Floats:
+    ) -> FloatArray:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
         k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
         nodes = np.ceil(k / np.asarray(gpus_per_node))
@@ -239,7 +241,7 @@ class Profile(Strict):
 
     def _settings(
         self, frequencies_mhz: Sequence[float] | None, power_limits_w: Sequence[float] | None
-    ) -> Floats:
+    ) -> FloatArray:
         """Choices of the profile's knob, nan alone if it has none."""
         choices: Sequence[float] = [np.nan]
         if self.frequency is not None:
@@ -249,10 +251,37 @@ class Profile(Strict):
         return np.unique(np.asarray(choices, dtype=float))
 
 
-def _require_absent(name: str, values: Floats, profile: Profile) -> None:
+def _require_absent(name: str, values: FloatArray, profile: Profile) -> None:
     given = values[~np.isnan(values)]
     if given.size:
         raise ValueError(
             f"{name} {given.flat[0]:g} given, but the profile of {profile.model} on {profile.gpu_type} "
             "has no such knob"
         )
+
+
+@cache
+def catalogue() -> tuple[Profile, ...]:
+    """All profiles of the package, ordered by model and GPU type; read on the first call."""
+    text = files("wattsched.perfmodels").joinpath("catalogue.json").read_bytes()
+    return tuple(TypeAdapter(list[Profile]).validate_json(text))
+
+
+@cache
+def _by_name() -> dict[tuple[str, str], Profile]:
+    return {(profile.model, profile.gpu_type): profile for profile in catalogue()}
+
+
+def find(model: str, gpu_type: str) -> Profile | None:
+    """Profile of a model on a GPU type, None if the catalogue has none."""
+    return _by_name().get((model, gpu_type))
+
+
+def models() -> tuple[str, ...]:
+    """Names of the models in the catalogue, sorted."""
+    return tuple(sorted({profile.model for profile in catalogue()}))
+
+
+def gpu_types() -> tuple[str, ...]:
+    """Names of the GPU types in the catalogue, sorted."""
+    return tuple(sorted({profile.gpu_type for profile in catalogue()}))

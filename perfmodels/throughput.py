@@ -1,16 +1,18 @@
-"""Seconds of a training iteration by GPUs, nodes and local batch (the Pollux/AdaptDL form)."""
+"""Seconds of a training iteration by GPUs, nodes and local batch (the Pollux/AdaptDL form).
+
+How much less a sample teaches when the batch is larger.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from wattsched.topology.cluster import NonNegative, Strict
-
-Floats = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
+from wattsched.topology.cluster import Count, NonNegative, Strict
 
 
 def sync_time_s(
@@ -20,7 +22,7 @@ def sync_time_s(
     beta_r: float,
     alpha_n: float,
     beta_n: float,
-) -> Floats:
+) -> FloatArray:
     """Return T_sync: none on one GPU, else the terms of one node or of several."""
     k, n = np.asarray(gpus, dtype=float), np.asarray(nodes)
     more = np.maximum(k - 2.0, 0.0)
@@ -28,7 +30,7 @@ def sync_time_s(
     return np.where(k > 1, several, 0.0)
 
 
-def overlapped_time_s(one_s: ArrayLike, other_s: ArrayLike, gamma: float) -> Floats:
+def overlapped_time_s(one_s: ArrayLike, other_s: ArrayLike, gamma: float) -> FloatArray:
     """Join two phases: one after the other for gamma 1, nearly at the same time for gamma 10.
 
     Scaled by the longer phase, so that no power of a small or large number over- or underflows.
@@ -80,15 +82,40 @@ class Throughput(Strict):
             raise ValueError("alpha_c and beta_c are both 0: an iteration must take time")
         return self
 
-    def grad_time_s(self, local_batch: ArrayLike, stretch: ArrayLike = 1.0) -> Floats:
+    def grad_time_s(self, local_batch: ArrayLike, stretch: ArrayLike = 1.0) -> FloatArray:
         """T_grad, the part per sample multiplied by `stretch` (1 at the highest frequency)."""
         samples_s = self.beta_c * np.asarray(local_batch) * np.asarray(stretch)
         return overlapped_time_s(self.alpha_c, samples_s, self.gamma_c)
 
-    def sync_time_s(self, gpus: ArrayLike, nodes: ArrayLike) -> Floats:
+    def sync_time_s(self, gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
         """T_sync for `gpus` GPUs spread over `nodes` nodes."""
         return sync_time_s(gpus, nodes, self.alpha_r, self.beta_r, self.alpha_n, self.beta_n)
 
-    def iteration_time_s(self, grad_time_s: ArrayLike, gpus: ArrayLike, nodes: ArrayLike) -> Floats:
+    def iteration_time_s(self, grad_time_s: ArrayLike, gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
         """T_iter for a computation time and a set of GPUs."""
         return overlapped_time_s(grad_time_s, self.sync_time_s(gpus, nodes), self.gamma)
+
+
+class StatisticalEfficiency(Strict):
+    """Progress per sample at batch B, relative to the reference batch B0.
+
+    ``E(B) = (noise_scale + B0) / (noise_scale + B)``: the goodput efficiency of Pollux (Qiao et al.,
+    OSDI 2021), where the noise scale is gradient variance over squared gradient norm, in samples; it is
+    also the law ``samples to target = S * (1 + B / noise_scale)`` that measured epochs to a target follow.
+    An effective sample is a sample processed at B0, so profiles of one model must share this object.
+
+    Attributes
+    ----------
+    reference_batch : int
+        B0, the batch at which one sample counts as one.
+    noise_scale : float
+        In samples; large: big batches are as good as small ones.
+    """
+
+    reference_batch: Count
+    noise_scale: NonNegative
+
+    def of(self, batch_size: ArrayLike) -> FloatArray:
+        """E(B): in (0, 1] from `reference_batch` up, above 1 below it."""
+        batch = np.asarray(batch_size, dtype=float)
+        return np.asarray((self.noise_scale + self.reference_batch) / (self.noise_scale + batch))

@@ -8,10 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Clock
 from wattsched.solvers import registry
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.conclude import conclude, declined
-from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, declined
 from wattsched.solvers.worker import Worker, start_worker
 
 # Up to this many columns HiGHS is done before a second process would be running.

@@ -14,12 +14,13 @@ from itertools import count
 
 import numpy as np
 
-from wattsched.formulations.program import BoolArray, FloatArray, Program
-from wattsched.solvers import frontier
-from wattsched.solvers.clock import Clock
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Clock
+from wattsched.solvers import greedy
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.kernel import Kernel, cheapest, kernel
 from wattsched.solvers.solution import Limits
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 _FRACTIONAL = 1e-6
 # Columns besides each group's cheapest in a node's kernel, and the nodes that HiGHS may spend on it.
@@ -111,7 +112,7 @@ class Branching:
     def _decide(self, small: Kernel, prices: FloatArray, bound: float) -> None:
         """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it."""
         inner = small.program
-        x = frontier.ascend(inner, prices, self._clock)
+        x = greedy.ascend(inner, prices, self._clock)
         if x is not None:
             self._best = self._offer(small.lift(x))
         if bound >= self._worth() or inner.n_groups == 0:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
-from wattsched.solvers.certificate import certified
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.matrix import linked_choices
-from wattsched.solvers.solution import Limits
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Clock
+from wattsched.solvers.rows import linked_choices
+from wattsched.solvers.solution import Limits, certified
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Below this many columns the LP is solved faster than the cutting planes converge.
 _SMALL = 2_000

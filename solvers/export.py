@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from wattsched.formulations.program import Program
-from wattsched.solvers.matrix import with_choice_rows
+from wattsched.solvers.rows import with_choice_rows
 
 _OBJECTIVE = "cost"
 _LONGEST_NAME = 80

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from wattsched.formulations.program import FloatArray, IntArray, Program
-from wattsched.solvers.feasibility import TOLERANCE
-from wattsched.solvers.matrix import group_of_choice
+from wattsched.formulations.program import Program
+from wattsched.solvers.rows import TOLERANCE, group_of_choice
+from wattsched.topology.arrays import FloatArray, IntArray
 
 # Sums of products stay below this, far from where 64-bit integers end.
 _LARGEST_SUM = 2.0**50

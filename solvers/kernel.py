@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csc_array
 
-from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
-from wattsched.solvers import highs, incumbents
-from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.formulations.program import Program
+from wattsched.solvers import highs
+from wattsched.solvers.solution import Limits, Solution, Start, muted
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Kernel:
         """
         point = None if start is None else self.drop(start)
         # What it announces are points of another program.
-        with incumbents.muted():
+        with muted():
             answer = highs.solve(self.program, limits, Start(point), target)
         return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
 

@@ -13,14 +13,13 @@ import heapq
 
 import numpy as np
 
-from wattsched.formulations.program import BoolArray, FloatArray, IntArray, Program
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.conclude import conclude, declined
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Clock
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.feasibility import feasible, settled
-from wattsched.solvers.matrix import linked_choices
-from wattsched.solvers.room import Room, without_choices
-from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.solvers.row_slack import Room, without_choices
+from wattsched.solvers.rows import feasible, linked_choices, settled
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, declined
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 ATTRIBUTES = ("gpus", "completion_s", "energy_j")
 _DUAL_SHARE = 0.5

@@ -15,16 +15,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.formulations.program import BoolArray, FloatArray, Program
-from wattsched.solvers import frontier, highs
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Clock
+from wattsched.solvers import greedy, highs
 from wattsched.solvers.branch import Branching
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.conclude import ROUNDING, conclude, declined, infeasible, relative_gap
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.feasibility import feasible
-from wattsched.solvers.incumbents import announce
 from wattsched.solvers.kernel import cheapest, kernel
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, Termination
+from wattsched.solvers.rows import feasible
+from wattsched.solvers.solution import (
+    ROUNDING,
+    Limit,
+    Limits,
+    Solution,
+    Start,
+    Termination,
+    announce,
+    conclude,
+    declined,
+    infeasible,
+    relative_gap,
+)
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Up to this many columns HiGHS is done before prices would be.
 _SMALL = 1_000
@@ -64,7 +75,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     search.offer(start.x)
     search.glance()
     if not search.done():
-        search.offer(frontier.ascend(program, prices, clock))
+        search.offer(greedy.ascend(program, prices, clock))
     search.run()
     return search.conclude()
 

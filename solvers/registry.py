@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from wattsched.solvers.conclude import conclude, declined, infeasible
+from wattsched.solvers.solution import conclude, declined, infeasible
 
 if TYPE_CHECKING:
     from wattsched.formulations.program import Program
@@ -84,7 +84,7 @@ _SOLVERS = {
         ),
         Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
         Solver("cpsat", "cpsat:solve", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
-        Solver("greedy", "frontier:solve", "steepest ascent along the jobs' efficient frontiers"),
+        Solver("greedy", "greedy:solve", "steepest ascent along the jobs' efficient frontiers"),
         Solver("powerflow", "powerflow:solve", "PowerFlow's rule: time saved per energy spent"),
     )
 }

@@ -1,14 +1,23 @@
-"""What every solver takes and returns."""
+"""What every solver takes and returns.
+
+Where running solvers announce what they know so far, so that a killed one is not lost.
+
+Row prices made safe: a bound that everybody can recompute from them.
+
+How a solver states its answer: rounding, clipping, and the reason it stopped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from wattsched.formulations.program import FloatArray, Program
+from wattsched.formulations.program import Program
+from wattsched.topology.arrays import FloatArray
 
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
 Limit = Literal["time", "gap", "nodes"]
@@ -90,3 +99,132 @@ class Solution:
     bound: float = -np.inf
     prices: FloatArray | None = None
     starts: dict[int, int] = field(default_factory=dict)
+
+
+Listener = Callable[[Solution], None]
+_listeners: list[Listener] = []
+
+
+def wanted() -> bool:
+    """Whether anybody listens; building the announcement can be saved otherwise."""
+    return bool(_listeners)
+
+
+def announce(solution: Solution) -> None:
+    """Tell the listeners about a better point, bound or prices; absent parts are unknown."""
+    for listener in _listeners:
+        listener(solution)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Receive the announcements of solvers that run in this block."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Keep announcements in this block from the listeners: they are about another program."""
+    kept = _listeners[:]
+    _listeners.clear()
+    try:
+        yield
+    finally:
+        _listeners[:] = kept
+
+
+# Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
+# smaller price loses as much of the bound and keeps it finite.
+_SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
+
+
+def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, float]:
+    """Prices with the right signs, and the Lagrangian bound that they prove.
+
+    Returns
+    -------
+    prices : float array, shape (n_rows,)
+    bound : float
+        -inf when neither the prices nor zero prices prove anything.
+    """
+    y = np.zeros(program.n_rows) if prices is None else np.where(np.isfinite(prices), prices, 0.0)
+    y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
+    y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
+    y = y + 0.0  # no -0.0 for readers to wonder about
+    bound = -np.inf
+    for shrinkage in _SHRINKAGES:
+        shrunk = y * (1.0 - shrinkage)
+        bound = program.lagrangian_bound(shrunk)
+        if bound > -np.inf:
+            return shrunk, bound
+    return np.zeros(program.n_rows), bound
+
+
+# Differences below this share of the objective are rounding, not a gap.
+ROUNDING = 1e-9
+
+
+def declined(detail: str) -> Solution:
+    """Answer of a solver that cannot take the program, or failed on it."""
+    return Solution(Termination("error", detail=detail))
+
+
+def infeasible(prices: FloatArray | None = None, detail: str = "") -> Solution:
+    """Answer that no point satisfies the program; its optimum is +inf by convention."""
+    return Solution(Termination("infeasible", detail=detail), bound=np.inf, prices=prices)
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """``|objective - bound| / max(1e-9, |objective|)``."""
+    return abs(objective - bound) / max(1e-9, abs(objective))
+
+
+def rounded(program: Program, x: FloatArray) -> FloatArray:
+    """Make the integer columns of a point exact integers and keep the others inside their bounds."""
+    # Adding zero turns -0.0 into 0.0.
+    whole = np.where(program.integer, np.round(x), x) + 0.0
+    return np.clip(whole, program.lower, program.upper)
+
+
+def conclude(
+    program: Program,
+    limits: Limits,
+    x: FloatArray | None,
+    bound: float,
+    *,
+    prices: FloatArray | None = None,
+    limit: Limit | None = None,
+    detail: str = "",
+    starts: dict[int, int] | None = None,
+) -> Solution:
+    """State an answer from a point, if there is one, and a valid lower bound.
+
+    Parameters
+    ----------
+    limit : str, optional
+        The limit that stopped the solver before it was done.
+    """
+    if x is None:
+        return Solution(Termination("no_solution", limit, detail), bound=bound, prices=prices)
+    x = rounded(program, x)
+    objective = program.objective(x)
+    tolerance = ROUNDING * max(1.0, abs(objective))
+    if objective < bound <= objective + tolerance:
+        bound = objective
+    if bound > objective + tolerance:
+        detail = f"a bound of {bound:g} contradicts a point of {objective:g} and is left out"
+        bound = -np.inf
+    closed = relative_gap(objective, bound) <= limits.gap or objective - bound <= tolerance
+    reason: Reason = "optimal" if closed else "feasible"
+    return Solution(
+        Termination(reason, None if closed else limit, detail),
+        x=x,
+        objective=objective,
+        bound=bound,
+        prices=prices,
+        starts=starts or {},
+    )

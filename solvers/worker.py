@@ -24,10 +24,10 @@ from typing import IO, Self
 
 import numpy as np
 
-from wattsched.formulations.program import Block, FloatArray, IntArray, Program
-from wattsched.solvers.clock import Clock
-from wattsched.solvers.conclude import conclude
-from wattsched.solvers.solution import Limit, Limits, Solution, Start
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.timer import Clock
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude
+from wattsched.topology.arrays import FloatArray, IntArray
 
 # How often a silent process is looked at.
 _POLL_S = 0.5

@@ -14,9 +14,8 @@ import time
 from dataclasses import replace
 from typing import IO
 
-from wattsched.solvers import incumbents, registry
-from wattsched.solvers.conclude import declined
-from wattsched.solvers.solution import Solution
+from wattsched.solvers import registry
+from wattsched.solvers.solution import Solution, declined, listening
 from wattsched.solvers.worker import Job, Message, pack
 
 # What most solvers need; loaded while the caller still builds the program.
@@ -40,7 +39,7 @@ def main() -> None:
 
         while True:
             job = jobs.get()
-            with incumbents.listening(lambda news: send(pack(news, final=False))):
+            with listening(lambda news: send(pack(news, final=False))):
                 solution = _answer(job)
             send(pack(solution, final=True))
 

@@ -7,13 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.topology.occupancy import Occupancy
+from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.buddy import Occupancy
 from wattsched.topology.pools import Pool
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ from functools import cached_property
 from itertools import chain, count
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.cluster import Cluster, Node
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Chunk = list[int]  # GPUs of one aligned power-of-two block, numbered (node of the pool) * gpus_per_node + gpu
 
 

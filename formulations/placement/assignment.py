@@ -24,15 +24,15 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.formulations.placement.hosting import FloatArray, Hosting
+from wattsched.formulations.placement.hosting import Hosting
 from wattsched.formulations.placement.node_classes import node_classes
 from wattsched.formulations.placement.outcome_columns import OutcomeColumns, outcome_columns
 from wattsched.formulations.placement.outcome_fixing import fixed
 from wattsched.formulations.placement.outcome_search import NEARBY, search_outcomes
 from wattsched.formulations.placement.outcomes import Demand, every_outcome
 from wattsched.formulations.program import Block, Program
-from wattsched.instances.tasks import Integers, TaskTable
-from wattsched.instances.window import Placements, Window
+from wattsched.instances.placement.instance import Placements, TaskTable, Window
+from wattsched.topology.arrays import FloatArray, IntArray
 
 WIDTH = 8
 MOST_OUTCOMES = 20_000
@@ -63,7 +63,7 @@ class Assignment:
     program: Program
     start: FloatArray
     exact: bool
-    profile: Integers
+    profile: IntArray
     columns: OutcomeColumns
 
     def placements(self, x: FloatArray) -> Placements:
@@ -190,11 +190,11 @@ def _program(window: Window, columns: OutcomeColumns, profiles: TaskTable, deman
     )
 
 
-def _most_times(columns: OutcomeColumns, tasks: Integers) -> Integers:
+def _most_times(columns: OutcomeColumns, tasks: IntArray) -> IntArray:
     """How often each outcome can be used at most, shape (K,)."""
     hosted = columns.outcomes.hosted
     often = np.where(hosted > 0, tasks // np.maximum(hosted, 1), tasks.sum()).min(axis=1)
-    most: Integers = np.minimum(often, columns.classes.count[columns.outcomes.cls])
+    most: IntArray = np.minimum(often, columns.classes.count[columns.outcomes.cls])
     return most
 
 

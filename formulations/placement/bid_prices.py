@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.placement.node_patterns import FloatArray
-from wattsched.formulations.placement.node_types import BoolArray, NodeTypes
-from wattsched.instances.tasks import WHOLE_GPU, Integers, TaskTable
+from wattsched.formulations.placement.node_types import NodeTypes
+from wattsched.instances.placement.instance import WHOLE_GPU, TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 SEARCH_STEPS = 40
 NARROWER = 2 / 3
@@ -115,7 +115,7 @@ class _TypeWorth:
     def _node_w(self, rent: float) -> float:
         return rent * self._vcpus + self._gpus * self.gpu_w(self.share_w(rent), rent)
 
-    def _earns_w(self, tasks: Integers, rent: float) -> FloatArray:
+    def _earns_w(self, tasks: IntArray, rent: float) -> FloatArray:
         vcpu_w = self._vcpu_power_w + rent
         return np.asarray(self._task_w[tasks] - vcpu_w * self._task_vcpus[tasks])
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.formulations.placement.node_patterns import FloatArray
 from wattsched.formulations.placement.node_types import NodeTypes, node_types
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, sizes
 from wattsched.formulations.placement.patterns import (
@@ -23,8 +22,9 @@ from wattsched.formulations.placement.patterns import (
     PatternBound,
     PatternProgram,
 )
-from wattsched.instances.tasks import Integers, NodeTable, TaskTable
+from wattsched.instances.placement.instance import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower
+from wattsched.topology.arrays import FloatArray, IntArray
 
 ALLOCATION = Objective(weight=0.0, gpu_reward_w=1.0)
 
@@ -139,7 +139,7 @@ class PlacementBounds:
         return Accepted(0 * most, most, np.array([hosted.gpus, hosted.vcpus, hosted.tasks], dtype=np.float64))
 
 
-def profile_classes(types: NodeTypes, profiles: TaskTable) -> tuple[TaskTable, Integers]:
+def profile_classes(types: NodeTypes, profiles: TaskTable) -> tuple[TaskTable, IntArray]:
     """Merge profiles that differ in memory alone and fit onto the same node types.
 
     A class asks for the least memory of its profiles: what fits, still does.

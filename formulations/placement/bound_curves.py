@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wattsched.formulations.placement.bound import Hosted, PlacementBounds
-from wattsched.formulations.placement.node_patterns import FloatArray
 from wattsched.formulations.placement.patterns import GAP
-from wattsched.instances.tasks import Integers, NodeTable, TaskTable
+from wattsched.instances.placement.instance import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower
+from wattsched.topology.arrays import FloatArray, IntArray
 
 EVERY = 5
 SAFE = 1 - 1e-9
@@ -19,7 +19,7 @@ SAFE = 1 - 1e-9
 
 
 def mean_arrived(
-    tasks: TaskTable, orders: Sequence[Integers], grid: ArrayLike, capacity_milli: int
+    tasks: TaskTable, orders: Sequence[IntArray], grid: ArrayLike, capacity_milli: int
 ) -> FloatArray:
     """Count the tasks of each profile that have arrived at each point, in the mean over some orders.
 
@@ -95,7 +95,7 @@ class BoundCurves:
         self,
         nodes: NodeTable,
         tasks: TaskTable,
-        orders: Sequence[Integers],
+        orders: Sequence[IntArray],
         grid: ArrayLike,
         power: NodePower | None = None,
         every: int = EVERY,

@@ -19,13 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import NodeTable
+from wattsched.instances.placement.instance import NodeTable, TargetWorkload
 from wattsched.perfmodels.node_power import NodePower
-
-Floats = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 REFUSAL = 2.0
 """Cost of refusing a GPU, relative to the most that one draws: above any reason to refuse."""
@@ -44,7 +41,7 @@ class Prices:
     """
 
     capacity_w: float
-    reserve_w: Floats
+    reserve_w: FloatArray
 
 
 class CapacityPrices:
@@ -64,7 +61,7 @@ class CapacityPrices:
         kinds = np.stack([nodes.model, nodes.gpus], axis=1)
         types, self._type = np.unique(kinds, axis=0, return_inverse=True)
         self._type = self._type.reshape(-1)
-        self._gpus: Floats = np.bincount(self._type, weights=nodes.gpus).astype(float)
+        self._gpus: FloatArray = np.bincount(self._type, weights=nodes.gpus).astype(float)
         self._watts = np.zeros(len(types))
         self._watts[self._type] = power.gpu_full_w - power.gpu_idle_w
         self._refused_w = REFUSAL * float(self._watts.max())
@@ -96,7 +93,7 @@ class CapacityPrices:
         last = int(np.searchsorted(np.cumsum(self._gpus[order]), demand_gpus))
         return float(self._watts[order[last]]) if last < len(order) else self._refused_w
 
-    def _rents_w(self, demand: Floats) -> Floats:
+    def _rents_w(self, demand: FloatArray) -> FloatArray:
         """Dual prices of the types' capacities."""
         from scipy.optimize import linprog
 

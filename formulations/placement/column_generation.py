@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.formulations.placement.node_patterns import FloatArray
 from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, Prices, sizes
 from wattsched.formulations.placement.pattern_pricing import Offer, PatternPricing, Patterns
 from wattsched.formulations.placement.restricted_master import MasterSolution, RestrictedMaster
-from wattsched.instances.tasks import TaskTable
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import FloatArray
 
 SMOOTHING = 0.7
 LEAST_SMOOTHING = 0.2

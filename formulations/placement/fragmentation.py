@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import WHOLE_GPU, Integers, TaskTable
+from wattsched.instances.placement.instance import WHOLE_GPU, TargetWorkload, TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class Fragmentation:
@@ -50,21 +49,21 @@ class Fragmentation:
         allowed = _allowed(classes, models)
         # Models that every class treats alike share their tables.
         kinds, kind = np.unique(allowed, axis=1, return_inverse=True)
-        self.kind_of_model: Integers = kind.reshape(-1).astype(np.int64)
+        self.kind_of_model: IntArray = kind.reshape(-1).astype(np.int64)
         self.shape = (kinds.shape[1], 1 + len(self.cpu_steps))
         runs = kinds[:, :, None] & (classes.cpu_milli[:, None, None] <= np.append(-1, self.cpu_steps))
         count = np.where(runs, target.count[:, None, None], 0)
         self.useful_gpu = self._useful_gpu(classes, count)
         self.useful_free = self._useful_free(classes, count)
 
-    def _useful_gpu(self, classes: TaskTable, count: Integers) -> Integers:
+    def _useful_gpu(self, classes: TaskTable, count: IntArray) -> IntArray:
         """Useful part of one GPU with so much free, to classes of one GPU, flat over (kind, step, r)."""
         table = np.zeros((*self.shape, WHOLE_GPU + 1), dtype=np.int64)
         for m in np.flatnonzero(classes.gpus == 1):
             table[:, :, classes.gpu_milli[m]] += count[m]
         return (np.cumsum(table, axis=2) * np.arange(WHOLE_GPU + 1)).reshape(-1)
 
-    def _useful_free(self, classes: TaskTable, count: Integers) -> Integers:
+    def _useful_free(self, classes: TaskTable, count: IntArray) -> IntArray:
         """Useful part of so many free GPUs, to classes of several GPUs, flat over (kind, step, free GPUs)."""
         most_gpus = self.most_gpus
         table = np.zeros((*self.shape, most_gpus + 1), dtype=np.int64)
@@ -72,20 +71,20 @@ class Fragmentation:
             table[:, :, classes.gpus[m]] += count[m]
         return (np.cumsum(table, axis=2) * np.arange(most_gpus + 1) * WHOLE_GPU).reshape(-1)
 
-    def rows(self, model: Integers, cpu_free_milli: Integers) -> Integers:
+    def rows(self, model: IntArray, cpu_free_milli: IntArray) -> IntArray:
         """Row of the tables for each node state, shape (S,)."""
         step = np.searchsorted(self.cpu_steps, cpu_free_milli, side="right")
         return self.kind_of_model[model] * self.shape[1] + step
 
-    def gpu_at(self, rows: Integers, gpu_free_milli: Integers) -> Integers:
+    def gpu_at(self, rows: IntArray, gpu_free_milli: IntArray) -> IntArray:
         """Scaled useful part of single GPUs, of the shape that the arguments broadcast to."""
         return self.useful_gpu.take(rows * (WHOLE_GPU + 1) + gpu_free_milli)
 
-    def free_at(self, rows: Integers, free_gpus: Integers) -> Integers:
+    def free_at(self, rows: IntArray, free_gpus: IntArray) -> IntArray:
         """Scaled useful part of so many free GPUs together, of the shape that the arguments broadcast to."""
         return self.useful_free.take(rows * (self.most_gpus + 1) + free_gpus)
 
-    def scaled(self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers) -> Integers:
+    def scaled(self, model: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray) -> IntArray:
         """Fragmentation in thousandths of a GPU times `scale`, exact, shape (S,).
 
         Parameters
@@ -100,23 +99,21 @@ class Fragmentation:
         rows = self.rows(model, cpu_free_milli)
         useful = self.gpu_at(rows[:, None], gpu_free_milli).sum(axis=1)
         useful += self.free_at(rows, (gpu_free_milli == WHOLE_GPU).sum(axis=1))
-        fragments: Integers = self.scale * gpu_free_milli.sum(axis=1) - useful
+        fragments: IntArray = self.scale * gpu_free_milli.sum(axis=1) - useful
         return fragments
 
-    def milli(
-        self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers
-    ) -> NDArray[np.float64]:
+    def milli(self, model: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray) -> FloatArray:
         """Fragmentation in thousandths of a GPU, shape (S,); parameters as of `scaled`."""
         return self.scaled(model, cpu_free_milli, gpu_free_milli) / self.scale
 
     def drop_by_share(
         self,
-        model: Integers,
-        cpu_free_milli: Integers,
-        gpu_free_milli: Integers,
+        model: IntArray,
+        cpu_free_milli: IntArray,
+        gpu_free_milli: IntArray,
         cpu_milli: int,
         gpu_milli: int,
-    ) -> Integers:
+    ) -> IntArray:
         """How much `scaled` falls if a task takes a share of each of the GPUs in turn, shape (S, G).
 
         Meaningless where the GPU has less free than that.
@@ -129,12 +126,12 @@ class Fragmentation:
         useful_then = others.sum(axis=1, keepdims=True) - others
         useful_then += self.gpu_at(then, np.maximum(gpu_free_milli - gpu_milli, 0))
         useful_then += self.free_at(then, free_gpus[:, None] - free)
-        drop: Integers = self.scale * gpu_milli + useful_then - useful_now[:, None]
+        drop: IntArray = self.scale * gpu_milli + useful_then - useful_now[:, None]
         return drop
 
     def drop_by_whole(
-        self, model: Integers, cpu_free_milli: Integers, gpu_free_milli: Integers, cpu_milli: int, gpus: int
-    ) -> Integers:
+        self, model: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray, cpu_milli: int, gpus: int
+    ) -> IntArray:
         """How much `scaled` falls if a task takes so many free GPUs, or only CPU, shape (S,).
 
         Meaningless where fewer GPUs are free.
@@ -145,11 +142,11 @@ class Fragmentation:
         useful_then = self.gpu_at(then[:, None], gpu_free_milli).sum(axis=1)
         useful_then -= gpus * self.gpu_at(then, np.full(len(then), WHOLE_GPU))
         useful_then += self.free_at(then, np.maximum(free_gpus - gpus, 0))
-        drop: Integers = self.scale * WHOLE_GPU * gpus + useful_then - useful_now
+        drop: IntArray = self.scale * WHOLE_GPU * gpus + useful_then - useful_now
         return drop
 
 
-def _allowed(classes: TaskTable, models: Sequence[str]) -> NDArray[np.bool_]:
+def _allowed(classes: TaskTable, models: Sequence[str]) -> BoolArray:
     """Whether each class may run on each model, shape (M, models)."""
     by_spec = np.array(
         [[not spec or model in spec for model in models] for spec in classes.specs], dtype=bool

@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.instances.tasks import WHOLE_GPU, Integers, TaskTable
-from wattsched.instances.window import Window
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from wattsched.instances.placement.instance import WHOLE_GPU, TaskTable, Window
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -30,15 +26,15 @@ class NodeStates:
         Free thousandths of each GPU in ascending order, so that states differ only where nodes do.
     """
 
-    node: Integers
-    cpu_milli: Integers
-    memory_mib: Integers
-    gpu_milli: Integers
+    node: IntArray
+    cpu_milli: IntArray
+    memory_mib: IntArray
+    gpu_milli: IntArray
 
     def __len__(self) -> int:
         return len(self.node)
 
-    def take(self, index: Integers) -> NodeStates:
+    def take(self, index: IntArray) -> NodeStates:
         """States at these positions."""
         return NodeStates(
             self.node[index], self.cpu_milli[index], self.memory_mib[index], self.gpu_milli[index]
@@ -58,9 +54,9 @@ class Hostings(NamedTuple):
         Change of the window's objective.
     """
 
-    state: Integers
-    profile: Integers
-    slot: Integers
+    state: IntArray
+    profile: IntArray
+    slot: IntArray
     cost: FloatArray
 
 
@@ -113,7 +109,7 @@ class Hosting:
         slot = np.concatenate([np.zeros(len(state_0), dtype=np.int64), slot_1, slot_n])
         return Hostings(state, profile, slot, self._cost(states, state, profile, slot))
 
-    def best(self, states: NodeStates) -> tuple[FloatArray, Integers]:
+    def best(self, states: NodeStates) -> tuple[FloatArray, IntArray]:
         """Least cost of hosting each profile and the slot that has it.
 
         Returns
@@ -128,7 +124,7 @@ class Hosting:
         slot = table.argmin(axis=2)
         return np.take_along_axis(table, slot[:, :, None], axis=2)[:, :, 0], slot
 
-    def after(self, states: NodeStates, profile: Integers, slot: Integers) -> NodeStates:
+    def after(self, states: NodeStates, profile: IntArray, slot: IntArray) -> NodeStates:
         """States after each has hosted a task, shapes (S,)."""
         profiles = self.profiles
         place = np.arange(states.gpu_milli.shape[1])
@@ -141,27 +137,27 @@ class Hosting:
             np.sort(gpu, axis=1),
         )
 
-    def _cost(self, states: NodeStates, state: Integers, profile: Integers, slot: Integers) -> FloatArray:
+    def _cost(self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray) -> FloatArray:
         """Cost of ways that are possible, each shape (H,)."""
         power_w = self._power_change_w(states, state, profile, slot)
         fragments = self._fragments_change(states, state, profile, slot)
         return self._per_w * power_w + self._per_fragment * fragments
 
     def _power_change_w(
-        self, states: NodeStates, state: Integers, profile: Integers, slot: Integers
-    ) -> Integers:
+        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
+    ) -> IntArray:
         node, power = states.node[state], self._window.power
         cpu_milli = states.cpu_milli[state]
         cpu_w = power.cpu_w(cpu_milli - self.profiles.cpu_milli[profile], node)
         cpu_w -= power.cpu_w(states.cpu_milli, states.node)[state]
         # Either all of the GPUs that a task uses were free before, or it uses one.
         woken = np.where(states.gpu_milli[state, slot] == WHOLE_GPU, self.profiles.gpus[profile], 0)
-        change_w: Integers = cpu_w + self._gpu_w[node] * woken
+        change_w: IntArray = cpu_w + self._gpu_w[node] * woken
         return change_w
 
     def _fragments_change(
-        self, states: NodeStates, state: Integers, profile: Integers, slot: Integers
-    ) -> Integers:
+        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
+    ) -> IntArray:
         """Change of the scaled fragmentation: of what is free, less of what is useful."""
         tables, gpu, profiles = self._fragmentation, states.gpu_milli, self.profiles
         model = self._model[states.node]
@@ -174,10 +170,10 @@ class Hosting:
         useful += gpus * (tables.gpu_at(rows, left) - tables.gpu_at(rows, taken))
         useful += tables.free_at(rows, free)
         before = tables.scale * gpu.sum(axis=1) - tables.scaled(model, states.cpu_milli, gpu)
-        change: Integers = before[state] - useful - tables.scale * gpus * milli
+        change: IntArray = before[state] - useful - tables.scale * gpus * milli
         return change
 
-    def _useful_gpus(self, states: NodeStates, state: Integers, rows: Integers) -> Integers:
+    def _useful_gpus(self, states: NodeStates, state: IntArray, rows: IntArray) -> IntArray:
         """Useful part of all GPUs of `state` by themselves, in these rows of the tables, shape (H,)."""
         # A state meets few rows, and many ways of it share one.
         n_rows = int(np.prod(self._fragmentation.shape))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.placement.hosting import NodeStates
-from wattsched.instances.tasks import Integers
-from wattsched.instances.window import Window
+from wattsched.instances.placement.instance import Window
+from wattsched.topology.arrays import IntArray
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class NodeClasses:
     """
 
     states: NodeStates
-    members: Integers
-    start: Integers
+    members: IntArray
+    start: IntArray
 
     @property
-    def count(self) -> Integers:
+    def count(self) -> IntArray:
         """Nodes of each class, shape (C,)."""
         return np.diff(self.start)
 
-    def nodes(self, cls: int) -> Integers:
+    def nodes(self, cls: int) -> IntArray:
         """Positions of the nodes of a class, in order."""
         return self.members[self.start[cls] : self.start[cls + 1]]
 
-    def take(self, index: Integers) -> NodeClasses:
+    def take(self, index: IntArray) -> NodeClasses:
         """Classes at these positions."""
         size = self.count[index]
         start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)

@@ -22,11 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.tasks import WHOLE_GPU, Integers, TaskTable
-
-FloatArray = NDArray[np.float64]
+from wattsched.instances.placement.instance import WHOLE_GPU, TaskTable
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class Admitted:
     """
 
     profiles: TaskTable
-    index: Integers
-    cpu_units: Integers
+    index: IntArray
+    cpu_units: IntArray
     most_units: int
     most_gpus: int
 
@@ -69,7 +67,7 @@ class SharePatterns:
         Most value on a whole GPU.
     """
 
-    def __init__(self, admitted: Admitted, shares: Integers, value: FloatArray):
+    def __init__(self, admitted: Admitted, shares: IntArray, value: FloatArray):
         milli = admitted.profiles.gpu_milli
         self._value, self._units, self._shares = value, admitted.cpu_units, shares
         # Where no task shares a GPU, one step of a whole GPU is enough.
@@ -95,7 +93,7 @@ class SharePatterns:
             best[steps, len(row) :] = row[-1]
         return best
 
-    def take(self, hosted: Integers, units: int) -> None:
+    def take(self, hosted: IntArray, units: int) -> None:
         """Add tasks that earn ``most[units]`` to how many there are of each profile, shape (M,)."""
         steps = len(self._best) - 1
         while self._best[steps, units] > 0:
@@ -107,7 +105,7 @@ class SharePatterns:
             steps, units = steps - self._weight[task], units - self._units[task]
 
 
-def best_shares(admitted: Admitted, value: FloatArray) -> Integers:
+def best_shares(admitted: Admitted, value: FloatArray) -> IntArray:
     """Positions of admitted shares that are worth something, and more than any that asks for no more."""
     profiles, units = admitted.profiles, admitted.cpu_units
     index = admitted.index[value[admitted.index] > 0]
@@ -115,7 +113,7 @@ def best_shares(admitted: Admitted, value: FloatArray) -> Integers:
     index = index[np.lexsort((-value[index], units[index], profiles.gpu_milli[index]))]
     milli, cpu, worth = profiles.gpu_milli[index], units[index], value[index]
     no_better = (milli[:, None] >= milli) & (cpu[:, None] >= cpu) & (worth[:, None] <= worth)
-    kept: Integers = index[~np.tril(no_better, -1).any(axis=1)]
+    kept: IntArray = index[~np.tril(no_better, -1).any(axis=1)]
     return kept
 
 
@@ -150,7 +148,7 @@ class NodePatterns:
         """Most value on at most 0, 1, 2, ... GPUs and this much CPU, shape (most_gpus + 1,)."""
         return np.asarray((self._of_gpus[:, units::-1] + self._of_cpu[: units + 1]).max(axis=1))
 
-    def pattern(self, gpus: int, units: int) -> tuple[Integers, int]:
+    def pattern(self, gpus: int, units: int) -> tuple[IntArray, int]:
         """Tasks that earn ``most(units)[gpus]``: how many of each profile, (M,), and the GPUs in use."""
         hosted = np.zeros(len(self._value), dtype=np.int64)
         on_cpu = int(np.argmax(self._of_gpus[gpus, units::-1] + self._of_cpu[: units + 1]))
@@ -186,14 +184,14 @@ class NodePatterns:
 
     # Going back, the choice at a state is the one that gave it its value.
 
-    def _take_cpu(self, hosted: Integers, units: int) -> None:
+    def _take_cpu(self, hosted: IntArray, units: int) -> None:
         while self._of_cpu[units] > 0:
             tasks = self._without[self._units[self._without] <= units]
             task = tasks[np.argmax(self._of_cpu[units - self._units[tasks]] + self._value[tasks])]
             hosted[task] += 1
             units -= self._units[task]
 
-    def _take_gpus(self, hosted: Integers, gpus: int, units: int) -> int:
+    def _take_gpus(self, hosted: IntArray, gpus: int, units: int) -> int:
         busy = 0
         while self._of_gpus[gpus, units] > 0:
             if self._of_gpus[gpus - 1, units] == self._of_gpus[gpus, units]:
@@ -216,7 +214,7 @@ class NodePatterns:
             busy, gpus, units = busy + taken, gpus - taken, units - used
         return busy
 
-    def _take_gpu(self, hosted: Integers, units: int) -> None:
+    def _take_gpu(self, hosted: IntArray, units: int) -> None:
         whole = self._whole[self._units[self._whole] <= units]
         if np.max(self._value[whole], initial=0.0) == self._of_gpu[units]:
             hosted[whole[np.argmax(self._value[whole])]] += 1
@@ -230,6 +228,6 @@ def _raise(row: FloatArray, before: FloatArray, units: int, value: float) -> Non
         np.maximum(row[units:], before[: len(row) - units] + value, out=row[units:])
 
 
-def _stairs(best: FloatArray) -> Integers:
+def _stairs(best: FloatArray) -> IntArray:
     """Positions at which a non-decreasing row of values rises, above 0 at the first."""
     return np.flatnonzero(np.diff(best, prepend=0.0) > 0).astype(np.int64)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.tasks import Integers, NodeTable, TaskTable
+from wattsched.instances.placement.instance import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower, node_power
-
-BoolArray = NDArray[np.bool_]
+from wattsched.topology.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class NodeTypes:
 
     nodes: NodeTable
     power: NodePower
-    count: Integers
-    of_node: Integers
+    count: IntArray
+    of_node: IntArray
 
     def __len__(self) -> int:
         return len(self.count)

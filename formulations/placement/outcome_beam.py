@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.placement.hosting import FloatArray
 from wattsched.formulations.placement.outcome_master import Prices
 from wattsched.formulations.placement.outcome_tree import OutcomeTree
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import FloatArray, IntArray
 
 _PATIENCE = 4
 """Tasks that the beam goes on without finding a better outcome: the first on a CPU package pays for all."""
@@ -20,11 +19,11 @@ _TOLERANCE = 1e-6
 class _Beam(NamedTuple):
     """States that a beam holds, and their costs at given prices."""
 
-    state: Integers
+    state: IntArray
     value: FloatArray
 
 
-def better_states(tree: OutcomeTree, prices: Prices, width: int) -> Integers:
+def better_states(tree: OutcomeTree, prices: Prices, width: int) -> IntArray:
     """States whose cost is below their price, up to `width` of each class."""
     least = -_TOLERANCE * max(float(prices.task_worth.max(initial=0.0)), 1e-12)
     beam = _Beam(np.arange(tree.roots), prices.node_cost)
@@ -70,7 +69,7 @@ def _one_more(tree: OutcomeTree, prices: Prices, beam: _Beam, width: int) -> _Be
     return _Beam(tree.hosting_one_more(state[kept], profile[kept]), value[kept])
 
 
-def first_of_class(cls: Integers, value: FloatArray, most: int) -> Integers:
+def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:
     """Positions of the least values of every class, up to `most` of each."""
     order = np.lexsort((value, cls))
     ordered = cls[order]

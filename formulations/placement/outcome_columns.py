@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.formulations.placement.hosting import FloatArray
 from wattsched.formulations.placement.node_classes import NodeClasses
 from wattsched.formulations.placement.outcomes import Outcomes
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ class OutcomeColumns:
 
     classes: NodeClasses
     outcomes: Outcomes
-    order: Integers
+    order: IntArray
     alone: int
-    column: Integers
-    usable: Integers
+    column: IntArray
+    usable: IntArray
 
     @property
     def first_node(self) -> int:
@@ -52,22 +51,22 @@ class OutcomeColumns:
         """Number of columns."""
         return self.first_node + int(self.usable.sum())
 
-    def group_start(self) -> Integers:
+    def group_start(self) -> IntArray:
         """Start of every choice group and end of the last, shape (alone + 1,)."""
         group = np.arange(self.alone + 1)
-        start: Integers = np.searchsorted(self.outcomes.cls, group) + group
+        start: IntArray = np.searchsorted(self.outcomes.cls, group) + group
         return start
 
-    def nodes(self) -> Integers:
+    def nodes(self) -> IntArray:
         """Positions of the nodes that the columns of nodes stand for."""
         kept = [self.classes.nodes(self.alone + c)[:most] for c, most in enumerate(self.usable)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *kept])
 
-    def node_class(self) -> Integers:
+    def node_class(self) -> IntArray:
         """Class of the nodes that the columns of nodes stand for, 0 for the first class of several."""
         return np.repeat(np.arange(len(self.usable)), self.usable)
 
-    def point(self, times: Integers) -> FloatArray:
+    def point(self, times: IntArray) -> FloatArray:
         """Point that uses outcomes so many times, shape (K,); of every class the first nodes are used."""
         x = np.zeros(self.n_columns)
         x[self.column] = times
@@ -78,7 +77,7 @@ class OutcomeColumns:
         x[self.first_node :] = place < used[self.alone :][self.node_class()]
         return x
 
-    def times(self, x: FloatArray) -> Integers:
+    def times(self, x: FloatArray) -> IntArray:
         """How often a point uses each outcome, shape (K,)."""
         return np.rint(x[self.column]).astype(np.int64)
 

@@ -7,7 +7,7 @@ import numpy as np
 from wattsched.formulations.placement.outcome_beam import first_of_class
 from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
 from wattsched.formulations.placement.outcomes import Demand, Found, Outcomes
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import IntArray
 
 _PER_CLASS = 5
 _ROUNDING = 1e-9
@@ -55,7 +55,7 @@ def _key(outcomes: Outcomes, k: int) -> tuple[int, bytes]:
     return int(outcomes.cls[k]), outcomes.hosted[k].tobytes()
 
 
-def _prices(outcomes: Outcomes, known: Integers, demand: Demand) -> Prices:
+def _prices(outcomes: Outcomes, known: IntArray, demand: Demand) -> Prices:
     """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
     master = OutcomeMaster(demand.tasks, demand.count, demand.worth)
     missing = np.ones(len(outcomes), dtype=bool)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
 from wattsched.formulations.growing_lp import solve_growing
-from wattsched.formulations.placement.hosting import FloatArray
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import FloatArray, IntArray
 
 Counts = NDArray[np.signedinteger[Any]]
 
@@ -37,7 +36,7 @@ class Prices:
     nodes: FloatArray
     cost: float
 
-    def reduced(self, cls: Integers, hosted: Counts, cost: FloatArray) -> FloatArray:
+    def reduced(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> FloatArray:
         """Costs of outcomes beyond their prices, shape (K,); parameters as of `OutcomeMaster.add`."""
         return np.asarray(cost - hosted @ self.task_worth + self.node_cost[cls])
 
@@ -60,7 +59,7 @@ class OutcomeMaster:
         w, cost of not hosting a task.
     """
 
-    def __init__(self, demand: Integers, count: Integers, worth: FloatArray):
+    def __init__(self, demand: IntArray, count: IntArray, worth: FloatArray):
         import highspy
 
         self._worth, self._nodes = worth, len(count)
@@ -73,7 +72,7 @@ class OutcomeMaster:
         lower, start, empty = np.full(rows, -np.inf), np.zeros(rows, np.int32), np.zeros(0, np.int32)
         self._highs.addRows(rows, lower, upper, 0, start, empty, np.zeros(0))
 
-    def add(self, cls: Integers, hosted: Counts, cost: FloatArray) -> None:
+    def add(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> None:
         """Add outcomes: their classes (K,), the tasks of each profile (K, P), their costs (K,)."""
         size = len(cls)
         member = csr_array((np.ones(size), cls, np.arange(size + 1)), shape=(size, self._nodes))

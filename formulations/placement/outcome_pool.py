@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.formulations.placement.hosting import FloatArray
 from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
 from wattsched.formulations.placement.outcome_tree import OutcomeTree
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import FloatArray, IntArray
 
 _ROUNDING = 1e-6
 
@@ -24,7 +23,7 @@ class OutcomePool:
         """Prices that the outcomes so far make."""
         return self._master.prices()
 
-    def add(self, states: Integers) -> int:
+    def add(self, states: IntArray) -> int:
         """Add outcomes; the number of those that are new or cheaper than before."""
         tree, known, changes = self._tree, len(self.states), 0
         keys = zip(tree.cls[states].tolist(), tree.key[states].tolist(), strict=True)
@@ -43,7 +42,7 @@ class OutcomePool:
             self._master.add(tree.cls[new], tree.hosted[new], tree.cost[new])
         return changes
 
-    def rounded(self, nodes: FloatArray, demand: Integers, count: Integers) -> Integers:
+    def rounded(self, nodes: FloatArray, demand: IntArray, count: IntArray) -> IntArray:
         """States of nodes that use outcomes about as often as an LP's point does, shape (B,)."""
         tree, states = self._tree, np.array(self.states, dtype=np.int64)
         times = np.floor(nodes + _ROUNDING).astype(np.int64)
@@ -60,7 +59,7 @@ class OutcomePool:
                 times[k] += 1
         return np.repeat(states, times)
 
-    def one_by_one(self, begun: Integers, arrivals: Integers, count: Integers) -> Integers:
+    def one_by_one(self, begun: IntArray, arrivals: IntArray, count: IntArray) -> IntArray:
         """Place each task where it costs least at once, and add all outcomes met.
 
         Parameters

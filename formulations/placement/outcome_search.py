@@ -21,7 +21,7 @@ from wattsched.formulations.placement.outcome_master import OutcomeMaster, Price
 from wattsched.formulations.placement.outcome_pool import OutcomePool
 from wattsched.formulations.placement.outcome_tree import OutcomeTree
 from wattsched.formulations.placement.outcomes import Demand, Found
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import IntArray
 
 NEARBY = 1_000
 ROUNDS = 60
@@ -79,7 +79,7 @@ def search_outcomes(
     return Found(tree.outcomes(states), nodes)
 
 
-def _near(tree: OutcomeTree, prices: Prices, room: float, most: int) -> Integers:
+def _near(tree: OutcomeTree, prices: Prices, room: float, most: int) -> IntArray:
     """States met that cost at most `room` more than their prices, and of these the `most` that cost least."""
     met = np.arange(tree.roots, len(tree))
     reduced = prices.reduced(tree.cls[met], tree.hosted[met], tree.cost[met])

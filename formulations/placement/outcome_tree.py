@@ -6,7 +6,7 @@ import numpy as np
 
 from wattsched.formulations.placement.hosting import Hosting, NodeStates
 from wattsched.formulations.placement.outcomes import Outcomes
-from wattsched.instances.tasks import Integers
+from wattsched.topology.arrays import IntArray
 
 
 class OutcomeTree:
@@ -36,7 +36,7 @@ class OutcomeTree:
         Cost of one more task of each profile, infinite where there is none.
     """
 
-    def __init__(self, hosting: Hosting, states: NodeStates, demand: Integers, most: int):
+    def __init__(self, hosting: Hosting, states: NodeStates, demand: IntArray, most: int):
         self._hosting, self._demand = hosting, demand
         self.roots, self._size = len(states), 0
         # Memory that is not written to is not used either.
@@ -61,7 +61,7 @@ class OutcomeTree:
         """States that a search may still visit. Two decisions that place the tasks one by one fit besides."""
         return max(0, self._most - self._size)
 
-    def hosting_one_more(self, index: Integers, profile: Integers) -> Integers:
+    def hosting_one_more(self, index: IntArray, profile: IntArray) -> IntArray:
         """States after these have hosted one more task each, shape (S,); no pair twice."""
         child = self._child[index, profile].astype(np.int64)
         new = np.flatnonzero(child == 0)
@@ -70,7 +70,7 @@ class OutcomeTree:
             self._child[index[new], profile[new]] = child[new]
         return child
 
-    def distinct(self, states: Integers) -> tuple[Integers, Integers]:
+    def distinct(self, states: IntArray) -> tuple[IntArray, IntArray]:
         """Of states that are the same outcome the cheapest; and which of these each state is, shape (S,)."""
         cls, key = self.cls[states], self.key[states]
         order = np.lexsort((self.cost[states], key, cls))
@@ -81,7 +81,7 @@ class OutcomeTree:
         which[order] = np.cumsum(new) - 1
         return states[order[new]], which
 
-    def outcomes(self, index: Integers) -> Outcomes:
+    def outcomes(self, index: IntArray) -> Outcomes:
         """Outcomes that these states are."""
         steps = []
         at = index
@@ -95,7 +95,7 @@ class OutcomeTree:
         profile, slot = np.take_along_axis(way, order[None], axis=2)
         return Outcomes(self.cls[index], self.hosted[index].astype(np.int64), self.cost[index], profile, slot)
 
-    def _grow(self, parent: Integers, profile: Integers) -> Integers:
+    def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
         slot = self._next_slot[parent, profile].astype(np.int64)
         states = NodeStates(
             self._node[parent], self._cpu_milli[parent], self._memory_mib[parent], self._gpu_milli[parent]
@@ -109,7 +109,7 @@ class OutcomeTree:
         self._append(self._hosting.after(states, profile, slot), self.cls[parent])
         return index
 
-    def _append(self, states: NodeStates, cls: Integers) -> None:
+    def _append(self, states: NodeStates, cls: IntArray) -> None:
         index = slice(self._size, self._size + len(states))
         self._size += len(states)
         self.cls[index], self._node[index] = cls, states.node

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.placement.hosting import FloatArray, Hosting, Hostings, NodeStates
-from wattsched.instances.tasks import Integers
+from wattsched.formulations.placement.hosting import Hosting, Hostings, NodeStates
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Outcomes:
         the last.
     """
 
-    cls: Integers
-    hosted: Integers
+    cls: IntArray
+    hosted: IntArray
     cost: FloatArray
-    profile: Integers
-    slot: Integers
+    profile: IntArray
+    slot: IntArray
 
     def __len__(self) -> int:
         return len(self.cls)
 
-    def take(self, index: Integers) -> Outcomes:
+    def take(self, index: IntArray) -> Outcomes:
         """Outcomes at these positions."""
         return Outcomes(
             self.cls[index], self.hosted[index], self.cost[index], self.profile[index], self.slot[index]
@@ -60,13 +60,13 @@ class Demand:
         What ties are broken by at most.
     """
 
-    arrivals: Integers
+    arrivals: IntArray
     worth: FloatArray
-    count: Integers
+    count: IntArray
     ties: float
 
     @property
-    def tasks(self) -> Integers:
+    def tasks(self) -> IntArray:
         """Tasks of each profile, shape (P,)."""
         return np.bincount(self.arrivals, minlength=len(self.worth))
 
@@ -83,11 +83,11 @@ class Found(NamedTuple):
     """
 
     outcomes: Outcomes
-    nodes: Integers
+    nodes: IntArray
 
 
 def every_outcome(
-    hosting: Hosting, states: NodeStates, demand: Integers, most: float = np.inf
+    hosting: Hosting, states: NodeStates, demand: IntArray, most: float = np.inf
 ) -> Outcomes | None:
     """List all outcomes but the empty ones; None when there are too many.
 
@@ -116,7 +116,7 @@ def every_outcome(
     return _joined(found, level.take(np.arange(0)))
 
 
-def _wanted(ways: Hostings, level: Outcomes, demand: Integers) -> Hostings:
+def _wanted(ways: Hostings, level: Outcomes, demand: IntArray) -> Hostings:
     """Ways by which profiles come in order, so that no multiset is met in two orders."""
     last = np.max(level.profile, axis=1, initial=0)[ways.state]
     wanted = (ways.profile >= last) & (level.hosted[ways.state, ways.profile] < demand[ways.profile])
@@ -147,7 +147,7 @@ def _cheapest(level: Outcomes) -> Outcomes:
     return level.take(order[first])
 
 
-def _numbers(rows: Integers) -> Integers:
+def _numbers(rows: IntArray) -> IntArray:
     """A number for each row of entries that are not negative, equal for equal rows only, shape (K,)."""
     number, most = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:

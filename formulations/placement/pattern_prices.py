@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.formulations.placement.node_patterns import FloatArray
-from wattsched.formulations.placement.node_types import BoolArray, NodeTypes
-from wattsched.instances.tasks import TaskTable
+from wattsched.formulations.placement.node_types import NodeTypes
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 TOTALS = 3
 ROUNDING = 1e-9

@@ -7,15 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from wattsched.formulations.placement.node_patterns import (
-    Admitted,
-    FloatArray,
-    NodePatterns,
-    SharePatterns,
-    best_shares,
-)
-from wattsched.formulations.placement.node_types import BoolArray, NodeTypes
-from wattsched.instances.tasks import Integers, TaskTable
+from wattsched.formulations.placement.node_patterns import Admitted, NodePatterns, SharePatterns, best_shares
+from wattsched.formulations.placement.node_types import NodeTypes
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -36,16 +31,16 @@ class Patterns:
         Memory that its tasks ask for.
     """
 
-    type: Integers
-    hosted: Integers
-    gpus: Integers
+    type: IntArray
+    hosted: IntArray
+    gpus: IntArray
     power_w: FloatArray
     memory_mib: FloatArray
 
     def __len__(self) -> int:
         return len(self.type)
 
-    def take(self, index: Integers) -> Patterns:
+    def take(self, index: IntArray) -> Patterns:
         """Patterns at these positions."""
         return Patterns(*(getattr(self, field.name)[index] for field in fields(self)))
 
@@ -117,7 +112,7 @@ class PatternPricing:
         last: list[int] = np.flatnonzero(np.append(np.diff(power_w) > 0, True)).tolist()
         return last
 
-    def _power_w(self, type_: Integers, units: Integers, gpus: Integers) -> FloatArray:
+    def _power_w(self, type_: IntArray, units: IntArray, gpus: IntArray) -> FloatArray:
         nodes, power = self._types.nodes, self._types.power
         free_milli = nodes.cpu_milli[type_] - units * self._unit
         return power.node_w(free_milli, nodes.gpus[type_] - gpus, type_).astype(np.float64)
@@ -181,7 +176,7 @@ class PatternPricing:
         return Patterns(type_, hosted, gpus, power_w, (hosted @ self._profiles.memory_mib).astype(np.float64))
 
 
-def _unit(cpu_milli: Integers, capacity_milli: int, most_units: int) -> int:
+def _unit(cpu_milli: IntArray, capacity_milli: int, most_units: int) -> int:
     """Unit of CPU that rounds requests down the least, out of those that are not too fine."""
     exact = int(np.gcd.reduce(cpu_milli))
     if exact == 0 or capacity_milli // exact <= most_units:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.placement.column_generation import ColumnGeneration, PatternPool
-from wattsched.formulations.placement.node_patterns import FloatArray
-from wattsched.formulations.placement.node_types import BoolArray, NodeTypes
+from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import Accepted, Objective, Prices
 from wattsched.formulations.placement.pattern_pricing import PatternPricing, Patterns
-from wattsched.instances.tasks import TaskTable
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 MOST_UNITS = 2560
 GAP = 1e-4

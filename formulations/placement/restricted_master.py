@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, vstack
 
 from wattsched.formulations.growing_lp import solve_growing
-from wattsched.formulations.placement.node_patterns import FloatArray
 from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, sizes
 from wattsched.formulations.placement.pattern_pricing import Patterns
-from wattsched.instances.tasks import TaskTable
+from wattsched.instances.placement.instance import TaskTable
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class RestrictedMaster:
         self,
         types: NodeTypes,
         profiles: TaskTable,
-        packed: NDArray[np.bool_],
+        packed: BoolArray,
         accepted: Accepted,
         weight: float,
         gpu_reward_w: float,

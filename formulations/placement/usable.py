@@ -9,12 +9,9 @@ whose bins are GPUs; the second from the knapsack with two resources and one ave
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import WHOLE_GPU, Integers
-
-Floats = NDArray[np.float64]
+from wattsched.instances.placement.instance import WHOLE_GPU, TargetWorkload
+from wattsched.topology.arrays import FloatArray, IntArray
 
 SPREAD = (0.8, 0.9, 1.0, 1.1, 1.2)
 """CPU per GPU of the few tasks that share a node, relative to the mean of the target workload (assumed)."""
@@ -53,23 +50,23 @@ class UsableCapacity:
         cpu_milli = int((target.classes.cpu_milli * target.count)[with_gpu].sum())
         mean = cpu_milli * WHOLE_GPU / demand_milli if demand_milli else 0.0
         # Tasks without any CPU: whatever is left of it is enough.
-        self.cpu_milli_per_gpu: Floats = np.maximum(np.array(SPREAD) * mean, _ROUNDING)
+        self.cpu_milli_per_gpu: FloatArray = np.maximum(np.array(SPREAD) * mean, _ROUNDING)
         shared = with_gpu & (target.classes.gpu_milli < WHOLE_GPU)
         self.share_value = share_values(target.classes.gpu_milli[shared], target.count[shared])
 
-    def gpu_value(self, gpu_free_milli: Integers) -> Floats:
+    def gpu_value(self, gpu_free_milli: IntArray) -> FloatArray:
         """Worth of the GPUs of nodes if CPU were plenty; (S, G) free thousandths to (S,)."""
-        value: Floats = self.share_value[gpu_free_milli].sum(axis=-1)
+        value: FloatArray = self.share_value[gpu_free_milli].sum(axis=-1)
         return value
 
-    def usable(self, gpu_value: Floats, cpu_free_milli: Integers) -> Floats:
+    def usable(self, gpu_value: FloatArray, cpu_free_milli: IntArray) -> FloatArray:
         """Usable GPUs; arrays of one shape, which the answer has too."""
         enough = np.asarray(cpu_free_milli)[..., None] / self.cpu_milli_per_gpu
-        usable: Floats = np.minimum(np.asarray(gpu_value)[..., None], enough).mean(axis=-1)
+        usable: FloatArray = np.minimum(np.asarray(gpu_value)[..., None], enough).mean(axis=-1)
         return usable
 
 
-def share_values(sizes_milli: Integers, count: Integers) -> Floats:
+def share_values(sizes_milli: IntArray, count: IntArray) -> FloatArray:
     """Worth of a GPU by its free thousandths: the dual prices of packing shares into the fewest GPUs.
 
     Parameters
@@ -85,7 +82,7 @@ def share_values(sizes_milli: Integers, count: Integers) -> Floats:
         Rising from 0 to 1; 0 below the smallest share that has a price, 1 for a GPU that is free.
     """
     sizes, kind = np.unique(sizes_milli, return_inverse=True)
-    demand: Floats = np.bincount(kind.reshape(-1), weights=count, minlength=len(sizes)).astype(float)
+    demand: FloatArray = np.bincount(kind.reshape(-1), weights=count, minlength=len(sizes)).astype(float)
     values = np.zeros(WHOLE_GPU + 1)
     if len(sizes):
         # One pattern per size to begin with: as many as fit of it alone.
@@ -100,7 +97,7 @@ def share_values(sizes_milli: Integers, count: Integers) -> Floats:
     return values
 
 
-def _duals(patterns: Integers, demand: Floats) -> Floats:
+def _duals(patterns: IntArray, demand: FloatArray) -> FloatArray:
     """Dual prices of covering the demand by the fewest GPUs, one pattern each."""
     from scipy.optimize import linprog
 
@@ -108,7 +105,7 @@ def _duals(patterns: Integers, demand: Floats) -> Floats:
     return np.asarray(-answer.ineqlin.marginals, dtype=float)
 
 
-def _best_packing(sizes: Integers, price: Floats) -> tuple[Floats, Integers]:
+def _best_packing(sizes: IntArray, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """Highest price of shares that fit, by free thousandths, and the pattern of a whole GPU."""
     values = np.zeros(WHOLE_GPU + 1)
     last = np.full(WHOLE_GPU + 1, -1)

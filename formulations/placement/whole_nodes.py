@@ -14,14 +14,11 @@ and N Poisson distributed.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.formulations.placement.capacity_prices import REFUSAL
-from wattsched.instances.tasks import NodeTable
+from wattsched.instances.placement.instance import NodeTable
 from wattsched.perfmodels.node_power import NodePower
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 
 class WholeNodes:
@@ -44,13 +41,13 @@ class WholeNodes:
 
     def __init__(self, nodes: NodeTable, power: NodePower):
         self.size = int(nodes.gpus.max())
-        self.largest: Mask = nodes.gpus == self.size
-        watts: Floats = (power.gpu_full_w - power.gpu_idle_w).astype(float)
+        self.largest: BoolArray = nodes.gpus == self.size
+        watts: FloatArray = (power.gpu_full_w - power.gpu_idle_w).astype(float)
         self._level_w, self._level = np.unique(watts, return_inverse=True)
         self._level = self._level.reshape(-1)
         self._refused_w = REFUSAL * float(watts.max())
 
-    def rent_w(self, whole: Mask, expected: float) -> Floats:
+    def rent_w(self, whole: BoolArray, expected: float) -> FloatArray:
         """Watts that breaking a node costs, 0 where it is not whole, shape (N,).
 
         Parameters

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wattsched.formulations.growing_lp import solve_growing
-from wattsched.formulations.program import FloatArray, IntArray
-from wattsched.formulations.sharing.rounds import Columns, Round, slots_of
+from wattsched.formulations.sharing.program import Columns, Round, slots_of
+from wattsched.topology.arrays import FloatArray, IntArray
 
 MISSING = 100.0
 """Cost of a job without a place, as a multiple of the dearest one."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.plan import Plan, UnsuitableError
-from wattsched.formulations.program import Block, FloatArray, Program
-from wattsched.formulations.sharing.kinds import fastest_alone_s, may_wait
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait, patterns_of
 from wattsched.formulations.sharing.objectives import costs_of
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
-from wattsched.instances.sharing.patterns import Patterns, patterns_of
+from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.program import FloatArray
+from wattsched.formulations.sharing.data import Patterns
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
-from wattsched.instances.sharing.patterns import Patterns
-
-J_PER_KWH = 3.6e6
-S_PER_H = 3600.0
+from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.topology.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from wattsched.formulations.plan import Plan
-from wattsched.formulations.sharing.decisions import certificate_prices, decide, point
-from wattsched.formulations.sharing.rounds import (
+from wattsched.formulations.sharing.program import (
     Columns,
     Round,
     all_columns,
+    certificate_prices,
     count_columns,
+    decide,
+    point,
     program_of,
     round_of,
 )

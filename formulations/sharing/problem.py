@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from wattsched.formulations.problem import Problem
 from wattsched.formulations.sharing import matching, patterns
-from wattsched.formulations.sharing.eaco import eaco
-from wattsched.formulations.sharing.fifo import fifo, fifo_packed
-from wattsched.formulations.sharing.gandiva import gandiva
-from wattsched.instances.sharing.certificate import prove
-from wattsched.instances.sharing.checker import check
+from wattsched.formulations.sharing.heuristics import eaco, fifo, fifo_packed, gandiva
 from wattsched.instances.sharing.instance import OBJECTIVES
+from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.checker import check
 
 PROBLEM = Problem(
     name="sharing",

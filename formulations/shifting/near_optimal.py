@@ -11,13 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.program import FloatArray, IntArray
-from wattsched.formulations.shifting.horizon import PAUSE, Horizon
-from wattsched.formulations.shifting.job_groups import NEVER_RAN, RAN, JobGroup, groups_of
-from wattsched.formulations.shifting.prices import Prices
+from wattsched.formulations.shifting.data import NEVER_RAN, PAUSE, RAN, Horizon, JobGroup, groups_of
+from wattsched.formulations.shifting.pricing import NONE, Prices, Recursion, charges_of
 from wattsched.formulations.shifting.schedule import ROUNDING, Schedules, follow
-from wattsched.formulations.shifting.schedule_pricing import charges_of
-from wattsched.formulations.shifting.values import NONE, Recursion
+from wattsched.topology.arrays import FloatArray, IntArray
 
 LEVELS = 400
 _BEGIN, _GROWTH, _TIMES = 1e-4, 1.4, 25

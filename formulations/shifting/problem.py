@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from wattsched.formulations.problem import Problem
 from wattsched.formulations.shifting import schedules, time_indexed
-from wattsched.formulations.shifting.impossible import impossible
-from wattsched.formulations.shifting.marginal import carbon_blind, greedy
-from wattsched.formulations.shifting.shortage import shortage
-from wattsched.instances.shifting.certificate import prove
-from wattsched.instances.shifting.checker import check
+from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
+from wattsched.formulations.shifting.infeasibility import impossible, shortage
+from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.checker import check
 
 PROBLEM = Problem(
     name="shifting",

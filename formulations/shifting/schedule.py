@@ -1,15 +1,20 @@
-"""Schedules of jobs, one option or a pause per slot: what they cost, and to decisions and back."""
+"""Schedules of jobs, one option or a pause per slot: what they cost, and to decisions and back.
+
+Schedules found so far, each of them once.
+
+All schedules of all jobs, where these are few.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 
 import numpy as np
 
-from wattsched.formulations.program import FloatArray, IntArray
-from wattsched.formulations.shifting.horizon import NEVER, PAUSE, Horizon
+from wattsched.formulations.shifting.data import NEVER, PAUSE, Horizon
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
+from wattsched.topology.arrays import FloatArray, IntArray
 
 ROUNDING = 1e-9
 """Work, relative to that of a slot, that counts as rounding."""
@@ -175,3 +180,62 @@ def _settings(horizon: Horizon, job: int) -> dict[tuple[object, ...], int]:
         tuple(None if c is None else c[horizon.row[option]] for c in columns): int(option)
         for option in options
     }
+
+
+class SchedulePool:
+    """Keeps schedules that break no deadline."""
+
+    def __init__(self) -> None:
+        self._number: dict[tuple[int, bytes], int] = {}
+        self._parts: list[Schedules] = []
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def add(self, schedules: Schedules) -> Schedules:
+        """Keep those that are new, and return them."""
+        new = []
+        for position, valid in enumerate(np.isfinite(schedules.finish_s).tolist()):
+            key = _key(schedules, position)
+            if valid and key not in self._number:
+                self._number[key] = len(self._number)
+                new.append(position)
+        kept = schedules.take(np.array(new, dtype=np.int64))
+        self._parts.append(kept)
+        return kept
+
+    def numbers(self, schedules: Schedules) -> IntArray | None:
+        """Numbers of schedules in `all`, None when one is not there."""
+        found = [self._number.get(_key(schedules, i)) for i in range(len(schedules))]
+        return None if None in found else np.array(found, dtype=np.int64)
+
+    def all(self) -> Schedules:
+        """All of them, the oldest first."""
+        self._parts = [Schedules.joined(self._parts)]
+        return self._parts[0]
+
+
+def _key(schedules: Schedules, position: int) -> tuple[int, bytes]:
+    return int(schedules.job[position]), schedules.option[position].astype(np.int32).tobytes()
+
+
+MOST = 60_000
+
+
+def all_schedules(horizon: Horizon, most: int = MOST) -> Schedules | None:
+    """Every schedule of every job, some of them more than once; None when there are too many."""
+    counts = [
+        float(len(horizon.options_of(job)) + 1) ** float(horizon.slots - horizon.first_slot[job])
+        for job in range(horizon.n_jobs)
+    ]
+    if sum(counts) > most:
+        return None
+    jobs, options = [np.zeros(0, dtype=np.int64)], [np.zeros((0, horizon.slots), dtype=np.int64)]
+    for job, count in enumerate(counts):
+        first = int(horizon.first_slot[job])
+        choices = [PAUSE, *horizon.options_of(job).tolist()]
+        option = np.full((int(count), horizon.slots), PAUSE, dtype=np.int64)
+        option[:, first:] = list(product(choices, repeat=horizon.slots - first))
+        jobs.append(np.full(int(count), job))
+        options.append(option)
+    return follow(horizon, np.concatenate(jobs), np.concatenate(options))

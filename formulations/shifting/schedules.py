@@ -18,29 +18,33 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from wattsched.formulations.plan import Plan
-from wattsched.formulations.program import Block, FloatArray, Program
-from wattsched.formulations.shifting.column_generation import Generated, generate, guess
-from wattsched.formulations.shifting.enumeration import all_schedules
-from wattsched.formulations.shifting.horizon import CRITERIA, OBJECTIVES, PAUSE, Horizon, horizon_of
-from wattsched.formulations.shifting.impossible import impossible
-from wattsched.formulations.shifting.insertion import Insertion
-from wattsched.formulations.shifting.marginal import EFFORTS, intensity_of, serve
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.shifting.column_generation import Generated, coupling, generate, guess
+from wattsched.formulations.shifting.data import CRITERIA, OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.heuristics import EFFORTS, Insertion, intensity_of, serve
+from wattsched.formulations.shifting.infeasibility import hopeless, impossible
 from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
-from wattsched.formulations.shifting.prices import Prices, budget_rows, names_of_prices, row_names
-from wattsched.formulations.shifting.restricted_master import coupling
+from wattsched.formulations.shifting.pricing import (
+    Prices,
+    SchedulePricing,
+    budget_rows,
+    names_of_prices,
+    priced_cost,
+    row_names,
+)
 from wattsched.formulations.shifting.schedule import (
     ROUNDING,
+    SchedulePool,
     Schedules,
+    all_schedules,
     decision_of,
     follow,
     free_cells,
     schedules_of,
 )
-from wattsched.formulations.shifting.schedule_pool import SchedulePool
-from wattsched.formulations.shifting.schedule_pricing import SchedulePricing, priced_cost
-from wattsched.formulations.shifting.shortage import hopeless
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.topology.arrays import FloatArray
 
 COARSE, FINE = 40, 160
 """Levels of work in the first and in the last rounds of column generation."""

@@ -1,4 +1,13 @@
-r"""`time-indexed`: which option runs in which slot, as a mixed-integer program; exact, for small instances.
+r"""Columns and rows of a program, added one by one.
+
+Restarts in the time-indexed program: a start of a kind of option that the job did not have before.
+
+With :math:`y_{kt}` for "runs with an option of kind k in slot t", starts are
+:math:`s_{kt} = y_{kt} (1 - y_{k,t-1})` by linear rows. A job that never ran has one free start, its first:
+:math:`\sum f \le 1`, :math:`f \le s`, and :math:`s_{kt} - f_{kt} \le \sum_{s<t} \sum_k y_{ks}`.
+All but the :math:`x` of the runs may be continuous.
+
+`time-indexed`: which option runs in which slot, as a mixed-integer program; exact, for small instances.
 
 A job chooses the slot it ends in, or to stay unfinished: :math:`\sum_t z_{jt} = 1`, its choice group. Of the
 slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all of them but in the last one:
@@ -15,19 +24,140 @@ end is linear in these:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from scipy.sparse import coo_array
 
 from wattsched.formulations.plan import Plan
-from wattsched.formulations.program import FloatArray
-from wattsched.formulations.shifting.horizon import OBJECTIVES, PAUSE, Horizon, horizon_of
-from wattsched.formulations.shifting.prices import budget_rows, names_of_prices
-from wattsched.formulations.shifting.restarts import add_restarts
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.pricing import budget_rows, names_of_prices
 from wattsched.formulations.shifting.schedule import decision_of, follow
-from wattsched.formulations.shifting.sparse_rows import SparseRows
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+class SparseRows:
+    """Collects columns and rows, and makes a program of them."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[str, float, float, bool]] = []
+        self._rows: list[tuple[str, float, float]] = []
+        self._row: list[int] = []
+        self._column: list[int] = []
+        self._value: list[float] = []
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns so far."""
+        return len(self._columns)
+
+    def column(self, name: str, lower: float, upper: float, *, integer: bool = False) -> int:
+        """Add a column and return its number."""
+        self._columns.append((name, lower, upper, integer))
+        return len(self._columns) - 1
+
+    def row(
+        self,
+        name: str,
+        columns: Sequence[int],
+        values: Sequence[float],
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+    ) -> int:
+        """Add a row and return its number; values of a column named twice add up."""
+        number = len(self._rows)
+        self._rows.append((name, lower, upper))
+        self._row += [number] * len(columns)
+        self._column += columns
+        self._value += values
+        return number
+
+    def program(self, cost: FloatArray, group_start: IntArray, offset: float) -> Program:
+        """Program that minimises the cost; the first columns are its choice groups."""
+        matrix = coo_array(
+            (np.array(self._value, dtype=float), (self._row, self._column)),
+            shape=(len(self._rows), len(self._columns)),
+        )
+        row_names, row_lower, row_upper = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        names, lower, upper, integer = zip(*self._columns, strict=True) if self._columns else ((), (), (), ())
+        return Program(
+            cost=cost,
+            matrix=matrix.tocsc(),
+            row_lower=np.array(row_lower, dtype=float),
+            row_upper=np.array(row_upper, dtype=float),
+            lower=np.array(lower, dtype=float),
+            upper=np.array(upper, dtype=float),
+            integer=np.array(integer, dtype=bool),
+            group_start=group_start.astype(np.int64),
+            rows=(Block("row", len(row_names), row_names.__getitem__),),
+            columns=(Block("column", len(names), names.__getitem__),),
+            offset=offset,
+        )
+
+
+Key = tuple[int, int]
+
+
+def add_restarts(
+    horizon: Horizon, rows: SparseRows, job: int, runs: dict[Key, int], used: dict[Key, int]
+) -> dict[Key, int]:
+    """Add what says that a slot begins with a restart; nothing for jobs that restart for free.
+
+    Parameters
+    ----------
+    runs, used : dict
+        Columns by slot and option.
+
+    Returns
+    -------
+    dict
+        Column by slot and option: 1 when the slot begins with a restart of the option.
+    """
+    restart_s = float(horizon.restart_s[job])
+    if restart_s == 0.0:
+        return {}
+    name = horizon.instance.jobs[job].name
+    again = {key: rows.column(f"again[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in runs}
+    for key, column in again.items():
+        rows.row("again runs", [column, runs[key]], [1.0, -1.0], upper=0.0)
+        rows.row("again used", [column, used[key]], [restart_s, -1.0], upper=0.0)
+    of_kind: dict[Key, list[Key]] = {}
+    for slot, option in runs:
+        of_kind.setdefault((slot, int(horizon.kind[option])), []).append((slot, option))
+    starts = {key: rows.column(f"starts[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in of_kind}
+    free = {} if horizon.ran_before[job] else {
+        key: rows.column(f"first[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in of_kind
+    }  # fmt: skip
+    for key, members in of_kind.items():
+        slot, kind = key
+        now = [runs[member] for member in members]
+        before = [runs[member] for member in of_kind.get((slot - 1, kind), [])]
+        held = 1.0 if slot == horizon.first_slot[job] and kind == horizon.kind_before[job] else 0.0
+        start, less = starts[key], [-1.0] * len(now)
+        rows.row("starts", [start, *now, *before], [1.0, *less, *[1.0] * len(before)], lower=-held)
+        rows.row("starts now", [start, *now], [1.0, *less], upper=0.0)
+        rows.row("starts new", [start, *before], [1.0] * (1 + len(before)), upper=1.0 - held)
+        gift = [free[key]] if free else []
+        these = [again[member] for member in members]
+        rows.row(
+            "restarts",
+            [start, *gift, *these],
+            [1.0, *[-1.0] * (len(gift) + len(these))],
+            lower=0.0,
+            upper=0.0,
+        )
+        if free:
+            ran = [column for (s, _), column in runs.items() if s < slot]
+            rows.row("free start", [free[key], start], [1.0, -1.0], upper=0.0)
+            rows.row("first is free", [start, free[key], *ran], [1.0, -1.0, *[-1.0] * len(ran)], upper=0.0)
+    if free:
+        rows.row("one first", list(free.values()), [1.0] * len(free), upper=1.0)
+    return again
 
 
 def build(instance: ShiftingInstance, objective: str, time_s: float | None = None) -> Plan:

@@ -19,13 +19,13 @@ import numpy as np
 
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import BoolArray, FloatArray
+from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import Positions, decide
 from wattsched.formulations.sizing.mckp import bottleneck_range
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.formulations.sizing.uses import free_gpus
-from wattsched.instances.options import Options
+from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.pools import Pool
 
 name = "assignment"

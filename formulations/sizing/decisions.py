@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from wattsched.formulations.program import IntArray
-from wattsched.formulations.sizing.uses import free_gpus, held_positions
-from wattsched.instances.decision import Assignment, Decision
-from wattsched.instances.offers import NO_OFFER
-from wattsched.instances.options import Options
+from wattsched.formulations.sizing.budgets import free_gpus, held_positions
+from wattsched.formulations.sizing.data import NO_OFFER, Options
+from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.topology.allocation import Request, allocate
+from wattsched.topology.arrays import IntArray
 
 Positions = dict[int, tuple[int, ...]]
 """Job number to positions on the line of its pool."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Intervals, Line
+from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import decide
 from wattsched.formulations.sizing.mckp import Rows, add_budget_rows, assemble
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.formulations.sizing.uses import free_gpus
-from wattsched.instances.options import Options
 
 name = "intervals"
 description = "aligned intervals with no-overlap on each pool's line of GPUs (CP-SAT)"

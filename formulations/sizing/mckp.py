@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Block, FloatArray, IntArray, Program
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.formulations.sizing.uses import free_gpus
-from wattsched.instances.options import Options
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
 if TYPE_CHECKING:

@@ -6,12 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from wattsched.instances.generators.hetero import hetero_round
-from wattsched.instances.generators.philly import philly_round
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.generators.sia import sia_round
-from wattsched.instances.generators.uniform import uniform_round
+from wattsched.instances.generators.sizing import hetero_round, philly_round, sia_round, uniform_round
 
 _FAMILIES: dict[str, Callable[..., Any]] = {
     "uniform": uniform_round,

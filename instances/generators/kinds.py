@@ -15,12 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
-
-FloatArray = NDArray[np.float64]
 
 REQUESTED = np.array([1, 2, 4, 8, 16, 32])
 REQUESTED_SHARE = np.array([0.30, 0.15, 0.20, 0.25, 0.07, 0.03])
@@ -109,14 +107,14 @@ def _rounded(values: FloatArray) -> list[object]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> NDArray[np.int64]:
+def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> IntArray:
     """GPU counts that the jobs' users ask for, shape (jobs,)."""
     drawn = rng.choice(REQUESTED, size=jobs, p=REQUESTED_SHARE)
     return np.asarray(np.minimum(drawn, largest), dtype=np.int64)
 
 
 def jobs_of_kinds(
-    rng: np.random.Generator, tables: list[OptionTable], requested: NDArray[np.int64], **fields: object
+    rng: np.random.Generator, tables: list[OptionTable], requested: IntArray, **fields: object
 ) -> list[Job]:
     """One job per requested GPU count, with a kind, a weight and work drawn for it.
 

@@ -13,9 +13,10 @@ from wattsched.instances.generators.kinds import (
     requested_gpus,
     table_of,
 )
-from wattsched.instances.instance import Job, OptionTable
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
+from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.units import J_PER_KWH, S_PER_H
 
 GPU_COUNTS = (1, 2, 4, 8, 16)
 MOST_KINDS = 24
@@ -167,7 +168,7 @@ def _forecast(
         except ValueError as error:
             raise ValueError(f"start: {error}") from None
         return trace.slots(begin, slots, slot_s)
-    hour = (np.arange(slots) + 0.5) * slot_s / 3600.0 % 24
+    hour = (np.arange(slots) + 0.5) * slot_s / S_PER_H % 24
     dip = np.exp(-(((hour - 12.5) / 3.5) ** 2))
     drift = np.cumsum(rng.normal(0.0, 6.0, slots))
     return [float(v) for v in np.round(np.clip(330.0 - 190.0 * dip + drift, 20.0, None), 1)]
@@ -203,7 +204,7 @@ def _extremes(instance: ShiftingInstance) -> tuple[float, float, float]:
     GPUs are taken to be unlimited, the thriftiest to run in the cleanest slots alone, and the fastest at the
     forecast's average.
     """
-    g = np.array(instance.carbon_g_per_kwh) / 3.6e6
+    g = np.array(instance.carbon_g_per_kwh) / J_PER_KWH
     idle_g = sum(p.gpus * p.idle_power_w for p in instance.pools.values()) * instance.slot_s * g.sum()
     weights, seconds, least, most = 0.0, 0.0, float(idle_g), float(idle_g)
     clean = float(np.quantile(g, 0.15))

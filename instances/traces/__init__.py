@@ -1,4 +1,4 @@
-"""Readers of public traces, one file each."""
+"""Readers of public traces."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from wattsched.instances.traces.gavel_jobs import read_gavel
-from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.gavel import read_gavel
+from wattsched.instances.traces.job_lists import read_itp, read_pai, read_philly
 from wattsched.instances.traces.openb import read_openb
-from wattsched.instances.traces.pai import read_pai
-from wattsched.instances.traces.philly import read_philly
 from wattsched.instances.traces.snapshot import TraceJob as TraceJob
 from wattsched.instances.traces.snapshot import busiest_s as busiest_s
 from wattsched.instances.traces.snapshot import round_at as round_at

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.instances.traces.rows import Row, rows_of
-
-FloatArray = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 MOST_G_PER_KWH = 1_000_000.0
 TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from wattsched.perfmodels.catalogue import find, models
-from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.profile import Profile, find, models
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool

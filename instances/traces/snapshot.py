@@ -10,14 +10,14 @@ from typing import Literal
 import numpy as np
 
 from wattsched.instances.clusters import capped_power_w, homogeneous_cluster
-from wattsched.instances.instance import Budgets, Instance, Job, Placement
+from wattsched.instances.sizing.instance import Budgets, Instance, Job, Placement
 from wattsched.instances.traces.roster import Roster, Start
+from wattsched.instances.units import S_PER_H
 from wattsched.topology.allocation import Request, allocate
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
-HOUR_S = 3600.0
 MOST_GPUS = 64
 """No job grows beyond this."""
 
@@ -97,7 +97,7 @@ def busiest_s(jobs: Iterable[TraceJob]) -> float:
     """First full hour of the trace's clock at which most GPUs are asked for, if nobody queued."""
     rows = [(j.submitted_s, j.submitted_s + j.duration_s, j.gpus) for j in jobs]
     starts, ends, gpus = (np.array(column) for column in zip(*rows, strict=True))
-    hours = np.arange(np.floor(starts.min() / HOUR_S), np.ceil(ends.max() / HOUR_S) + 1) * HOUR_S
+    hours = np.arange(np.floor(starts.min() / S_PER_H), np.ceil(ends.max() / S_PER_H) + 1) * S_PER_H
 
     def gpus_until(times: np.ndarray) -> np.ndarray:
         order = np.argsort(times)

@@ -9,11 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.instances.traces.carbon import CarbonTrace
-from wattsched.replay.jobs.menus import Booleans, Floats, Integers
+from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
-
-JOULES_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Carbon:
         When times do not ascend, or an intensity is negative or no number.
     """
 
-    time_s: Floats
-    g_per_kwh: Floats
+    time_s: FloatArray
+    g_per_kwh: FloatArray
 
     def __post_init__(self) -> None:
         if len(self.time_s) == 0 or len(self.time_s) != len(self.g_per_kwh):
@@ -53,18 +52,18 @@ class Carbon:
         known = np.isfinite(trace.g_per_kwh)
         return cls(trace.begin_s[known] - trace.begin_s[0] + at_s, trace.g_per_kwh[known])
 
-    def per_watt(self, until_s: Floats | float) -> Floats:
+    def per_watt(self, until_s: FloatArray | float) -> FloatArray:
         """Grams for each watt drawn from time 0 until then."""
         at = np.maximum(np.searchsorted(self.time_s, until_s, side="right") - 1, 0)
         grams = self._before[at] + (np.asarray(until_s) - self.time_s[at]) * self.g_per_kwh[at]
-        return np.asarray(grams / JOULES_PER_KWH)
+        return np.asarray(grams / J_PER_KWH)
 
     def at(self, time_s: float) -> float:
         """Grams per kWh from then on."""
         return float(self.g_per_kwh[max(int(np.searchsorted(self.time_s, time_s, side="right")) - 1, 0)])
 
     @cached_property
-    def _before(self) -> Floats:
+    def _before(self) -> FloatArray:
         """Integral of the intensity from time 0 to each time."""
         steps = np.diff(self.time_s) * self.g_per_kwh[:-1]
         return np.cumsum([self.time_s[0] * self.g_per_kwh[0], *steps])
@@ -124,20 +123,20 @@ class Nodes:
         n = len(self.base_w)
         self._jobs = np.zeros(n, dtype=np.int64)
         self._empty_since = np.full(n, time_s)
-        self.asleep: Booleans = np.zeros(n, dtype=bool)
+        self.asleep: BoolArray = np.zeros(n, dtype=bool)
 
-    def of(self, pool: int, start: int, gpus: int) -> Integers:
+    def of(self, pool: int, start: int, gpus: int) -> IntArray:
         """Nodes of a run of GPUs on the line of a pool."""
         return np.unique(self._node[pool][start : start + gpus])
 
-    def enter(self, nodes: Integers) -> float:
+    def enter(self, nodes: IntArray) -> float:
         """Start a job there; returns the seconds that it waits for them to wake."""
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
         self.asleep[nodes] = False
         return self._sleep.wake_s if wakes and self._sleep is not None else 0.0
 
-    def leave(self, nodes: Integers, time_s: float) -> None:
+    def leave(self, nodes: IntArray, time_s: float) -> None:
         """End a job there."""
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
@@ -163,7 +162,7 @@ class Nodes:
         return awake + sleeping, float(self._idle_w[self.asleep].sum())
 
 
-def _require_saving(sleep: Sleep, names: Sequence[str], idle_w: Floats) -> None:
+def _require_saving(sleep: Sleep, names: Sequence[str], idle_w: FloatArray) -> None:
     """Refuse a sleep in which some node draws more than awake."""
     for node in np.flatnonzero(sleep.power_w > idle_w * (1 + 1e-9))[:1]:
         raise ValueError(

@@ -13,7 +13,8 @@ from typing import Literal
 
 from scipy.optimize import brentq
 
-from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon
+from wattsched.instances.units import J_PER_KWH
+from wattsched.replay.jobs.accounts import Carbon
 
 Quantity = Literal["energy_j", "carbon_g", "money"]
 QUANTITIES: tuple[Quantity, ...] = ("energy_j", "carbon_g", "money")
@@ -54,7 +55,7 @@ class Budget:
     @classmethod
     def of_energy(cls, amount_j: float, period_s: float) -> Budget:
         """Joules, which cost the same at any time."""
-        return cls("energy_j", amount_j, period_s, Carbon.constant(JOULES_PER_KWH))
+        return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH))
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Ledger:
     def allowance(self) -> Allowance:
         """What is left now."""
         left, left_s = self.budget.amount - self.periods.spent[-1], self._end_s - self._time_s
-        per_joule = self.budget.per_kwh.at(self._time_s) / JOULES_PER_KWH
+        per_joule = self.budget.per_kwh.at(self._time_s) / J_PER_KWH
         free = self._per_watt(self._time_s, self._end_s) == 0
         return Allowance(
             left=left,

@@ -21,7 +21,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import wattsched
-from wattsched.instances.files import write_atomically
+from wattsched.instances.io import write_atomically
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace

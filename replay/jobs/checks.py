@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policy import Decision, View
+from wattsched.topology.arrays import IntArray
 
 
 def check(view: View, decision: Decision, policy: str) -> None:
@@ -45,7 +46,7 @@ def _check_kinds(decision: Decision, policy: str) -> None:
         raise ValueError(f"policy '{policy}': again_s must be a time, inf where there is none")
 
 
-def _check_hosts(view: View, row: Integers, host: Integers, policy: str) -> None:
+def _check_hosts(view: View, row: IntArray, host: IntArray, policy: str) -> None:
     n = len(view)
     if host.shape != row.shape:
         raise ValueError(f"policy '{policy}' gives {host.shape} hosts for {n} jobs")

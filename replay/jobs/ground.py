@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wattsched.topology.allocation import Request, allocate
-from wattsched.topology.buddy import fits
-from wattsched.topology.occupancy import Occupancy
+from wattsched.topology.buddy import Occupancy, fits
 from wattsched.topology.pools import Pool
 
 

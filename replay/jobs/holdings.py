@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.menus import WAITS, Booleans, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.places import Places
 from wattsched.replay.jobs.policy import Decision, View
 from wattsched.replay.jobs.segments import Segments
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import BoolArray, IntArray
 
 
 class Holdings:
@@ -26,9 +27,9 @@ class Holdings:
     def __init__(self, trace: Trace, carbon: Carbon, sleep: Sleep | None, time_s: float) -> None:
         self.segments = Segments(trace, carbon)
         self.places = Places(trace, sleep, time_s)
-        self.running: Integers = np.empty(0, dtype=np.int64)
+        self.running: IntArray = np.empty(0, dtype=np.int64)
 
-    def complete(self, time_s: float) -> Integers:
+    def complete(self, time_s: float) -> IntArray:
         """Take what they hold from the jobs that are complete by now, and return these."""
         held, places = self.segments, self.places
         done = self.running[held.finish_s[self.running] <= time_s]
@@ -81,13 +82,13 @@ class Holdings:
         held.close(others, time_s)
         held.open(others, time_s, view.restart_s + wake_s[others])
 
-    def _vacate(self, jobs: Integers, time_s: float) -> None:
+    def _vacate(self, jobs: IntArray, time_s: float) -> None:
         """Take jobs off their GPUs."""
         self.places.vacate(jobs, self.segments.row[jobs], time_s)
         self.segments.stop(jobs)
 
 
-def _shared(sets: Integers) -> Booleans:
+def _shared(sets: IntArray) -> BoolArray:
     """Which jobs are in a set with others; those that wait are in none."""
     _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
     return np.asarray((sets >= 0) & (size[number] > 1))

@@ -21,11 +21,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.instances.faults import lines_of
-from wattsched.instances.files import InputError, read_json
-from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.io import InputError, lines_of, read_json
+from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.instances.traces.rows import Row, rows_of
-from wattsched.perfmodels.catalogue import models
+from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import LARGEST, Cluster
 
@@ -64,7 +63,7 @@ def read_tables(path: str | Path) -> dict[str, OptionTable]:
 
     Raises
     ------
-    wattsched.instances.files.InputError
+    wattsched.instances.io.InputError
         With one line per fault.
     """
     document = read_json(path)

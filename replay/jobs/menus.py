@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.templates import Templates
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
+from wattsched.formulations.sizing.configurations import Templates
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 WAITS = -1
 """Row of a job that does not run."""
@@ -40,36 +36,36 @@ class Menus:
         Whether rates at different batch sizes count the same progress.
     """
 
-    of_job: Integers
-    start: Integers
-    pool: Integers
-    gpus: Integers
-    block: Integers
-    rate: Floats
-    power_w: Floats
-    batch_size: Floats
-    frequency_mhz: Floats
-    power_limit_w: Floats
-    standard: Booleans
-    batches_compare: Booleans
+    of_job: IntArray
+    start: IntArray
+    pool: IntArray
+    gpus: IntArray
+    block: IntArray
+    rate: FloatArray
+    power_w: FloatArray
+    batch_size: FloatArray
+    frequency_mhz: FloatArray
+    power_limit_w: FloatArray
+    standard: BoolArray
+    batches_compare: BoolArray
 
     def __len__(self) -> int:
         return len(self.pool)
 
     @property
-    def kind(self) -> Integers:
+    def kind(self) -> IntArray:
         """Kind of each row."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     @property
-    def choice(self) -> Integers:
+    def choice(self) -> IntArray:
         """Number of what a row is a setting of: the same for equal kind, pool and GPU count."""
         shape = (len(self.start), int(self.pool.max(initial=0)) + 1, int(self.gpus.max(initial=0)) + 1)
         number = np.ravel_multi_index((self.kind, self.pool, self.gpus), shape)
         return np.asarray(np.unique(number, return_inverse=True)[1])
 
     @property
-    def comparable(self) -> Booleans:
+    def comparable(self) -> BoolArray:
         """Rows whose rates count the same progress as those of the standard ones."""
         batch, choice = self.batch_size, self.choice
         usual = np.empty(choice.max(initial=-1) + 1)
@@ -101,10 +97,10 @@ class Menus:
         columns = {name: values[keep] for name, values in templates.columns.items()}
         kind = np.repeat(np.arange(n_kinds), np.diff(templates.start))[keep]
 
-        def floats(name: str) -> Floats:
+        def floats(name: str) -> FloatArray:
             return np.asarray(columns[name], dtype=float)
 
-        def integers(name: str) -> Integers:
+        def integers(name: str) -> IntArray:
             return np.asarray(columns[name], dtype=np.int64)
 
         default = np.array([np.nan if batch is None else batch for batch in default_batches], dtype=float)
@@ -140,16 +136,16 @@ class Selection:
     rows : int array, shape (n_selected,)
     """
 
-    start: Integers
-    rows: Integers
+    start: IntArray
+    rows: IntArray
 
     @classmethod
-    def of(cls, menus: Menus, keep: Booleans) -> Selection:
+    def of(cls, menus: Menus, keep: BoolArray) -> Selection:
         """Select the rows that `keep` marks."""
         counts = np.bincount(menus.kind[keep], minlength=len(menus.start) - 1)
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), np.flatnonzero(keep))
 
-    def laid_out(self, kinds: Integers) -> tuple[Integers, Integers]:
+    def laid_out(self, kinds: IntArray) -> tuple[IntArray, IntArray]:
         """Write the selected rows of jobs of these kinds behind one another.
 
         Returns
@@ -162,7 +158,7 @@ class Selection:
         return start, self.rows[np.arange(start[-1]) + np.repeat(self.start[kinds] - start[:-1], counts)]
 
 
-def efficient(menus: Menus, busy_w: Floats) -> Selection:
+def efficient(menus: Menus, busy_w: FloatArray) -> Selection:
     """Rows on the upper concave hull of rate over draw, for each kind, pool and block size.
 
     Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
@@ -192,14 +188,14 @@ def efficient(menus: Menus, busy_w: Floats) -> Selection:
     return Selection.of(menus, chosen)
 
 
-def _below(rate: Floats, watts: Floats, before: int | None, row: int, after: int) -> bool:
+def _below(rate: FloatArray, watts: FloatArray, before: int | None, row: int, after: int) -> bool:
     """Whether a row lies on or below the line from the one before (None: from nothing) to the one after."""
     rate_0, watts_0 = (0.0, 0.0) if before is None else (rate[before], watts[before])
     rise = (rate[row] - rate_0) * (watts[after] - watts_0)
     return bool(rise <= (rate[after] - rate_0) * (watts[row] - watts_0))
 
 
-def fastest(menus: Menus, among: Booleans | None = None) -> Selection:
+def fastest(menus: Menus, among: BoolArray | None = None) -> Selection:
     """Rows that no other row of the kind beats: as fast or faster in the same pool in no larger block."""
     keep = np.ones(len(menus), dtype=bool) if among is None else among
     rows = np.flatnonzero(keep)

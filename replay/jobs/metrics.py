@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Booleans, Floats
+from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.outcome import Outcome
-
-HOUR_S = 3600.0
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def summary(outcome: Outcome) -> Summary:
         jobs_energy_j=meter.jobs_j,
         carbon_g=meter.carbon_g,
         gpu_utilisation=meter.busy_gpu_s / (gpus * makespan_s) if makespan_s > 0 else 0.0,
-        gpu_h=meter.busy_gpu_s / HOUR_S,
+        gpu_h=meter.busy_gpu_s / S_PER_H,
         fragmentation=outcome.fragmentation.mean,
         restarts=int(jobs.restarts.sum()),
         migrations=int(jobs.migrations.sum()),
@@ -115,7 +114,7 @@ def summary(outcome: Outcome) -> Summary:
     )
 
 
-def budget_used(outcome: Outcome) -> tuple[Floats, Booleans]:
+def budget_used(outcome: Outcome) -> tuple[FloatArray, BoolArray]:
     """Part of the budget that each period used, and whether it is over and the budget was always short."""
     if outcome.budget is None or outcome.periods is None:
         return np.zeros(0), np.zeros(0, dtype=bool)
@@ -124,7 +123,7 @@ def budget_used(outcome: Outcome) -> tuple[Floats, Booleans]:
     return np.array(periods.spent) / outcome.budget.amount, over & np.array(periods.short)
 
 
-def finish_time_fairness(outcome: Outcome) -> Floats:
+def finish_time_fairness(outcome: Outcome) -> FloatArray:
     """Completion time of each job over the one that it would have with a fair share, shape (n_jobs,).
 
     The fair completion time is its run time on the GPUs asked for times the contention: GPUs asked for by all

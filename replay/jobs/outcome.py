@@ -10,8 +10,8 @@ import numpy as np
 from wattsched.replay.jobs.accounts import Meter
 from wattsched.replay.jobs.budget import Budget, Periods
 from wattsched.replay.jobs.fragmentation import Fragmentation
-from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import FloatArray, IntArray
 
 V = TypeVar("V", int, float)
 
@@ -33,16 +33,16 @@ class JobRecords:
         stopped to wait.
     """
 
-    first_start_s: Floats
-    end_s: Floats
-    held_s: Floats
-    gpu_s: Floats
-    energy_j: Floats
-    carbon_g: Floats
-    done: Floats
-    restarts: Integers
-    migrations: Integers
-    preemptions: Integers
+    first_start_s: FloatArray
+    end_s: FloatArray
+    held_s: FloatArray
+    gpu_s: FloatArray
+    energy_j: FloatArray
+    carbon_g: FloatArray
+    done: FloatArray
+    restarts: IntArray
+    migrations: IntArray
+    preemptions: IntArray
 
     @classmethod
     def empty(cls, n: int) -> JobRecords:

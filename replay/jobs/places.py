@@ -6,8 +6,8 @@ import numpy as np
 
 from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.ground import Ground
-from wattsched.replay.jobs.menus import Booleans, Floats, Integers
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 NOWHERE = -1
 """Host of a job that holds no GPUs."""
@@ -31,7 +31,7 @@ class Places:
         self._menus = trace.menus
         self.grounds = [Ground(pool) for pool in trace.pools]
         self.nodes = Nodes(trace.cluster, trace.pools, sleep, time_s)
-        self.host: Integers = np.full(len(trace), NOWHERE, dtype=np.int64)
+        self.host: IntArray = np.full(len(trace), NOWHERE, dtype=np.int64)
         self._guests: dict[int, list[int]] = {}
 
     @property
@@ -39,11 +39,11 @@ class Places:
         """Whether any block has several jobs."""
         return bool(self._guests)
 
-    def shares(self, jobs: Integers) -> Booleans:
+    def shares(self, jobs: IntArray) -> BoolArray:
         """Which jobs are not alone on their GPUs."""
         return np.asarray(np.isin(self.host[jobs], list(self._guests)))
 
-    def hosts(self, jobs: Integers) -> Integers | None:
+    def hosts(self, jobs: IntArray) -> IntArray | None:
         """Index of the host of each of these jobs, -1 for hosts themselves; None when none shares its GPUs.
 
         Parameters
@@ -56,15 +56,15 @@ class Places:
         hosts = self.host[jobs]
         return np.where((hosts == jobs) | (hosts == NOWHERE), -1, np.searchsorted(jobs, hosts))
 
-    def company(self, jobs: Integers) -> Integers:
+    def company(self, jobs: IntArray) -> IntArray:
         """Other jobs on the GPUs of these."""
         hosts = {host for host in self.host[jobs].tolist() if host in self._guests}
         everyone = {job for host in hosts for job in (host, *self._guests[host])}
         return np.array(sorted(everyone.difference(jobs.tolist())), dtype=np.int64)
 
     def arrange(
-        self, jobs: Integers, sets: Integers, keeps: Booleans
-    ) -> tuple[Booleans, Booleans, list[tuple[int, int]]]:
+        self, jobs: IntArray, sets: IntArray, keeps: BoolArray
+    ) -> tuple[BoolArray, BoolArray, list[tuple[int, int]]]:
         """Find out who has to go where when jobs share GPUs.
 
         A set keeps the block of the first of its members that may stay; of two sets with a claim to the same
@@ -106,7 +106,7 @@ class Places:
             joins += [(int(jobs[i]), int(jobs[first])) for i in group if i != first and not stays[i]]
         return stays, alone, joins
 
-    def vacate(self, jobs: Integers, rows: Integers, time_s: float) -> None:
+    def vacate(self, jobs: IntArray, rows: IntArray, time_s: float) -> None:
         """Take jobs off their GPUs; those that shared with them keep the block."""
         for job, p in zip(jobs.tolist(), self._menus.pool[rows].tolist(), strict=True):
             ground, host = self.grounds[p], int(self.host[job])
@@ -136,7 +136,7 @@ class Places:
         self._guests.setdefault(host, []).append(job)
         self.host[job] = host
 
-    def settle(self, jobs: Integers, rows: Integers, time_s: float) -> tuple[Integers, Floats]:
+    def settle(self, jobs: IntArray, rows: IntArray, time_s: float) -> tuple[IntArray, FloatArray]:
         """Give jobs GPUs of their own.
 
         Returns

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats
+from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ SIZE_IN = (9.0, 9.0)
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Colours that the colour-blind tell apart (Okabe and Ito 2008, without yellow)."""
 PATTERNS: tuple[Pattern, ...] = ("-", "--", ":", "-.")
-MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
+MINUTE_S, HOUR_S, DAY_S = 60, S_PER_H, S_PER_DAY
 MOST_STEPS = 300
 """Changes that a line can show; beyond, means are drawn."""
 WIDTHS = {
@@ -96,8 +97,8 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
 
 
 def means_over(
-    time_s: Floats, values: Floats, begin_s: float, end_s: float, width_s: float
-) -> tuple[Floats, Floats]:
+    time_s: FloatArray, values: FloatArray, begin_s: float, end_s: float, width_s: float
+) -> tuple[FloatArray, FloatArray]:
     """Means over equal lengths of time of a quantity that stays the same from each time to the next.
 
     Parameters

@@ -11,8 +11,9 @@ import numpy as np
 
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.ground import Ground
-from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers, Menus
+from wattsched.replay.jobs.menus import WAITS, Menus
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,16 @@ class View:
 
     time_s: float
     trace: Trace
-    jobs: Integers
-    remaining: Floats
-    row: Integers
-    ran: Booleans
-    restarting_s: Floats
-    served_gpu_s: Floats
+    jobs: IntArray
+    remaining: FloatArray
+    row: IntArray
+    ran: BoolArray
+    restarting_s: FloatArray
+    served_gpu_s: FloatArray
     restart_s: float
     grounds: Sequence[Ground]
     allowance: Allowance | None = None
-    shared: Integers | None = None
+    shared: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -93,26 +94,26 @@ class View:
         return self.trace.menus
 
     @cached_property
-    def kind(self) -> Integers:
+    def kind(self) -> IntArray:
         """Kind of each job."""
         return self.menus.of_job[self.jobs]
 
     @cached_property
-    def request(self) -> Integers:
+    def request(self) -> IntArray:
         """Rows that the users asked for, shape (n, n_pools)."""
         return self.trace.request[self.jobs]
 
     @property
-    def hosts(self) -> Integers:
+    def hosts(self) -> IntArray:
         """As `shared`, of no job where that is None."""
         return np.full(len(self), -1) if self.shared is None else self.shared
 
     @property
-    def waits(self) -> Booleans:
+    def waits(self) -> BoolArray:
         """Which jobs wait."""
         return np.asarray(self.row == WAITS)
 
-    def completion_s(self, owner: Integers, rows: Integers) -> Floats:
+    def completion_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
         """Seconds until jobs are complete in rows of theirs, restarts included.
 
         Parameters
@@ -123,7 +124,7 @@ class View:
         """
         return self.remaining[owner] / self.menus.rate[rows] + self.delay_s(owner, rows)
 
-    def delay_s(self, owner: Integers, rows: Integers) -> Floats:
+    def delay_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
         """Seconds before jobs work in rows of theirs."""
         menus, now = self.menus, self.row[owner]
         same = (menus.gpus[now] == menus.gpus[rows]) & (menus.pool[now] == menus.pool[rows])
@@ -153,13 +154,13 @@ class Decision:
         Whether the budget keeps jobs from drawing more.
     """
 
-    row: Integers
+    row: IntArray
     gap: float = np.nan
     again_s: float = np.inf
-    host: Integers | None = None
+    host: IntArray | None = None
     short: bool = False
 
-    def sets(self, view: View) -> Integers:
+    def sets(self, view: View) -> IntArray:
         """Number of the set of jobs that each runs with, -1 where it waits; shape (n,)."""
         host = np.full(len(view), -1) if self.host is None else self.host
         return np.where(self.row == WAITS, -1, view.jobs[np.where(host < 0, np.arange(len(view)), host)])

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.replay.jobs.accounts import Carbon
-from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.outcome import JobRecords
 from wattsched.replay.jobs.sharing import Sharing
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class Segments:
@@ -43,17 +44,17 @@ class Segments:
         # Of what each job holds; nothing where it holds no row.
         self._rate, self._gpus, self._power_w, self._idle_w = np.zeros((4, n))
 
-    def remaining(self, jobs: Integers, time_s: float) -> Floats:
+    def remaining(self, jobs: IntArray, time_s: float) -> FloatArray:
         """Work left; a last digit for a job that is due at this very moment but for rounding."""
         done = self._rate[jobs] * np.maximum(time_s - self.works_s[jobs], 0.0)
         return np.asarray(np.maximum(self._left[jobs] - done, 1e-12 * self._work[jobs]))
 
-    def served_gpu_s(self, jobs: Integers, time_s: float) -> Floats:
+    def served_gpu_s(self, jobs: IntArray, time_s: float) -> FloatArray:
         """GPU seconds held so far; jobs that share GPUs hold equal parts."""
         held = self._gpus[jobs] * (time_s - self._since_s[jobs])
         return np.asarray(self.records.gpu_s[jobs] + held)
 
-    def same_place(self, jobs: Integers, rows: Integers) -> Booleans:
+    def same_place(self, jobs: IntArray, rows: IntArray) -> BoolArray:
         """Whether rows differ from those held in clock or power limit only."""
         menus, old = self._menus, self.row[jobs]
         same = (menus.gpus[old] == menus.gpus[rows]) & (menus.pool[old] == menus.pool[rows])
@@ -61,13 +62,13 @@ class Segments:
         same &= (batch[old] == batch[rows]) | (np.isnan(batch[old]) & np.isnan(batch[rows]))
         return np.asarray(same & (old != WAITS) & (rows != WAITS))
 
-    def draw(self, running: Integers, time_s: float) -> tuple[float, float, int]:
+    def draw(self, running: IntArray, time_s: float) -> tuple[float, float, int]:
         """Watts of the GPUs that jobs hold, what they would draw when idle, and their number."""
         idle_w = self._idle_w[running]
         watts = np.where(self.works_s[running] <= time_s, self._power_w[running], idle_w)
         return float(watts.sum()), float(idle_w.sum()), round(float(self._gpus[running].sum()))
 
-    def close(self, jobs: Integers, time_s: float) -> None:
+    def close(self, jobs: IntArray, time_s: float) -> None:
         """End the segments of those of the jobs that hold a row."""
         jobs = jobs[self.row[jobs] != WAITS]
         records, since = self.records, self._since_s[jobs]
@@ -83,7 +84,7 @@ class Segments:
         self._left[jobs] = left
         self._since_s[jobs] = time_s
 
-    def open(self, jobs: Integers, time_s: float, delay_s: Floats, sets: Integers | None = None) -> None:
+    def open(self, jobs: IntArray, time_s: float, delay_s: FloatArray, sets: IntArray | None = None) -> None:
         """Begin segments in the rows that the jobs hold now.
 
         Parameters
@@ -111,7 +112,7 @@ class Segments:
         first = self.records.first_start_s
         first[jobs] = np.minimum(first[jobs], time_s)
 
-    def stop(self, jobs: Integers) -> None:
+    def stop(self, jobs: IntArray) -> None:
         """Take the rows of jobs away."""
         self.row[jobs] = WAITS
         self.finish_s[jobs] = np.inf

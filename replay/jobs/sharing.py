@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.perfmodels.co_location import EACO_SLOWDOWN
-from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class Shares(NamedTuple):
@@ -35,9 +35,9 @@ class Shares(NamedTuple):
         Each job's part of the draw above the idle one.
     """
 
-    slowdown: Floats
-    part: Floats
-    busy_w: Floats
+    slowdown: FloatArray
+    part: FloatArray
+    busy_w: FloatArray
 
 
 class Sharing:
@@ -53,9 +53,9 @@ class Sharing:
         self._range_w = menus.gpus * trace.highest_w[menus.pool] - trace.idle_w
         above = np.maximum(menus.power_w - trace.idle_w, 0.0)
         used = np.divide(above, self._range_w, out=np.ones(len(menus)), where=self._range_w > 0)
-        self.utilisation: Floats = np.minimum(used, 1.0)
+        self.utilisation: FloatArray = np.minimum(used, 1.0)
 
-    def of(self, rows: Integers, sets: Integers) -> Shares:
+    def of(self, rows: IntArray, sets: IntArray) -> Shares:
         """Work out what sharing does to jobs.
 
         Parameters
@@ -73,7 +73,7 @@ class Sharing:
         return Shares(slowdown(number, load), 1.0 / number, busy_w)
 
 
-def slowdown(jobs: float | Floats, load: float | Floats) -> Floats:
+def slowdown(jobs: float | FloatArray, load: float | FloatArray) -> FloatArray:
     """Run time of each of so many jobs that share GPUs over that alone.
 
     Parameters

@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.instances.instance import Instance, Job, OptionTable
-from wattsched.instances.templates import templates_of
+from wattsched.formulations.sizing.configurations import templates_of
+from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
-from wattsched.perfmodels.catalogue import find
-from wattsched.perfmodels.profile import Profile
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus
+from wattsched.perfmodels.profile import Profile, find
+from wattsched.replay.jobs.menus import WAITS, Menus
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
@@ -44,24 +44,24 @@ class Trace:
     cluster: Cluster
     pools: tuple[Pool, ...]
     names: tuple[str, ...]
-    arrival_s: Floats
-    work: Floats
-    requested_gpus: Integers
+    arrival_s: FloatArray
+    work: FloatArray
+    requested_gpus: IntArray
     menus: Menus
-    request: Integers
+    request: IntArray
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
-    def idle_w(self) -> Floats:
+    def idle_w(self) -> FloatArray:
         """Draw of the GPUs of each row of the menus when idle, shape (n_rows,)."""
         kinds = self.cluster.gpu_types
         idle_w = np.array([kinds[pool.gpu_type].idle_power_w for pool in self.pools])
         return np.asarray(self.menus.gpus * idle_w[self.menus.pool], dtype=float)
 
     @cached_property
-    def highest_w(self) -> Floats:
+    def highest_w(self) -> FloatArray:
         """Most that a GPU of each pool draws: its board limit, or a row's draw or limit, shape (n_pools,)."""
         menus = self.menus
         most = np.array([self.cluster.gpu_types[pool.gpu_type].max_power_w or 0.0 for pool in self.pools])
@@ -69,7 +69,7 @@ class Trace:
         return most
 
     @property
-    def requested_rate(self) -> Floats:
+    def requested_rate(self) -> FloatArray:
         """Work per second in the fastest of the configurations that were asked for, shape (n_jobs,)."""
         rates = np.append(self.menus.rate, 0.0)
         return np.asarray(rates[self.request].max(axis=1))
@@ -186,10 +186,10 @@ def _customary_batch(job: Job, profiles: Sequence[Profile]) -> int | None:
     return profiles[0].default_batch if profiles else None
 
 
-def _requests(menus: Menus, requested: Integers, n_pools: int) -> Integers:
+def _requests(menus: Menus, requested: IntArray, n_pools: int) -> IntArray:
     """Find the standard row of each job and pool with the most GPUs up to those asked for."""
     found = np.full((len(requested), n_pools), WAITS, dtype=np.int64)
-    known: dict[tuple[int, int], Integers] = {}
+    known: dict[tuple[int, int], IntArray] = {}
     for j, (kind, gpus) in enumerate(zip(menus.of_job.tolist(), requested.tolist(), strict=True)):
         if (kind, gpus) not in known:
             row = np.full(n_pools, WAITS, dtype=np.int64)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.placement.bound_curves import BoundCurves
-from wattsched.instances.tasks import WHOLE_GPU
-from wattsched.replay.placement.curves import Curves, Floats
+from wattsched.instances.placement.instance import WHOLE_GPU
+from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment
+from wattsched.topology.arrays import FloatArray
 
 COARSE_GAP = 0.01
 COARSE_EVERY = 20
@@ -33,12 +34,12 @@ class Distances:
         Per policy, least power of any placement that hosts as much as the policy does.
     """
 
-    arrived: Floats
-    allocated_pct: Floats
-    eopc_w: Floats
-    floor_w: Mapping[str, Floats]
+    arrived: FloatArray
+    allocated_pct: FloatArray
+    eopc_w: FloatArray
+    floor_w: Mapping[str, FloatArray]
 
-    def above_pct(self, policy: str, curves: Curves) -> Floats:
+    def above_pct(self, policy: str, curves: Curves) -> FloatArray:
         """Power of a policy above its floor, percent of the floor, shape (X,)."""
         return np.asarray(100 * (curves.eopc_w / self.floor_w[policy] - 1))
 

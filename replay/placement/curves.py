@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState
-
-Floats = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -29,16 +27,16 @@ class Curves:
     failed : tasks that found no place
     """
 
-    arrived: Floats
-    allocated_pct: Floats
-    grar: Floats
-    eopc_cpu_w: Floats
-    eopc_gpu_w: Floats
-    frag_pct: Floats
-    failed: Floats
+    arrived: FloatArray
+    allocated_pct: FloatArray
+    grar: FloatArray
+    eopc_cpu_w: FloatArray
+    eopc_gpu_w: FloatArray
+    frag_pct: FloatArray
+    failed: FloatArray
 
     @property
-    def eopc_w(self) -> Floats:
+    def eopc_w(self) -> FloatArray:
         """Power of CPU packages and GPUs together."""
         return self.eopc_cpu_w + self.eopc_gpu_w
 
@@ -52,7 +50,7 @@ def mean(runs: Sequence[Curves]) -> Curves:
     return Curves(*(np.mean([getattr(run, field.name) for run in runs], axis=0) for field in fields(Curves)))
 
 
-def saving_pct(curves: Curves, reference: Curves) -> Floats:
+def saving_pct(curves: Curves, reference: Curves) -> FloatArray:
     """Power saved with respect to a reference on the same grid, percent of the reference's, shape (X,)."""
     return 100 * (reference.eopc_w - curves.eopc_w) / reference.eopc_w
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from wattsched.replay.placement.curves import Curves, Floats, saving_pct
+from wattsched.replay.placement.curves import Curves, saving_pct
+from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def save(figure: Figure, path: str | Path) -> None:
     figure.savefig(path, dpi=120, metadata=metadata)
 
 
-def _draw(axes: Axes, of: Curves, values: Floats, name: str, number: int) -> None:
+def _draw(axes: Axes, of: Curves, values: FloatArray, name: str, number: int) -> None:
     colour, pattern = f"C{number % COLOURS}", PATTERNS[number // COLOURS % len(PATTERNS)]
     axes.plot(100 * of.arrived, values, label=name, linewidth=1.2, color=colour, linestyle=pattern)
     axes.grid(alpha=0.3)

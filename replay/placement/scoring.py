@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wattsched.instances.tasks import Integers
 from wattsched.replay.placement.state import ClusterState, Placement, Request
+from wattsched.topology.arrays import IntArray
 
 BEST = 100
 """Highest score of a node, as in Kubernetes; the lowest is 0."""
@@ -25,13 +25,13 @@ class Rule(ABC):
     """Scores nodes for a request; the higher the better."""
 
     @abstractmethod
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each of these nodes, on all of which the task fits, shape (S,).
 
         It must depend on nothing that changes without a placement on that node.
         """
 
-    def normalise(self, scores: Integers) -> Integers:
+    def normalise(self, scores: IntArray) -> IntArray:
         """Scores of all nodes on which the task fits on the scale from 0 to `BEST`, shape (S,)."""
         return scores
 
@@ -44,7 +44,7 @@ class Rule(ABC):
         """Learn of a placement; most rules read all they need from the state."""
 
 
-def stretched(scores: Integers, if_equal: int) -> Integers:
+def stretched(scores: IntArray, if_equal: int) -> IntArray:
     """Scores stretched so that the lowest becomes 0 and the highest `BEST`, rounded down, shape (S,)."""
     low = scores.min()
     span = scores.max() - low

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattsched.instances.tasks import WHOLE_GPU, Integers, NodeTable
+from wattsched.instances.placement.instance import WHOLE_GPU, NodeTable
+from wattsched.topology.arrays import BoolArray, IntArray
 
-Mask = NDArray[np.bool_]
-Nodes = Integers | slice
+Nodes = IntArray | slice
 
 MOST_TASKS = 1001
 """Tasks on one node at most, as in FGD's artifact."""
@@ -75,20 +74,20 @@ class ClusterState:
         self.cpu_free_milli = nodes.cpu_milli.copy()
         self.memory_free_mib = nodes.memory_mib.copy()
         exists = np.arange(nodes.gpus.max()) < nodes.gpus[:, None]
-        self.gpu_free_milli: Integers = np.where(exists, WHOLE_GPU, 0)
+        self.gpu_free_milli: IntArray = np.where(exists, WHOLE_GPU, 0)
         self.tasks = np.zeros(len(nodes), dtype=np.int64)
         self.placements = 0
         self.changed = np.zeros(len(nodes), dtype=np.int64)
-        self._allowed: dict[frozenset[str], Mask] = {}
+        self._allowed: dict[frozenset[str], BoolArray] = {}
 
-    def allowed(self, models: frozenset[str]) -> Mask:
+    def allowed(self, models: frozenset[str]) -> BoolArray:
         """Nodes with a GPU of these models, all if there are none, shape (N,)."""
         if models not in self._allowed:
             fine = [not models or model in models for model in self.nodes.models]
             self._allowed[models] = np.array(fine, dtype=bool)[self.nodes.model]
         return self._allowed[models]
 
-    def fits(self, request: Request, nodes: Nodes = slice(None)) -> Mask:
+    def fits(self, request: Request, nodes: Nodes = slice(None)) -> BoolArray:
         """Whether a task could go to each of these nodes, shape (S,).
 
         Parameters
@@ -106,9 +105,9 @@ class ClusterState:
             fits &= large_enough.sum(axis=1) >= request.gpus
         return fits
 
-    def free_gpus(self, nodes: Nodes = slice(None)) -> Integers:
+    def free_gpus(self, nodes: Nodes = slice(None)) -> IntArray:
         """GPUs of each of these nodes that nothing uses, shape (S,)."""
-        count: Integers = (self.gpu_free_milli[nodes] == WHOLE_GPU).sum(axis=1)
+        count: IntArray = (self.gpu_free_milli[nodes] == WHOLE_GPU).sum(axis=1)
         return count
 
     def first_free_gpus(self, node: int, count: int) -> tuple[int, ...]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattsched.instances.arrivals import arrival_order, node_order
-from wattsched.instances.target import target_workload
-from wattsched.instances.tasks import Integers, NodeTable, TaskTable
+from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
 from wattsched.perfmodels.node_power import CPU_OF_GPU, NodePower, node_power
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory
 from wattsched.replay.placement.policy import Factory, Setting
 from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import IntArray
 
 STEPS = 100
 """Grid points per GPU capacity."""
@@ -60,7 +60,7 @@ class Experiment:
         cpus = [CPU_OF_GPU.get(model, "") for model in models] if self.mapped_cpus else None
         return node_power(nodes.cpu_milli, nodes.gpus, models, cpus)
 
-    def arriving(self, seed: int) -> Integers:
+    def arriving(self, seed: int) -> IntArray:
         """Positions of the arriving tasks in the list, in their order, shape (A,).
 
         Raises
@@ -105,7 +105,7 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     return recorder.curves()
 
 
-def _grid(experiment: Experiment, asked_milli: Integers) -> list[int]:
+def _grid(experiment: Experiment, asked_milli: IntArray) -> list[int]:
     """Tasks that arrived until each point: none at 0, then as many as ask for no more than the point."""
     points = np.arange(1 + int(STEPS * experiment.arrivals + 1e-6)) * experiment.nodes.gpu_capacity_milli
     until = np.searchsorted(STEPS * asked_milli, points, side="right") - 1
@@ -124,7 +124,7 @@ def requests_of(tasks: TaskTable) -> list[Request]:
     ]
 
 
-def _in_order(nodes: NodeTable, order: Integers) -> NodeTable:
+def _in_order(nodes: NodeTable, order: IntArray) -> NodeTable:
     return replace(
         nodes,
         names=tuple(nodes.names[i] for i in order),

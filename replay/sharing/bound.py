@@ -17,11 +17,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.replay.sharing.sets import Classes, Sets
-
-FloatArray = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 
 def least_energy(

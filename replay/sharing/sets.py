@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.instances.sharing.outcomes import Outcomes
+from wattsched.verification.sharing.outcomes import Outcomes
 
 Classes = tuple[int, ...]
 """Numbers of classes in ascending order, one per job."""

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.replay.sharing.sets import Classes, Sets
-
-FloatArray = NDArray[np.float64]
+from wattsched.topology.arrays import FloatArray
 
 Units = dict[int, list[int]]
 """Numbers of the jobs that share a unit, by the unit's number."""

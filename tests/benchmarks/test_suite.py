@@ -14,8 +14,8 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
-from wattsched.instances.options import expand
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 

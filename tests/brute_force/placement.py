@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from wattsched.instances.target import TargetWorkload
+from wattsched.instances.placement.instance import TargetWorkload
 
 
 def fragments(target: TargetWorkload, model: str, cpu_free: int, gpu_free: Sequence[int]) -> Fraction:

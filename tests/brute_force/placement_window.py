@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, inf
 
-from wattsched.instances.window import Window
+from wattsched.instances.placement.instance import Window
 
 IDLE_AND_FULL_W = {"T4": (10, 70), "P100": (25, 250), "G2": (30, 150), "G3": (50, 400)}
 PACKAGE_IDLE_W, PACKAGE_FULL_W, PACKAGE_VCPUS = 15, 120, 32

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from wattsched.instances.instance import Instance, Job, JobSet, OptionTable
+from wattsched.instances.sizing.instance import Instance, Job, JobSet, OptionTable
 from wattsched.topology.cluster import Node
 
 Gpu = tuple[str, int]

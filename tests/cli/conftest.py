@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from wattsched.cli import main
 
-DEMO = Path(__file__).resolve().parents[2] / "wattsched" / "demo.json"
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.json"
 Run = Callable[..., Result]
 
 

@@ -7,9 +7,9 @@ import io
 from rich.console import Console
 
 from wattsched.cli.shifting_table import curve, print_decision, print_instance
-from wattsched.formulations.shifting.marginal import greedy
+from wattsched.formulations.shifting.heuristics import greedy
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting.checker import check
+from wattsched.verification.shifting.checker import check
 
 
 def test_instance_and_decision_are_told() -> None:

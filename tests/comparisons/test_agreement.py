@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.comparisons.agreement import disagreements
 from wattsched.comparisons.run import Run
+from wattsched.comparisons.statistics import disagreements
 
 
 def run(name: str, sense: str = "min", **values: Any) -> Run:

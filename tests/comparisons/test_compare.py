@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from wattsched.cli import main
 from wattsched.comparisons.compare import PLOTS, compare
 from wattsched.comparisons.run import Run, Settings
-from wattsched.instances.files import write_json
 from wattsched.instances.generators import generate
+from wattsched.instances.io import write_json
 
 LOOSE = """
 import pyomo.environ as pyo
@@ -183,7 +183,7 @@ def test_solver_that_breaks_down_is_told_and_run_again(
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("wattsched.solvers.frontier.solve", broken)
+    monkeypatch.setattr("wattsched.solvers.greedy.solve", broken)
     result = run(files[0], "--solvers", "greedy", "-o", tmp_path / "out", "--time-limit", "inf")
     assert result.exit_code == 1
     assert "failed: first: mckp greedy: RuntimeError: out of luck" in result.stdout

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
 
-from wattsched.instances import instance as instance_models
-from wattsched.instances.checker import check_result
-from wattsched.instances.decision import Decision
 from wattsched.instances.problems import any_instance_of
+from wattsched.instances.sizing import instance as instance_models
+from wattsched.instances.sizing.decision import Decision
 from wattsched.perfmodels.profile import Profile
 from wattsched.result import Result
 from wattsched.topology import cluster as cluster_models
+from wattsched.verification.sizing.checker import check_result
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("README.md")]
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
-DEMO = "wattsched/demo.json"
+DEMO = "examples/demo.json"
 SETUP = re.compile(r"#|git |pip |make\b|source |sudo |apt|python3? -m venv ")
 """Comments, and commands that set up the machine."""
 

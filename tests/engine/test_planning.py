@@ -11,12 +11,12 @@ import pytest
 import wattsched
 from wattsched import planning
 from wattsched.formulations.problems import problem as find_problem
-from wattsched.instances.files import InputError, write_json
 from wattsched.instances.generators import generate
-from wattsched.instances.plan_claims import check_plan_result
+from wattsched.instances.io import InputError, write_json
 from wattsched.plan_result import PlanResult
 from wattsched.planning import plan
 from wattsched.solvers.solution import Solution, Termination
+from wattsched.verification.plan_claims import check_plan_result
 
 SIZES: dict[str, dict[str, Any]] = {
     "shifting": {"jobs": 3, "gpus": 8, "slots": 8, "seed": 2},

@@ -19,12 +19,12 @@ from strategies.instances import small_instances
 import wattsched
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.checker import check
-from wattsched.instances.files import InputError
 from wattsched.instances.generators import generate
-from wattsched.instances.instance import Instance
+from wattsched.instances.io import InputError
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import worker as worker_module
 from wattsched.solvers.registry import names
+from wattsched.verification.sizing.checker import check
 
 NODE = {"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}
 ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [1000.0, 400.0], "power_w": [200.0, 800.0]}

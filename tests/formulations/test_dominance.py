@@ -7,11 +7,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.sizing.dominance import undominated
+from wattsched.formulations.sizing.budgets import budget_rows
+from wattsched.formulations.sizing.columns import undominated
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.formulations.sizing.uses import budget_rows
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 
 
 @settings(max_examples=150)

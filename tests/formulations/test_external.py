@@ -13,11 +13,11 @@ from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.files import InputError
 from wattsched.instances.generators import generate
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.io import InputError
+from wattsched.instances.sizing.instance import Instance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-formulation.md"
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 
 JOB = {
     "name": "job",

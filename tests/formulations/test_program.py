@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 

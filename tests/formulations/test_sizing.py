@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 from wattsched.formulations.registry import formulation, names
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.checker import check
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sizing.checker import check
 
 EXACT = Limits(gap=0.0)
 SOLVER = {"mckp": "highs", "assignment": "highs", "intervals": "cpsat"}

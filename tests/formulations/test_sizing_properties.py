@@ -14,9 +14,9 @@ from strategies.instances import small_instances
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits

@@ -10,13 +10,13 @@ from strategies.instances import instances_with_sets
 
 import wattsched
 from wattsched.formulations.registry import formulation
+from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.checker import check, check_result
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import price
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sizing.checker import check, check_result
 
 EXACT = Limits(gap=0.0)
 PAIRS = [

@@ -15,30 +15,23 @@ from strategies.instances import small_instances
 
 import wattsched
 from wattsched.formulations.registry import formulation
-from wattsched.formulations.sizing.uses import free_gpus as free_by_uses
-from wattsched.instances import certificate
-from wattsched.instances.certificate import Proof, prove
-from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
-from wattsched.instances.certificate_enclosure import (
-    Enclosure,
-    float_above,
-    float_below,
-    logarithm,
-    square_root,
-)
-from wattsched.instances.certificate_exact import cheapest_exactly
-from wattsched.instances.certificate_tariff import BOTTLENECK, rows_of, tariff_of
-from wattsched.instances.checker import check_result
-from wattsched.instances.checker_claims import claims_of
-from wattsched.instances.checker_menu import Menus
-from wattsched.instances.checker_outcomes import OBJECTIVES
-from wattsched.instances.checker_room import free_gpus
-from wattsched.instances.checker_site import places_of
+from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
+from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers.registry import names
 from wattsched.topology.buddy import free_by_level
+from wattsched.verification.interval import Enclosure, float_above, float_below, logarithm, square_root
+from wattsched.verification.sizing import bound
+from wattsched.verification.sizing.bound import Proof, prove
+from wattsched.verification.sizing.checker import check_result
+from wattsched.verification.sizing.claims import claims_of
+from wattsched.verification.sizing.cluster import free_gpus, places_of
+from wattsched.verification.sizing.configurations import Menus
+from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
+from wattsched.verification.sizing.exact import cheapest_exactly
+from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.prices import BOTTLENECK, rows_of, tariff_of
 
 MANY = settings(max_examples=80)
 SOME = settings(MANY, max_examples=30)
@@ -134,17 +127,17 @@ def test_the_bound_is_that_of_the_program(case: tuple[Instance, dict[str, float]
     # Rows that can never bind are not in the program.
     prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
     y = np.array([sign * prices.get(name, 0.0) for name in program.row_names()])
-    bound = program.lagrangian_bound(y)
+    lower = program.lagrangian_bound(y)
     proof = prove(instance, prices)
     assert proof.bound is not None
     assert proof.reach is not None
     # Above 1 the shares of a bottleneck are scaled, which proves more than its variable's range does.
     tight = sum(abs(p) for name, p in prices.items() if name.startswith("worst:")) <= 1
-    slack = 1e-9 * (1 + abs(bound) + float(np.abs(y) @ np.abs(program.row_upper)))
-    assert sign * proof.bound >= bound - slack
-    assert sign * proof.reach >= bound
+    slack = 1e-9 * (1 + abs(lower) + float(np.abs(y) @ np.abs(program.row_upper)))
+    assert sign * proof.bound >= lower - slack
+    assert sign * proof.reach >= lower
     if tight:
-        assert sign * proof.bound <= bound + slack
+        assert sign * proof.bound <= lower + slack
 
 
 @SOME
@@ -161,8 +154,8 @@ def test_an_option_that_ends_on_its_deadline_counts() -> None:
     exact = with_deadline(700.0)
     assert prove(exact, {}).bound == 6 * 400
     only = {**ROW, "gpus": [1], "pool": ["A"], "completion_s": [900.0], "power_w": [200.0]}
-    for deadline_s, bound in ((900.0, 5400.0), (899.9999, 5400.0), (1200.0, 5400.0)):
-        assert prove(with_deadline(deadline_s, options=only), {}).bound == bound
+    for deadline_s, expected in ((900.0, 5400.0), (899.9999, 5400.0), (1200.0, 5400.0)):
+        assert prove(with_deadline(deadline_s, options=only), {}).bound == expected
     faults = prove(with_deadline(890.0, options=only), {}).faults
     assert faults == ["certificate: job 'j0' has no option that is complete by its deadline"]
 
@@ -227,7 +220,7 @@ def test_wrong_signs_depend_on_the_sense() -> None:
 def test_numbers_at_the_ends_of_the_range_are_left_to_exact_arithmetic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(certificate, "EXACT_OPTIONS", 0)
+    monkeypatch.setattr(bound, "EXACT_OPTIONS", 0)
     assert not prove(SIX, {"gpus:A": -75.0}).exact
     assert not prove(SIX, {"gpus:A": -1e-300}).exact
     jobs = [job.model_copy(update={"weight": 1e300}) for job in SIX.jobs]

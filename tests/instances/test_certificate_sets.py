@@ -13,16 +13,16 @@ from strategies.instances import instances_with_sets
 
 import wattsched
 from wattsched.formulations.registry import formulation
-from wattsched.instances.certificate import prove
-from wattsched.instances.certificate_arrays import cheapest_in_doubles, in_range
-from wattsched.instances.certificate_exact import cheapest_exactly
-from wattsched.instances.certificate_tariff import BOTTLENECK, rows_of, tariff_of
-from wattsched.instances.checker import check_result
-from wattsched.instances.checker_menu import Menus
-from wattsched.instances.checker_outcomes import OBJECTIVES
-from wattsched.instances.checker_site import places_of
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.formulations.sizing.data import expand
+from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.bound import prove
+from wattsched.verification.sizing.checker import check_result
+from wattsched.verification.sizing.cluster import places_of
+from wattsched.verification.sizing.configurations import Menus
+from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
+from wattsched.verification.sizing.exact import cheapest_exactly
+from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.prices import BOTTLENECK, rows_of, tariff_of
 
 MANY = settings(max_examples=100)
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))

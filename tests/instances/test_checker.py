@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.instances import clusters
 
-from wattsched.instances.checker import Report, check, check_result
-from wattsched.instances.checker_site import places_of
-from wattsched.instances.decision import Assignment, Decision
 from wattsched.instances.generators import generate
-from wattsched.instances.instance import Instance
-from wattsched.perfmodels.catalogue import find
+from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.perfmodels.profile import find
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
+from wattsched.verification.sizing.checker import Report, check, check_result
+from wattsched.verification.sizing.cluster import places_of
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},

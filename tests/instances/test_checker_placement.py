@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattsched.instances.checker_placement import check_placements
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.instances.window import Placements, Window
+from wattsched.instances.placement.instance import NodeTable, Placements, TargetWorkload, TaskTable, Window
+from wattsched.verification.placement.checker import check_placements
 
 
 def table(*rows: tuple[int, int, int, int, int]) -> TaskTable:

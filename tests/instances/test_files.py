@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.instances.files import (
+from wattsched.instances.io import (
     InputError,
     instance_of,
     instance_schema,
@@ -24,7 +24,7 @@ from wattsched.instances.files import (
     write_atomically,
     write_json,
 )
-from wattsched.instances.instance import Budgets, Instance, Job, OptionTable, Placement
+from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable, Placement
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 

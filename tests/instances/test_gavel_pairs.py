@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from wattsched.formulations.sharing.patterns import build
-from wattsched.instances.files import InputError
-from wattsched.instances.sharing.certificate import prove
-from wattsched.instances.sharing.checker import check
+from wattsched.instances.io import InputError
 from wattsched.instances.sharing.instance import Job
-from wattsched.instances.traces.gavel_pairs import read_jobs, read_pairs, round_of_pairs
+from wattsched.instances.traces.gavel import read_jobs, read_pairs, round_of_pairs
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.checker import check
 
 SMALL: dict[str, Any] = {
     "v100": {

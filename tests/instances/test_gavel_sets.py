@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattsched.instances.sharing.instance import Job
-from wattsched.instances.traces.gavel_pairs import GPU_POWER_W, read_pairs
-from wattsched.instances.traces.gavel_sets import gpu_power_w, sets_of_pairs
+from wattsched.instances.traces.gavel import GPU_POWER_W, gpu_power_w, read_pairs, sets_of_pairs
 
 MEASURED = {
     "v100": {

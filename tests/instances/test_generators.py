@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wattsched.instances.checker import check
-from wattsched.instances.checker_menu import Menus
-from wattsched.instances.checker_site import places_of
-from wattsched.instances.decision import Assignment, Decision
-from wattsched.instances.files import document_text, read_instance, write_json
 from wattsched.instances.generators import families, generate, options_of
-from wattsched.instances.generators.philly import durations_s
-from wattsched.instances.instance import Instance
+from wattsched.instances.generators.sizing import durations_s
+from wattsched.instances.io import document_text, read_instance, write_json
+from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.checker import check
+from wattsched.verification.sizing.cluster import places_of
+from wattsched.verification.sizing.configurations import Menus
 
 FAMILIES = ["uniform", "hetero", "philly-like", "sia-like"]
 

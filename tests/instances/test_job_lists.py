@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.files import InputError
+from wattsched.instances.io import InputError
 from wattsched.instances.traces import TraceJob, formats, round_at
-from wattsched.perfmodels.catalogue import find
+from wattsched.perfmodels.profile import find
 
 READ = {name: form.read for name, form in formats().items()}
 PAI = "arrival_time,length,cpus\n0.5,2,3\n8000,0.25,1\n"

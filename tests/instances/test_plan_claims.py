@@ -10,7 +10,7 @@ import pytest
 from wattsched import plan
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.plan_claims import check_plan_result
+from wattsched.verification.plan_claims import check_plan_result
 
 SHARING = sharing_round(jobs=6, seed=0)
 HORIZON = shifting_horizon(jobs=3, slots=6, seed=0)

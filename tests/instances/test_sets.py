@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import wattsched
-from wattsched.instances.checker import check
-from wattsched.instances.decision import Decision
-from wattsched.instances.files import InputError, instance_of
-from wattsched.instances.instance import Instance
-from wattsched.instances.options import expand
+from wattsched.formulations.sizing.data import expand
+from wattsched.instances.io import InputError, instance_of
+from wattsched.instances.sizing.decision import Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.checker import check
 
 GPU = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.5], "power_w": [200.0, 390.0]}
 ROUND: dict[str, Any] = {

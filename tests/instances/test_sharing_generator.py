@@ -7,10 +7,10 @@ import json
 import pytest
 
 from wattsched.formulations.sharing.problem import PROBLEM
-from wattsched.instances.files import document_text
 from wattsched.instances.generators.sharing import sharing_round
+from wattsched.instances.io import document_text
 from wattsched.instances.problems import any_instance_of
-from wattsched.instances.sharing.checker import check
+from wattsched.verification.sharing.checker import check
 
 
 @pytest.mark.parametrize("units", ["nodes", "gpus"])

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.placement import task_tables
 
-from wattsched.instances.target import target_workload
-from wattsched.instances.tasks import TaskTable
-from wattsched.instances.traces.openb_tasks import read_tasks
+from wattsched.instances.placement.instance import TaskTable, target_workload
+from wattsched.instances.traces.openb import read_tasks
 
 
 @given(task_tables(), st.integers(1, 100))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from wattsched.instances.checker import check
 from wattsched.instances.clusters import homogeneous_cluster, idle_power_w
-from wattsched.instances.decision import Assignment, Decision
-from wattsched.instances.files import document_text, instance_of
-from wattsched.instances.instance import Instance
+from wattsched.instances.io import document_text, instance_of
+from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.traces import TraceJob, busiest_s, formats, round_at
-from wattsched.perfmodels.catalogue import find
+from wattsched.perfmodels.profile import find
 from wattsched.topology.cluster import Cluster
+from wattsched.verification.sizing.checker import check
 
 READ = {name: form.read for name, form in formats().items()}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wattsched.instances.instance import Instance
-from wattsched.instances.validity import faults_of
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.validity import faults_of
 
 CLUSTER = {
     "gpu_types": {"A100": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},

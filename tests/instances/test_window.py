@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from strategies.windows import random_window
 
-from wattsched.instances.tasks import TaskTable
-from wattsched.instances.window import REJECTED, Placements
+from wattsched.instances.placement.instance import REJECTED, Placements, TaskTable
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.catalogue import catalogue, find, gpu_types, models
 from wattsched.perfmodels.fit_catalogue import MODELS, fit_catalogue
 from wattsched.perfmodels.measurements import Measurements, read_measurements
+from wattsched.perfmodels.profile import catalogue, find, gpu_types, models
 
 PROFILES = catalogue()
 BY_NAME = pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.model}-{p.gpu_type}")

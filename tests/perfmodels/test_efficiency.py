@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
+from wattsched.perfmodels.throughput import StatisticalEfficiency
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1e8), st.lists(st.integers(0, 1_000_000), min_size=2))

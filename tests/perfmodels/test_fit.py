@@ -6,11 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Profile
-from wattsched.perfmodels.throughput import Throughput
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
 
 CLOCKED = Profile(
     model="net",

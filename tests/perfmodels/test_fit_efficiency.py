@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
-from wattsched.perfmodels.fit_efficiency import fit_noise_scale, read_epochs_to_target, read_validation
+from wattsched.perfmodels.fit_throughput import fit_noise_scale, read_epochs_to_target, read_validation
+from wattsched.perfmodels.throughput import StatisticalEfficiency
 
 
 @settings(max_examples=40)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wattsched.instances.traces.openb_tasks import read_nodes
+from wattsched.instances.traces.openb import read_nodes
 from wattsched.perfmodels.node_power import CPU_OF_GPU, node_power
 
 NOTHING = np.array([0])

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.efficiency import StatisticalEfficiency
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Profile
-from wattsched.perfmodels.throughput import Throughput
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
 
 CLOCKED = Profile(
     model="net",

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
-from wattsched.formulations.program import Block, FloatArray, Program
+from wattsched.formulations.program import Block, Program
+from wattsched.topology.arrays import FloatArray
 
 KINDS = ("<=", "<=", "<=", ">=", "range", "=")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.solvers import frontier, highs, powerflow
-from wattsched.solvers.hull import convex_frontiers
+from wattsched.solvers import greedy, highs, powerflow
+from wattsched.solvers.greedy import convex_frontiers
 from wattsched.solvers.solution import Limits
 
 points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=9)
@@ -42,16 +42,16 @@ def test_frontier_supports_every_price_and_nothing_else(groups):
 
 def test_large_rounds_are_nearly_optimal(knapsack):
     program = knapsack(1000, 100, pools=2, seed=7)
-    solution = frontier.solve(program, Limits())
+    solution = greedy.solve(program, Limits())
     assert program.violation(solution.x) <= 1e-9
     assert solution.objective - solution.bound <= 5e-3 * solution.objective
 
 
 def test_cheapest_pool_is_chosen_by_price(knapsack):
     program = knapsack(60, 12, pools=6, seed=5)
-    greedy = frontier.solve(program, Limits())
+    answer = greedy.solve(program, Limits())
     best = highs.solve(program, Limits(gap=1e-3, time_s=10))
-    assert greedy.objective <= 1.2 * best.objective
+    assert answer.objective <= 1.2 * best.objective
 
 
 def published_rule(time_s, energy_j, gpus, budget_j):

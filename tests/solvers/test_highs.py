@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from wattsched.solvers import highs, incumbents
-from wattsched.solvers.conclude import conclude
-from wattsched.solvers.matrix import with_choice_rows
-from wattsched.solvers.solution import Limits, Start
+from wattsched.solvers import highs
+from wattsched.solvers.rows import with_choice_rows
+from wattsched.solvers.solution import Limits, Start, conclude, listening
 
 
 def linear_optimum(program):
@@ -70,7 +69,7 @@ def test_units_do_not_matter(knapsack, unit):
 def test_improving_points_are_announced_and_start_is_kept(knapsack):
     program = knapsack(40, 10, seed=2)
     heard = []
-    with incumbents.listening(heard.append):
+    with listening(heard.append):
         final = highs.solve(program, Limits(gap=0.0))
     points = [s for s in heard if s.x is not None]
     assert points

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
-from wattsched.formulations.program import Block, FloatArray, Program
+from wattsched.formulations.program import Block, Program
 from wattsched.solvers import dual, highs, price
 from wattsched.solvers.solution import Limits, Solution
+from wattsched.topology.arrays import FloatArray
 
 EXACT = Limits(gap=0.0, time_s=60.0)
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from wattsched.formulations.timer import Clock
 from wattsched.solvers import pyomo
-from wattsched.solvers.clock import Clock
 from wattsched.solvers.solution import Limits
 from wattsched.solvers.worker import start_worker
 

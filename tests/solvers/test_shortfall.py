@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.formulations.program import Block
-from wattsched.solvers.shortfall import shortfall
+from wattsched.solvers.infeasibility import shortfall
 
 
 @settings(max_examples=50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from wattsched.instances.instance import Instance
+from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 

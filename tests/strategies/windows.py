@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.target import TargetWorkload
-from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.instances.window import Window
+from wattsched.instances.placement.instance import NodeTable, TargetWorkload, TaskTable, Window
 
 MODELS = ("T4", "P100", "G2", "G3")
 SPECS = (frozenset[str](), frozenset({"T4"}), frozenset({"P100", "G3"}))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.topology.hostlist import compress, expand
+from wattsched.topology.exchange import compress, expand
 
 NAME = st.from_regex(r"[a-z]{0,2}[0-9]{0,3}[a-z-]{0,2}[0-9]{1,3}[a-z.]{0,1}", fullmatch=True)
 

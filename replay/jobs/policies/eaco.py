@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policies.requests import Room
 from wattsched.replay.jobs.policy import Decision, Setting, View
 from wattsched.replay.jobs.sharing import Sharing
+from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_JOBS = 4
 MOST_UTILISATION = 1.0
@@ -49,7 +50,7 @@ class Eaco:
 class _Sets:
     """Sets of jobs that share GPUs, by host; jobs that are alone are hosts, too."""
 
-    def __init__(self, view: View, used: Floats) -> None:
+    def __init__(self, view: View, used: FloatArray) -> None:
         self._view, self._used = view, used
         self.host = view.hosts.copy()
         runs = np.flatnonzero(~view.waits)
@@ -80,7 +81,7 @@ class _Sets:
         return int(mine[best])
 
 
-def _thriftiest(view: View, j: int) -> Integers:
+def _thriftiest(view: View, j: int) -> IntArray:
     """Rows that a job asked for, that of least energy first."""
     known = view.request[j][view.request[j] != WAITS]
     joules = view.menus.power_w[known] / view.menus.rate[known]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.policies.gains import counts, grow
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class ElasticFlow:
@@ -27,7 +27,7 @@ class ElasticFlow:
         """Share the GPUs out by relative throughput per GPU."""
         menus, least = view.menus, self._least[view.kind]
 
-        def gains(j: int, row: int, larger: Integers) -> Floats:
+        def gains(j: int, row: int, larger: IntArray) -> FloatArray:
             faster = (menus.rate[larger] - menus.rate[row]) / least[j]
             return np.asarray(faster / (menus.gpus[larger] - menus.gpus[row]))
 

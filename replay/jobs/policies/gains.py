@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers, Menus, Selection, fastest
+from wattsched.replay.jobs.menus import WAITS, Menus, Selection, fastest
 from wattsched.replay.jobs.policy import Setting, View
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
-Gains = Callable[[int, int, Integers], Floats]
+Gains = Callable[[int, int, IntArray], FloatArray]
 """Index of a job, its row and rows with more GPUs, to what each of them gains per further GPU."""
 
 
@@ -52,7 +53,7 @@ class _Room:
         return True
 
 
-def grow(view: View, selection: Selection, admission: Integers, gains: Gains) -> Integers:
+def grow(view: View, selection: Selection, admission: IntArray, gains: Gains) -> IntArray:
     """Choose rows by marginal gain.
 
     Parameters
@@ -110,7 +111,7 @@ def grow(view: View, selection: Selection, admission: Integers, gains: Gains) ->
     return row
 
 
-def _smallest(menus: Menus, rows: Integers) -> list[tuple[int, int, int]]:
+def _smallest(menus: Menus, rows: IntArray) -> list[tuple[int, int, int]]:
     """Row, pool and block of the smallest configuration in each pool, the fastest first."""
     order = rows[np.argsort(menus.block[rows], kind="stable")]
     first = order[np.unique(menus.pool[order], return_index=True)[1]]

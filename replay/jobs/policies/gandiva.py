@@ -14,11 +14,12 @@ import random
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policies.requests import Room
 from wattsched.replay.jobs.policies.turns import ROUND_S, Received, Rounds, by_priority
 from wattsched.replay.jobs.policy import Decision, Setting, View
 from wattsched.replay.jobs.sharing import Sharing, slowdown
+from wattsched.topology.arrays import FloatArray, IntArray
 
 LEAST_THROUGHPUT = 1.0
 """Of a pair, over that of one of the jobs at a time."""
@@ -60,14 +61,14 @@ class Gandiva:
         row[mate[led]] = view.request[mate[led], view.menus.pool[row[led]]]
         return Decision(row, again_s=self._rounds.next_s, host=host)
 
-    def _equal_shares(self, view: View, leaders: Integers) -> Floats:
+    def _equal_shares(self, view: View, leaders: IntArray) -> FloatArray:
         """Share of time of each pair or single job in each pool, shape (n_leaders, n_pools)."""
         request = view.request[leaders]
         block = np.where(request == WAITS, np.inf, view.menus.block[request])
         share = self._gpus / len(leaders) / block
         return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
 
-    def _mates_of(self, view: View) -> Integers:
+    def _mates_of(self, view: View) -> IntArray:
         """Index of the job that each is paired with, -1 for none."""
         index = {job: i for i, job in enumerate(view.jobs.tolist())}
         crowded = view.trace.requested_gpus[view.jobs].sum() > self._gpus.sum()

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policies.requests import Room
 from wattsched.replay.jobs.policies.turns import ROUND_S, Received, Rounds, by_priority
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class Gavel:
@@ -33,8 +34,8 @@ class Gavel:
         self._rounds = Rounds(ROUND_S)
         self._received = Received(len(trace), len(trace.pools))
         self._gpus = np.array([int(pool.available.sum()) for pool in trace.pools], dtype=float)
-        self._jobs: Integers = np.empty(0, dtype=np.int64)
-        self._shares: Floats = np.empty((0, len(trace.pools)))
+        self._jobs: IntArray = np.empty(0, dtype=np.int64)
+        self._shares: FloatArray = np.empty((0, len(trace.pools)))
 
     def decide(self, view: View) -> Decision:
         """Give this round to those that have had least of their share."""
@@ -52,7 +53,7 @@ class Gavel:
         return Decision(row, again_s=self._rounds.next_s)
 
 
-def shares(view: View, gpus: Floats) -> Floats:
+def shares(view: View, gpus: FloatArray) -> FloatArray:
     """Shares of time that maximise the least normalised throughput.
 
     Parameters
@@ -73,7 +74,7 @@ def shares(view: View, gpus: Floats) -> Floats:
     return max_min(value, number[:, None] * block, gpus)[of_job.reshape(-1)]
 
 
-def max_min(value: Floats, use: Floats | Integers, capacity: Floats) -> Floats:
+def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray) -> FloatArray:
     """Maximise the least of the sums of ``value * x`` over the rows.
 
     Parameters

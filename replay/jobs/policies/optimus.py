@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.policies.gains import counts, grow
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class Optimus:
@@ -20,7 +20,7 @@ class Optimus:
         """Share the GPUs out by seconds saved per GPU."""
         menus = view.menus
 
-        def gains(j: int, row: int, larger: Integers) -> Floats:
+        def gains(j: int, row: int, larger: IntArray) -> FloatArray:
             seconds = view.remaining[j] / menus.rate[np.append(larger, row)]
             return np.asarray((seconds[-1] - seconds[:-1]) / (menus.gpus[larger] - menus.gpus[row]))
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from wattsched.formulations.timer import Clock
 from wattsched.replay.jobs.menus import efficient
 from wattsched.replay.jobs.policies.price import next_review_s
 from wattsched.replay.jobs.policies.rounds import columns_of, program_of
 from wattsched.replay.jobs.policy import Decision, Setting, View
-from wattsched.solvers.clock import Clock
 from wattsched.solvers.powerflow import choose
 
 

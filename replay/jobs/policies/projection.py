@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Integers, Menus, Selection
+from wattsched.replay.jobs.menus import WAITS, Menus, Selection
 from wattsched.replay.jobs.policy import View
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.buddy import free_by_level
 
 _DONE = 1e-9
@@ -37,7 +38,7 @@ class Kind:
     slowest: float
 
     @classmethod
-    def of(cls, menus: Menus, rows: Integers) -> Kind:
+    def of(cls, menus: Menus, rows: IntArray) -> Kind:
         """Take rows over."""
         rows = rows[np.lexsort((menus.block[rows], menus.pool[rows]))]
         pool, rate = menus.pool[rows], menus.rate[rows]

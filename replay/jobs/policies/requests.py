@@ -6,15 +6,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Integers, Menus
+from wattsched.replay.jobs.menus import WAITS, Menus
 from wattsched.replay.jobs.policy import View
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.buddy import free_by_level
 
 
 class Room:
     """Free GPUs of every pool by the level of the blocks they lie in (`topology.buddy`)."""
 
-    def __init__(self, menus: Menus, free: list[Integers]) -> None:
+    def __init__(self, menus: Menus, free: list[IntArray]) -> None:
         self._menus = menus
         self._free = free
 
@@ -29,7 +30,7 @@ class Room:
         pools = view.trace.pools
         return cls(view.menus, [free_by_level(pool.blocks, pool.available) for pool in pools])
 
-    def take(self, rows: Integers) -> int:
+    def take(self, rows: IntArray) -> int:
         """Reserve room for the first of these rows that fits, fastest first; -1 when none does."""
         known = rows[rows != WAITS]
         for row in known[np.argsort(-self._menus.rate[known], kind="stable")].tolist():
@@ -41,7 +42,7 @@ class Room:
         return WAITS
 
 
-def serve(view: View, order: Iterable[int]) -> Integers:
+def serve(view: View, order: Iterable[int]) -> IntArray:
     """Rows when jobs get what they asked for in this order, one that does not fit being passed over.
 
     A job that runs stays in its pool when it is served.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.replay.jobs.menus import Floats
 from wattsched.replay.jobs.policies.rounds import Columns
 from wattsched.replay.jobs.policy import Decision
-from wattsched.solvers.conclude import relative_gap
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Start, Termination
+from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
+from wattsched.topology.arrays import FloatArray
 
 RULE = "greedy"
 """Solver that is asked first: it starts from last round's prices, and its answer has a bound."""
@@ -42,9 +41,9 @@ class RoundSolver:
         self._policy = policy
         self._limits = Limits(gap=gap, nodes=MOST_NODES)
         self._rule, self._solver = find_solver(RULE), find_solver(solver)
-        self.prices: Floats = np.zeros(0)
+        self.prices: FloatArray = np.zeros(0)
         self.objective = 0.0
-        self._prices: dict[int, Floats] = {}
+        self._prices: dict[int, FloatArray] = {}
 
     def decide(self, columns: Columns, program: Program, again_s: float = np.inf) -> Decision:
         """Solve a round.
@@ -75,7 +74,7 @@ class RoundSolver:
             return quick
         return exact
 
-    def _last(self, program: Program) -> Floats | None:
+    def _last(self, program: Program) -> FloatArray | None:
         """Prices of the last program with these rows."""
         return self._prices.get(program.n_rows)
 

@@ -12,8 +12,9 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.replay.jobs.menus import WAITS, Booleans, Floats, Integers, Selection
+from wattsched.replay.jobs.menus import WAITS, Selection
 from wattsched.replay.jobs.policy import View
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
 
@@ -32,23 +33,23 @@ class Columns:
         Seconds to completion; for waiting `wait_s` plus the best completion from a standing start.
     """
 
-    start: Integers
-    owner: Integers
-    row: Integers
-    completion_s: Floats
+    start: IntArray
+    owner: IntArray
+    row: IntArray
+    completion_s: FloatArray
 
     @property
-    def waits(self) -> Booleans:
+    def waits(self) -> BoolArray:
         """Which columns are waiting."""
         return np.asarray(self.row == WAITS)
 
-    def only(self, keep: Booleans) -> Columns:
+    def only(self, keep: BoolArray) -> Columns:
         """Leave columns out; those of waiting stay."""
         keep = keep | self.waits
         start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
         return Columns(start, self.owner[keep], self.row[keep], self.completion_s[keep])
 
-    def chosen(self, x: Floats) -> Integers:
+    def chosen(self, x: FloatArray) -> IntArray:
         """Row of each job from a point of the program."""
         return self.row[np.flatnonzero(x[: len(self.row)] > 0.5)]
 
@@ -77,7 +78,7 @@ def columns_of(view: View, selection: Selection, wait_s: float) -> Columns:
     return Columns(np.append(0, ends + 1), owner, row, completion_s)
 
 
-def program_of(view: View, columns: Columns, cost: Floats, most_w: float = np.inf) -> Program:
+def program_of(view: View, columns: Columns, cost: FloatArray, most_w: float = np.inf) -> Program:
     """Choose one column of every job at least cost, so that all fit into the pools' blocks.
 
     Parameters
@@ -122,12 +123,12 @@ def program_of(view: View, columns: Columns, cost: Floats, most_w: float = np.in
     )
 
 
-def busy_w(view: View, rows: Integers) -> Floats:
+def busy_w(view: View, rows: IntArray) -> FloatArray:
     """Draw of rows above that of their GPUs when idle."""
     return view.menus.power_w[rows] - view.trace.idle_w[rows]
 
 
-def attributes_of(view: View, columns: Columns) -> dict[str, Floats]:
+def attributes_of(view: View, columns: Columns) -> dict[str, FloatArray]:
     """Quantities that published rules read: GPUs, seconds and joules to completion.
 
     A job that waits will take its least energy.

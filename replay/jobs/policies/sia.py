@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, fastest
+from wattsched.replay.jobs.menus import WAITS, fastest
 from wattsched.replay.jobs.policies.round_solver import RoundSolver
 from wattsched.replay.jobs.policies.rounds import Columns, columns_of, program_of
 from wattsched.replay.jobs.policies.turns import Rounds
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray
 
 ROUND_S = 60.0
 FAIRNESS = -0.5
@@ -67,7 +68,7 @@ class Sia:
         np.minimum.at(least, place, gpus)
         return columns.only((gpus <= MOST_GROWTH * last) | (gpus == least[place]))
 
-    def _factor(self, view: View, columns: Columns) -> Floats:
+    def _factor(self, view: View, columns: Columns) -> FloatArray:
         """Restart factor of every column, 1 where nothing restarts."""
         age_s = view.time_s - view.trace.arrival_s[view.jobs]
         lost_s = self._restarts[view.jobs] * view.restart_s
@@ -84,7 +85,7 @@ class Sia:
         self._last_gpus[view.jobs[runs]] = view.menus.gpus[decision.row[runs]]
 
 
-def normalised(view: View, columns: Columns) -> Floats:
+def normalised(view: View, columns: Columns) -> FloatArray:
     """Goodput of every column over the job's least one, times the GPUs of that; 1 for waiting."""
     menus, starts, owner = view.menus, columns.start[:-1], columns.owner
     rate = np.where(columns.waits, np.inf, menus.rate[columns.row])

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats, Integers
 from wattsched.replay.jobs.policies.gains import counts, grow
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class SideCar:
@@ -26,7 +26,7 @@ class SideCar:
         """Share the GPUs out by seconds saved per GPU."""
         menus = view.menus
 
-        def gains(j: int, row: int, larger: Integers) -> Floats:
+        def gains(j: int, row: int, larger: IntArray) -> FloatArray:
             rows = np.append(larger, row)
             seconds = view.completion_s(np.full(len(rows), j), rows)
             return np.asarray((seconds[-1] - seconds[:-1]) / (menus.gpus[larger] - menus.gpus[row]))

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Floats, efficient, fastest
+from wattsched.replay.jobs.menus import efficient, fastest
 from wattsched.replay.jobs.policies.price import Price, next_review_s
 from wattsched.replay.jobs.policies.round_solver import RoundSolver
 from wattsched.replay.jobs.policies.rounds import Columns, busy_w, columns_of, program_of
 from wattsched.replay.jobs.policies.worth import useful_share, values
 from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.topology.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,12 @@ class _Effects:
         What the work done takes in its most efficient configuration.
     """
 
-    gain: Floats
-    draw_w: Floats
-    needed_w: Floats
+    gain: FloatArray
+    draw_w: FloatArray
+    needed_w: FloatArray
 
     @classmethod
-    def of(cls, view: View, columns: Columns, least_j: Floats) -> _Effects:
+    def of(cls, view: View, columns: Columns, least_j: FloatArray) -> _Effects:
         """Work them out; `least_j` is the least energy per work of each kind."""
         runs = ~columns.waits
         owner, rows = columns.owner[runs], columns.row[runs]
@@ -117,12 +118,12 @@ class _Effects:
         needed_w[runs] = least_j[view.kind[owner]] * done
         return cls(gain, draw_w, needed_w)
 
-    def cost(self, now: float, later: float) -> Floats:
+    def cost(self, now: float, later: float) -> FloatArray:
         """Cost at a price of a joule now and one of a joule later."""
         return now * self.draw_w - later * self.needed_w - self.gain
 
 
-def _power_may_be_short(view: View, columns: Columns, draw_w: Floats) -> bool:
+def _power_may_be_short(view: View, columns: Columns, draw_w: FloatArray) -> bool:
     """Whether the budget leaves less than what all jobs draw at their most."""
     if view.allowance is None:
         return False

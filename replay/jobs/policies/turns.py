@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats, Integers
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policy import Decision, View
+from wattsched.topology.arrays import FloatArray, IntArray
 
 ROUND_S = 360.0
 """Gavel's round."""
@@ -60,7 +61,7 @@ class Received:
         self._here_s = np.zeros(n_jobs)
         self._since_s = 0.0
 
-    def share(self, view: View) -> Floats:
+    def share(self, view: View) -> FloatArray:
         """Count the time since the last call, in which rows did not change; shape (n, n_pools)."""
         seconds, self._since_s = view.time_s - self._since_s, view.time_s
         jobs = view.jobs
@@ -73,7 +74,7 @@ class Received:
         return self._held_s[jobs] / np.maximum(self._here_s[jobs], 1e-12)[:, None]
 
 
-def by_priority(target: Floats, received: Floats) -> list[tuple[int, int]]:
+def by_priority(target: FloatArray, received: FloatArray) -> list[tuple[int, int]]:
     """Jobs and pools by the share that they should have over the one received, the highest first.
 
     Those that have received nothing come before all others, the largest share first. Shares of zero are left
@@ -85,7 +86,7 @@ def by_priority(target: Floats, received: Floats) -> list[tuple[int, int]]:
     """
     job, pool = np.nonzero(target > 1e-9)
     wanted, had = target[job, pool], received[job, pool]
-    none: Integers = np.flatnonzero(had <= 0)
+    none: IntArray = np.flatnonzero(had <= 0)
     priority = wanted / np.where(had > 0, had, 1.0)
     priority[none] = np.inf
     order = np.lexsort((-wanted, -priority))

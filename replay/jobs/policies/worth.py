@@ -23,11 +23,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import Booleans, Floats
 from wattsched.replay.jobs.policies.rounds import Columns
 from wattsched.replay.jobs.policy import View
+from wattsched.topology.arrays import BoolArray, FloatArray
 
-Worth = Callable[[View, Columns], Floats]
+Worth = Callable[[View, Columns], FloatArray]
 
 CONCAVITY = 0.3
 """p of `rank`. Completion times are flat from 0.2 to 0.7; small values spread the GPUs more evenly."""
@@ -42,13 +42,13 @@ _BEYOND = 10.0
 _ROUNDS = 40
 
 
-def rank(view: View, columns: Columns) -> Floats:
+def rank(view: View, columns: Columns) -> FloatArray:
     """Cost of heSRPT's value per second."""
     rate = np.where(columns.waits, 0.0, view.menus.rate[columns.row])
     return np.asarray(-values(view, columns)[columns.owner] * rate * useful_share(view, columns))
 
 
-def values(view: View, columns: Columns, concavity: float = CONCAVITY, speed: float = 0.0) -> Floats:
+def values(view: View, columns: Columns, concavity: float = CONCAVITY, speed: float = 0.0) -> FloatArray:
     """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights.
 
     Parameters
@@ -63,14 +63,14 @@ def values(view: View, columns: Columns, concavity: float = CONCAVITY, speed: fl
     return rank_weights(view.remaining / typical, concavity) / typical
 
 
-def useful_share(view: View, columns: Columns) -> Floats:
+def useful_share(view: View, columns: Columns) -> FloatArray:
     """Share of the time that a configuration is kept in which the job works, shape (n_columns,)."""
     delay_s = np.where(columns.waits, 0.0, view.delay_s(columns.owner, columns.row))
     kept_s = np.minimum(HOLD_S, np.maximum(columns.completion_s, 1e-9))
     return np.asarray(np.maximum(0.0, 1.0 - delay_s / kept_s))
 
 
-def rank_weights(size: Floats, concavity: float = CONCAVITY) -> Floats:
+def rank_weights(size: FloatArray, concavity: float = CONCAVITY) -> FloatArray:
     """Weights of jobs by the rank of their sizes, the largest job first; ties in the order given."""
     place = np.empty(len(size))
     place[np.argsort(-size, kind="stable")] = np.arange(1, len(size) + 1)
@@ -79,12 +79,12 @@ def rank_weights(size: Floats, concavity: float = CONCAVITY) -> Floats:
     return np.asarray(place * (1.0 - (1.0 - 1.0 / place) ** power) ** (1.0 - concavity))
 
 
-def progress(view: View, columns: Columns) -> Floats:
+def progress(view: View, columns: Columns) -> FloatArray:
     """Cost of the share of the remaining work done per hour."""
     return np.where(columns.waits, 0.0, -3600.0 / columns.completion_s)
 
 
-def completion(view: View, columns: Columns) -> Floats:
+def completion(view: View, columns: Columns) -> FloatArray:
     """Seconds to completion."""
     return columns.completion_s
 
@@ -96,7 +96,7 @@ def in_time(worth: Worth, slack: float) -> Worth:
     their GPU seconds. A job that ends in time in its smallest configuration may do what it wants, even wait.
     """
 
-    def penalised(view: View, columns: Columns) -> Floats:
+    def penalised(view: View, columns: Columns) -> FloatArray:
         cost = worth(view, columns)
         late_s = (1.0 + slack) * horizon_s(view, columns)
         seconds = np.where(columns.waits, np.inf, columns.completion_s)
@@ -118,7 +118,7 @@ def horizon_s(view: View, columns: Columns) -> float:
     high = max(low, float(seconds[start].sum()))
 
     def fit(within_s: float) -> bool:
-        in_time: Booleans = seconds <= within_s
+        in_time: BoolArray = seconds <= within_s
         area = np.where(in_time, gpus * np.where(columns.waits, 0.0, columns.completion_s), np.inf)
         return float(np.minimum.reduceat(area, start).sum()) <= capacity * within_s
 

@@ -17,9 +17,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, Floats
+from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.policy import Decision, Policy, View
 from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import FloatArray
 
 SUFFIX = "+zeus"
 
@@ -53,7 +54,7 @@ def tuned(trace: Trace, eta: float = ETA) -> Trace:
     return replace(trace, menus=replace(menus, standard=standard), request=request)
 
 
-def zeus_cost(trace: Trace, eta: float = ETA) -> Floats:
+def zeus_cost(trace: Trace, eta: float = ETA) -> FloatArray:
     """Zeus' cost of each row per unit of work, shape (n_rows,), in joules."""
     menus = trace.menus
     weighed_w = eta * menus.power_w + (1 - eta) * menus.gpus * trace.highest_w[menus.pool]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wattsched.instances.tasks import Integers
 from wattsched.replay.placement.scoring import BEST, Rule, stretched
 from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import IntArray
 
 LARGEST_CPU_MILLI = 128_000
 LARGEST_GPU_MILLI = 8000
@@ -17,14 +17,14 @@ class BestFit(Rule):
     Rounded down, then stretched over the nodes that fit.
     """
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         cpu_left = state.cpu_free_milli[nodes] - request.cpu_milli
         gpu_left = state.gpu_free_milli[nodes].sum(axis=1) - request.demand_milli
         left = 0.5 * (cpu_left / LARGEST_CPU_MILLI) + 0.5 * (gpu_left / LARGEST_GPU_MILLI)
-        score: Integers = ((1 - left) * BEST).astype(int)
+        score: IntArray = ((1 - left) * BEST).astype(int)
         return score
 
-    def normalise(self, scores: Integers) -> Integers:
+    def normalise(self, scores: IntArray) -> IntArray:
         """Stretch the scores."""
         return stretched(scores, if_equal=0)

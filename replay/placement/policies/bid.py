@@ -18,17 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
 from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.tasks import WHOLE_GPU, Integers
+from wattsched.instances.placement.instance import WHOLE_GPU
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 LOOK_AHEAD = 0.07
 """How much further than what has arrived prices look, as a part of the cluster's GPU capacity."""
@@ -65,7 +62,7 @@ class Bid:
         self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
         self._whole_nodes = WholeNodes(setting.nodes, setting.power)
         self._gpus = int(setting.nodes.gpus.sum())
-        self._kept_w: Floats | None = None
+        self._kept_w: FloatArray | None = None
         if reserving:
             self._kept_w = self._capacity_prices.at(HORIZON * self._gpus).reserve_w
         self._arrived_milli = 0
@@ -125,7 +122,7 @@ class Bid:
             costs.placements = state.placements
         return costs
 
-    def _find(self, costs: _Costs, nodes: Integers, request: Request, state: ClusterState) -> None:
+    def _find(self, costs: _Costs, nodes: IntArray, request: Request, state: ClusterState) -> None:
         costs.watts[nodes] = np.inf
         nodes = nodes[state.fits(request, nodes)]
         if not nodes.size:
@@ -160,9 +157,9 @@ class Bid:
 class _Costs:
     """What a request costs on each node, or for a share on each GPU; infinite watts where it does not fit."""
 
-    watts: Floats
-    capacity: Floats
-    wakes: Mask
+    watts: FloatArray
+    capacity: FloatArray
+    wakes: BoolArray
     placements: int = -1
 
     @staticmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wattsched.instances.tasks import Integers
 from wattsched.replay.placement.policies.best_fit import LARGEST_CPU_MILLI, LARGEST_GPU_MILLI
 from wattsched.replay.placement.scoring import BEST, Rule
 from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import IntArray
 
 
 class DotProduct(Rule):
@@ -14,10 +14,10 @@ class DotProduct(Rule):
     As in FGD's artifact, which turns the sign of Tetris' alignment; in percent, rounded down.
     """
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         cpu = state.cpu_free_milli[nodes] / LARGEST_CPU_MILLI * (request.cpu_milli / LARGEST_CPU_MILLI)
         gpu_free_milli = state.gpu_free_milli[nodes].sum(axis=1)
         gpu = gpu_free_milli / LARGEST_GPU_MILLI * (request.demand_milli / LARGEST_GPU_MILLI)
-        score: Integers = (BEST * (1 - (cpu + gpu) / 2)).astype(int)
+        score: IntArray = (BEST * (1 - (cpu + gpu) / 2)).astype(int)
         return score

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.instances.tasks import Integers
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.scoring import BEST, Rule
 from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import IntArray
 
 
 class Fgd(Rule):
@@ -22,10 +22,10 @@ class Fgd(Rule):
             setting.target, setting.nodes.models, int(setting.nodes.gpus.max())
         )
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         if request.shared:
-            best: Integers = self._by_gpu(request, state, nodes).max(axis=1)
+            best: IntArray = self._by_gpu(request, state, nodes).max(axis=1)
             return best
         drop = self._fragmentation.drop_by_whole(
             state.nodes.model[nodes],
@@ -40,7 +40,7 @@ class Fgd(Rule):
         """GPU with the best score."""
         return int(self._by_gpu(request, state, np.array([node]))[0].argmax())
 
-    def _by_gpu(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def _by_gpu(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each GPU of the nodes, -1 where the share does not fit, shape (S, G)."""
         gpu_free_milli = state.gpu_free_milli[nodes]
         drop = self._fragmentation.drop_by_share(
@@ -52,6 +52,6 @@ class Fgd(Rule):
         )
         return np.where(gpu_free_milli >= request.gpu_milli, self._squashed(drop), -1)
 
-    def _squashed(self, drop: Integers) -> Integers:
+    def _squashed(self, drop: IntArray) -> IntArray:
         gpus = drop / (1000 * self._fragmentation.scale)
         return (BEST / (1 + np.exp(-gpus))).astype(np.int64)

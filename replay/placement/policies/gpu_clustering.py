@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.tasks import Integers
 from wattsched.replay.placement.policies.best_fit import LARGEST_GPU_MILLI
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.scoring import BEST, Rule
 from wattsched.replay.placement.state import ClusterState, Placement, Request
+from wattsched.topology.arrays import IntArray
 
 
 class GpuClustering(Rule):
@@ -23,7 +23,7 @@ class GpuClustering(Rule):
         # Whether the node has tasks of the size: column 0 for shares, column k for k GPUs.
         self._has = np.zeros((len(setting.nodes), sizes), dtype=bool)
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         if not request.gpus:
             return np.zeros(len(nodes), dtype=np.int64)
@@ -31,7 +31,7 @@ class GpuClustering(Rule):
         alike = self._has[nodes, _size(request)]
         kinship = np.where(alike, np.where(sizes == 1, 3, 2), np.where(sizes == 0, 1, 0))
         used = LARGEST_GPU_MILLI - state.gpu_free_milli[nodes].sum(axis=1)
-        score: Integers = BEST // 4 * used // LARGEST_GPU_MILLI + BEST // 4 * kinship
+        score: IntArray = BEST // 4 * used // LARGEST_GPU_MILLI + BEST // 4 * kinship
         return score
 
     def told(self, request: Request, placement: Placement, state: ClusterState) -> None:

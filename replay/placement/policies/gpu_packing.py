@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.tasks import WHOLE_GPU, Integers
+from wattsched.instances.placement.instance import WHOLE_GPU
 from wattsched.replay.placement.scoring import BEST, Rule
 from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import IntArray
 
 
 class GpuPacking(Rule):
@@ -17,7 +18,7 @@ class GpuPacking(Rule):
     * An empty node: 33 less its GPUs, at least their number.
     """
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         if not request.gpus:
             return np.zeros(len(nodes), dtype=np.int64)

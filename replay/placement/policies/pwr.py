@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.tasks import WHOLE_GPU, Integers
+from wattsched.instances.placement.instance import WHOLE_GPU
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.scoring import BEST, Rule, stretched
-from wattsched.replay.placement.state import ClusterState, Mask, Request
+from wattsched.replay.placement.state import ClusterState, Request
+from wattsched.topology.arrays import BoolArray, IntArray
 
 
 class Pwr(Rule):
@@ -16,7 +17,7 @@ class Pwr(Rule):
     def __init__(self, setting: Setting):
         self._power = setting.power
 
-    def score(self, request: Request, state: ClusterState, nodes: Integers) -> Integers:
+    def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each node."""
         cpu_free_milli = state.cpu_free_milli[nodes]
         cpu_w = self._power.cpu_w(cpu_free_milli - request.cpu_milli, nodes) - self._power.cpu_w(
@@ -29,7 +30,7 @@ class Pwr(Rule):
             gpu_w = request.gpus * waking_w
         return -cpu_w - gpu_w
 
-    def normalise(self, scores: Integers) -> Integers:
+    def normalise(self, scores: IntArray) -> IntArray:
         """Stretch the scores."""
         return stretched(scores, if_equal=BEST)
 
@@ -40,5 +41,5 @@ class Pwr(Rule):
         return int((busy if busy.any() else free == WHOLE_GPU).argmax())
 
 
-def _busy_with_room(request: Request, gpu_free_milli: Integers) -> Mask:
+def _busy_with_room(request: Request, gpu_free_milli: IntArray) -> BoolArray:
     return (gpu_free_milli >= request.gpu_milli) & (gpu_free_milli < WHOLE_GPU)

@@ -14,12 +14,11 @@ from strategies.windows import random_tasks, random_window
 
 from wattsched.formulations.placement.assignment import Assignment, build
 from wattsched.instances.arrivals import arrival_order
-from wattsched.instances.checker_placement import check_placements
-from wattsched.instances.target import target_workload
-from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
-from wattsched.instances.window import Placements, Window
+from wattsched.instances.placement.instance import Placements, Window, target_workload
+from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.verification.placement.checker import check_placements
 
 TIE_BREAK = 0.5
 SEEDS = st.integers(0, 2**31)

@@ -15,8 +15,8 @@ from wattsched.formulations.placement.bound import Hosted, PlacementBounds
 from wattsched.formulations.placement.bound_curves import mean_arrived
 from wattsched.formulations.placement.node_types import node_types
 from wattsched.instances.arrivals import arrival_order
-from wattsched.instances.tasks import NodeTable, TaskTable
-from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
+from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.traces.openb import read_nodes, read_tasks
 
 MODELS = ("T4", "P100", "G2")
 CPUS = (0, 100, 1000, 1752, 4000, 15000, 32000)

@@ -12,14 +12,14 @@ from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing import column_generation
 from wattsched.formulations.sharing.column_generation import generate
-from wattsched.formulations.sharing.eaco import eaco
-from wattsched.formulations.sharing.rounds import all_columns, program_of, round_of
-from wattsched.instances.sharing.certificate import prove
-from wattsched.instances.sharing.checker import check
+from wattsched.formulations.sharing.heuristics import eaco
+from wattsched.formulations.sharing.program import all_columns, program_of, round_of
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.checker import check
 
 
 @settings(max_examples=50)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing import matching, patterns
-from wattsched.instances.sharing.checker import check
 from wattsched.instances.sharing.instance import Budgets, SharingInstance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.checker import check
 
 
 @settings(max_examples=220)

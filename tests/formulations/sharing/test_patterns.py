@@ -8,11 +8,11 @@ from hypothesis import event, given, settings
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing.patterns import build
-from wattsched.instances.sharing.certificate import prove
-from wattsched.instances.sharing.checker import check
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.checker import check
 
 
 @settings(max_examples=250)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing.problem import PROBLEM
-from wattsched.instances.sharing.checker import check
 from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.verification.sharing.checker import check
 
 
 @settings(max_examples=150)

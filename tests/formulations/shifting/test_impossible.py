@@ -12,16 +12,14 @@ from strategies.shifting import tiny
 
 from wattsched import plan
 from wattsched.cli.plans import plan_text
-from wattsched.formulations.shifting.impossible import impossible
-from wattsched.formulations.shifting.shortage import shortage
+from wattsched.formulations.shifting.infeasibility import impossible, shortage
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.plan_claims import check_plan_result
-from wattsched.instances.shifting.certificate import BUDGETS
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.instances.shifting.impossible import dearest
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.plan_result import PlanResult
+from wattsched.verification.plan_claims import check_plan_result
+from wattsched.verification.shifting.bound import BUDGETS, dearest
+from wattsched.verification.shifting.checker import check
 
 
 def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, float]:

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from wattsched.formulations.shifting import schedules
-from wattsched.formulations.shifting.frontier import trace
-from wattsched.formulations.shifting.marginal import carbon_blind, greedy
+from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
+from wattsched.formulations.shifting.pareto import trace
 from wattsched.formulations.shifting.problem import PROBLEM
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.plan_report import PlanReport
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
+from wattsched.verification.report import PlanReport
+from wattsched.verification.shifting.checker import check
 
 
 def test_decisions_are_valid_and_deterministic() -> None:

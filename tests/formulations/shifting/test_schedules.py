@@ -7,19 +7,17 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
-from wattsched.formulations.shifting import insertion, schedules
+from wattsched.formulations.shifting import heuristics, schedules
 from wattsched.formulations.shifting.column_generation import generate
-from wattsched.formulations.shifting.enumeration import all_schedules
-from wattsched.formulations.shifting.horizon import OBJECTIVES, Horizon, horizon_of
-from wattsched.formulations.shifting.prices import Prices
-from wattsched.formulations.shifting.schedule import decision_of, schedules_of
-from wattsched.formulations.shifting.schedule_pricing import SchedulePricing, priced_cost
+from wattsched.formulations.shifting.data import OBJECTIVES, Horizon, horizon_of
+from wattsched.formulations.shifting.pricing import Prices, SchedulePricing, priced_cost
+from wattsched.formulations.shifting.schedule import all_schedules, decision_of, schedules_of
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting.certificate import prove
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
+from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.checker import check
 
 CASES = 200
 
@@ -49,7 +47,7 @@ def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytes
     """What is outside the program costs no less than it says; the rest is inside."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "MOST_NEAR", 200)
-    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 3)
+    monkeypatch.setattr(heuristics, "IDLE_ROUNDS", 3)
     proven = 0
     for seed in range(first, first + 20):
         instance = tiny(seed)
@@ -73,7 +71,7 @@ def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatc
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "FEW_JOBS", 0)
-    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 20)
+    monkeypatch.setattr(heuristics, "IDLE_ROUNDS", 20)
     gaps = []
     for seed in range(first, first + 20):
         instance = tiny(seed)

@@ -10,7 +10,7 @@ from strategies.shifting import tiny
 
 from wattsched import plan
 from wattsched.formulations.shifting import schedules
-from wattsched.formulations.shifting.shortage import shortage
+from wattsched.formulations.shifting.infeasibility import shortage
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.solvers import auto
 from wattsched.solvers.solution import Limits

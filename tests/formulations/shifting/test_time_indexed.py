@@ -7,10 +7,10 @@ from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
 from wattsched.formulations.shifting import time_indexed
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.instance import faults_of
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
+from wattsched.verification.shifting.checker import check
 
 CASES = 200
 

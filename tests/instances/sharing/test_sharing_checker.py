@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from wattsched.instances.sharing.certificate import prove
-from wattsched.instances.sharing.checker import check
+from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import Job, SharingInstance
-from wattsched.instances.sharing.measured import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
+from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.checker import check
 
 SAVINGS_PCT = (29.8, 31.4, 31.7, 44.5, 42.4, 42.1)
 """Published savings of the sets in energy against their jobs alone."""

@@ -9,9 +9,9 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
-from wattsched.instances.shifting.checker import check
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
+from wattsched.verification.shifting.checker import check
 
 INSTANCE = ShiftingInstance.model_validate(
     {

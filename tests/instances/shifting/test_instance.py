@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wattsched.instances.files import InputError
+from wattsched.instances.io import InputError
 from wattsched.instances.problems import any_instance_of
 
 GOOD: dict[str, Any] = {

@@ -10,7 +10,7 @@ from brute_force.shifting import optimum
 from strategies.shifting import tiny
 
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.shifting import certificate, least_cost
+from wattsched.verification.shifting import bound, cost_to_go
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from wattsched.instances.shifting import certificate, least_cost
 )
 def test_prices_are_refused(prices: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        certificate.prove(shifting_horizon(jobs=3, slots=4), prices)
+        bound.prove(shifting_horizon(jobs=3, slots=4), prices)
 
 
 def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     prices = {f"gpus:A100@{slot}": -50.0 for slot in range(6)} | {"carbon_g": -0.5}
     bounds = []
     for levels, followed in ((4, 1), (16, 4), (64, 100), (1024, 100_000)):
-        monkeypatch.setattr(certificate, "LEVELS", (levels, levels))
-        monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
-        bounds.append(certificate.prove(instance, prices))
+        monkeypatch.setattr(bound, "LEVELS", (levels, levels))
+        monkeypatch.setattr(cost_to_go, "MOST_FOLLOWED", followed)
+        bounds.append(bound.prove(instance, prices))
     assert bounds[0] < bounds[1] < bounds[2]
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
 
@@ -45,12 +45,10 @@ def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
     for number in range(seed, seed + 40):
         instance, rng = tiny(number), random.Random(number)
         rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
-        rows += [
-            n for n, field in certificate.BUDGETS.items() if getattr(instance.budgets, field) is not None
-        ]
+        rows += [n for n, field in bound.BUDGETS.items() if getattr(instance.budgets, field) is not None]
         best = optimum(instance)
         for _ in range(10):
             prices = {row: -(10 ** rng.uniform(0, 18)) for row in rows if rng.random() < 0.5}
-            bound = certificate.prove(instance, prices)
-            assert not math.isnan(bound)
-            assert best is None or bound <= best + 1e-9 * abs(best), number
+            proven = bound.prove(instance, prices)
+            assert not math.isnan(proven)
+            assert best is None or proven <= best + 1e-9 * abs(best), number

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.replay.jobs.accounts import JOULES_PER_KWH, Carbon, Sleep
+from wattsched.instances.units import J_PER_KWH
+from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
@@ -59,7 +60,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     trace=traces(),
     share=st.floats(0.2, 1.2),
     period_s=st.sampled_from([900.0, 7200.0]),
-    per_kwh=st.sampled_from([Carbon.constant(JOULES_PER_KWH), WAVES, SUN]),
+    per_kwh=st.sampled_from([Carbon.constant(J_PER_KWH), WAVES, SUN]),
     round_s=st.sampled_from([0.0, 60.0]),
     sleep=st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
 )
@@ -76,7 +77,7 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     # Above the idle draw there is a share of what all GPUs could draw, at the dearest hour.
     watts = idle_w + share * gpus * (BUSY_W - IDLE_W)
-    amount = watts * period_s * float(per_kwh.g_per_kwh.max()) / JOULES_PER_KWH
+    amount = watts * period_s * float(per_kwh.g_per_kwh.max()) / J_PER_KWH
     outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s, sleep)
     assert np.all(np.isfinite(outcome.jobs.end_s))
     assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
@@ -86,7 +87,7 @@ def test_no_period_is_overspent_and_no_job_is_lost(
 
 
 @pytest.mark.parametrize("name", ["sizing", "powerflow", "greenflow", "srtf", "elastic"])
-@pytest.mark.parametrize("per_kwh", [Carbon.constant(JOULES_PER_KWH), WAVES], ids=["energy", "carbon"])
+@pytest.mark.parametrize("per_kwh", [Carbon.constant(J_PER_KWH), WAVES], ids=["energy", "carbon"])
 def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> None:
     """Forty jobs wait from the start; whoever is short of power leaves less than 1 % of it."""
     jobs = poisson_jobs(40, 3, gap_s=1.0, median_s=4000.0)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.traces.itp import read_itp
+from wattsched.instances.traces.job_lists import read_itp
 from wattsched.instances.traces.snapshot import TraceJob
-from wattsched.perfmodels.catalogue import find
+from wattsched.perfmodels.profile import find
 from wattsched.replay.jobs.metrics import summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Setting

@@ -11,7 +11,7 @@ import pytest
 from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
 from wattsched.instances.arrivals import node_order
-from wattsched.instances.traces.openb_tasks import read_nodes, read_tasks
+from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.curves import Curves, mean, saving_pct
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from wattsched.instances.generators.sharing import eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
-from wattsched.instances.sharing.measured import eaco_classes, eaco_node, eaco_sets
 
 Streams = Callable[[int, int], tuple[SharingInstance, list[float]]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wattsched.instances.sharing.patterns import patterns_of
+from wattsched.formulations.sharing.data import patterns_of
 from wattsched.replay.sharing.sets import Sets
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from strategies.replay import cluster_of, linear, trace_by_hand
 
-from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.elastic import Elastic

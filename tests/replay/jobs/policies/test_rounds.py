@@ -10,7 +10,7 @@ from strategies.replay import traces
 
 import wattsched
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.instance import Instance, Job, OptionTable, Placement
+from wattsched.instances.sizing.instance import Instance, Job, OptionTable, Placement
 from wattsched.replay.jobs.ground import Ground
 from wattsched.replay.jobs.menus import WAITS, Menus, Selection, fastest
 from wattsched.replay.jobs.policies.rounds import columns_of, program_of

@@ -7,7 +7,7 @@ import pytest
 from strategies.replay import IDLE_W
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.instance import Job, OptionTable
+from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.menus import WAITS
 from wattsched.replay.jobs.metrics import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import names, policy_of

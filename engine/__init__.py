@@ -1,0 +1,50 @@
+"""wattsched: scheduling decisions for GPU clusters, with a bound and the price of every budget.
+
+>>> import wattsched
+>>> result = wattsched.solve("round.json", solver="highs", time_limit=10)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wattsched.engine import solve as solve
+    from wattsched.instances.generators import generate as generate
+    from wattsched.instances.io import InputError as InputError
+    from wattsched.instances.io import read_instance as read_instance
+    from wattsched.instances.sizing.decision import Decision as Decision
+    from wattsched.instances.sizing.instance import Instance as Instance
+    from wattsched.plan_result import PlanResult as PlanResult
+    from wattsched.planning import plan as plan
+    from wattsched.result import Result as Result
+    from wattsched.verification.sizing.checker import check as check
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `import wattsched` stays quick and quiet.
+_HOMES = {
+    "Decision": "wattsched.instances.sizing.decision",
+    "InputError": "wattsched.instances.io",
+    "Instance": "wattsched.instances.sizing.instance",
+    "PlanResult": "wattsched.plan_result",
+    "Result": "wattsched.result",
+    "check": "wattsched.verification.sizing.checker",
+    "generate": "wattsched.instances.generators",
+    "plan": "wattsched.planning",
+    "read_instance": "wattsched.instances.io",
+    "solve": "wattsched.engine",
+}
+
+__all__ = ["__version__", *_HOMES]  # the names of the table
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wattsched' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,311 @@
+"""Patterns: the sets of job classes that may share a unit, as arrays.
+
+A pattern is a unit type with a multiset of classes. Its *slots* are its distinct classes: what a job
+experiences depends on its slot alone, whichever jobs are in the others.
+
+Kinds: jobs of one class that differ in nothing that matters, so that only their number does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, fields
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from wattsched.instances.sharing.instance import Job, MeasuredSet, SharingInstance, UnitType
+from wattsched.perfmodels.co_location import SlowdownLaw, power_at
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+MOST_PATTERNS = 1_000_000
+"""Multisets of one unit type that are looked at; more classes need a smaller ``limits.jobs_per_set``."""
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """P patterns with Q slots, those of a pattern together and in the order of the classes.
+
+    Attributes
+    ----------
+    unit_type, size : int arrays, shape (P,)
+        Number of the unit type, and jobs.
+    power_w, utilisation_pct, memory_pct : float arrays, shape (P,)
+        Of the unit.
+    start : int array, shape (P + 1,)
+        Slots of pattern p are ``start[p]`` to ``start[p + 1]``.
+    job_class, jobs : int arrays, shape (Q,)
+        Number of the class, and how many jobs of it the pattern has.
+    epoch_s : float array, shape (Q,)
+        Seconds per epoch of a job in the slot.
+    """
+
+    unit_type: IntArray
+    size: IntArray
+    power_w: FloatArray
+    utilisation_pct: FloatArray
+    memory_pct: FloatArray
+    start: IntArray
+    job_class: IntArray
+    jobs: IntArray
+    epoch_s: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def pattern(self) -> IntArray:
+        """Pattern of each slot, shape (Q,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.start))
+
+    @property
+    def epoch_energy_j(self) -> FloatArray:
+        """Energy of an epoch of a job in the slot, its share of the unit's power, shape (Q,)."""
+        return np.asarray((self.power_w / self.size)[self.pattern] * self.epoch_s)
+
+    def numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        """Pattern by unit type and ascending classes, one per job."""
+        members = np.repeat(self.job_class, self.jobs).tolist()
+        ends = np.cumsum(self.size).tolist()
+        rows = zip(self.unit_type.tolist(), self.size.tolist(), ends, strict=True)
+        return {(t, tuple(members[end - n : end])): p for p, (t, n, end) in enumerate(rows)}
+
+
+def patterns_of(instance: SharingInstance) -> Patterns:
+    """Every pattern that the instance's limits admit and its jobs can fill; jobs alone first, then pairs.
+
+    Raises
+    ------
+    ValueError
+        When a unit type has more than `MOST_PATTERNS` multisets of classes.
+    """
+    counts = Counter(job.job_class for job in instance.jobs)
+    sociable = Counter(job.job_class for job in instance.jobs if not job.exclusive)
+    parts = []
+    for t, unit in enumerate(instance.unit_types):
+        here = [
+            c
+            for c, job_class in enumerate(instance.classes)
+            if unit.name in job_class.alone and counts[job_class.name]
+        ]
+        able = [c for c in here if sociable[instance.classes[c].name]]
+        room = np.array([sociable[job_class.name] for job_class in instance.classes], dtype=np.int64)
+        table = _Table(instance, unit)
+        seen = 0
+        for size in range(1, instance.limits.jobs_per_set + 1):
+            rows = _multisets(here if size == 1 else able, size)
+            seen += len(rows)
+            if seen > MOST_PATTERNS:
+                raise ValueError(
+                    f"limits.jobs_per_set: {len(able)} classes make more than {MOST_PATTERNS:,} sets of up "
+                    f"to {size} on '{unit.name}'"
+                )
+            if size > 1:
+                rows = rows[_enough(rows, room)]
+            parts.append(table.patterns(t, rows))
+    return _joined(parts)
+
+
+def _multisets(classes: list[int], size: int) -> IntArray:
+    """Multisets of a size as ascending rows; one row more than is allowed when there are too many."""
+    found = []
+    for row in combinations_with_replacement(classes, size):
+        found.append(row)
+        if len(found) > MOST_PATTERNS:
+            break
+    return np.array(found, dtype=np.int64).reshape(-1, size)
+
+
+def _enough(rows: IntArray, room: IntArray) -> BoolArray:
+    """Whether there are as many jobs of each class as a row has."""
+    fits = np.ones(len(rows), dtype=bool)
+    for i in range(rows.shape[1]):
+        fits &= (rows == rows[:, [i]]).sum(axis=1) <= room[rows[:, i]]
+    return fits
+
+
+class _Table:
+    """What is known of classes and sets on one unit type."""
+
+    def __init__(self, instance: SharingInstance, unit: UnitType):
+        self._instance, self._unit = instance, unit
+        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        n = len(number)
+        self._epoch_s, self._load, self._memory = np.full(n, np.nan), np.zeros(n), np.zeros(n)
+        self._power_w = np.full(n, np.nan)
+        for c, job_class in enumerate(instance.classes):
+            if (alone := job_class.alone.get(unit.name)) is not None:
+                self._epoch_s[c], self._load[c] = alone.epoch_s, alone.utilisation_pct
+                self._memory[c] = alone.memory_pct
+                self._power_w[c] = np.nan if alone.power_w is None else alone.power_w
+        here = [m for m in instance.sets if m.unit_type == unit.name]
+        self._misfits = [Counter(number[name] for name in m.classes) for m in here if not m.fits]
+        self._measured = {tuple(sorted(number[name] for name in m.classes)): m for m in here if m.fits}
+        self._number = number
+
+    def patterns(self, unit_type: int, rows: IntArray) -> Patterns:
+        """Patterns of some multisets, shape (n, size), without those that the limits refuse."""
+        size = rows.shape[1]
+        load = self._load[rows].sum(axis=1)
+        memory = self._memory[rows].sum(axis=1)
+        law = SlowdownLaw(**dict(self._instance.slowdown))
+        slowdown = (
+            np.repeat(law.of(size, load / 100)[:, None], size, axis=1) if size > 1 else np.ones(rows.shape)
+        )
+        utilisation = np.minimum(load, 100.0)
+        power = self._power_w[rows[:, 0]].copy() if size == 1 else np.full(len(rows), np.nan)
+        keep = np.full(len(rows), size == 1 or self._instance.unmeasured == "law")
+        for row, measured in self._found(rows):
+            keep[row] = True
+            by_class = dict(zip(measured.classes, measured.slowdown, strict=True))
+            slowdown[row] = [by_class[self._instance.classes[c].name] for c in rows[row]]
+            utilisation[row] = _or(measured.utilisation_pct, utilisation[row])
+            memory[row] = _or(measured.memory_pct, memory[row])
+            power[row] = _or(measured.power_w, np.nan)
+        unit = self._unit
+        law_w = power_at(utilisation, unit.idle_power_w, unit.full_power_w, unit.power_exponent)
+        power = np.where(np.isnan(power), law_w, power)
+        limits = self._instance.limits
+        keep &= utilisation <= limits.utilisation_pct * (1 + _TOLERANCE)
+        keep &= memory <= limits.memory_pct * (1 + _TOLERANCE)
+        for misfit in self._misfits:
+            keep &= ~_contains(rows, misfit)
+        rows, slowdown = rows[keep], slowdown[keep]
+        first = np.ones(rows.shape, dtype=bool)
+        first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+        jobs = (rows[:, :, None] == rows[:, None, :]).sum(axis=2)
+        return Patterns(
+            unit_type=np.full(len(rows), unit_type),
+            size=np.full(len(rows), size),
+            power_w=power[keep],
+            utilisation_pct=utilisation[keep],
+            memory_pct=memory[keep],
+            start=np.concatenate([[0], np.cumsum(first.sum(axis=1))]).astype(np.int64),
+            job_class=rows[first],
+            jobs=jobs[first],
+            epoch_s=(self._epoch_s[rows] * slowdown)[first],
+        )
+
+    def _found(self, rows: IntArray) -> Iterator[tuple[int, MeasuredSet]]:
+        """Rows that were measured, in ascending order."""
+        base = len(self._number) + 1
+        weights = base ** np.arange(rows.shape[1])
+        sets = {
+            int(np.array(key) @ weights): m for key, m in self._measured.items() if len(key) == rows.shape[1]
+        }
+        if not sets:
+            return
+        codes = rows @ weights
+        for row in np.flatnonzero(np.isin(codes, np.array(list(sets)))):
+            yield int(row), sets[int(codes[row])]
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _contains(rows: IntArray, misfit: Counter[int]) -> BoolArray:
+    return np.asarray(np.all([(rows == c).sum(axis=1) >= n for c, n in misfit.items()], axis=0))
+
+
+def _joined(parts: list[Patterns]) -> Patterns:
+    shift = np.cumsum([0, *(part.start[-1] for part in parts)])
+    start = [part.start[:-1] + s for part, s in zip(parts, shift, strict=False)]
+    joined = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Patterns)
+        if field.name != "start"
+    }
+    return Patterns(start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
+
+
+_LAST_DIGITS = 1e-12
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """K kinds of jobs, in the order of their first jobs.
+
+    Attributes
+    ----------
+    members : tuple of tuple of int
+        Numbers of the jobs of each kind, ascending.
+    job_class, jobs : int arrays, shape (K,)
+        Number of the class, and of jobs.
+    epochs, deadline_s : float arrays, shape (K,)
+        Epochs that remain (1 where they do not matter), and the deadline, infinite without.
+    exclusive, may_wait : bool arrays, shape (K,)
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    job_class: IntArray
+    jobs: IntArray
+    epochs: FloatArray
+    deadline_s: FloatArray
+    exclusive: BoolArray
+    may_wait: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def of_job(self) -> IntArray:
+        """Kind of each job."""
+        kind = np.zeros(int(self.jobs.sum()), dtype=np.int64)
+        for k, members in enumerate(self.members):
+            kind[list(members)] = k
+        return kind
+
+    def admits(self, kinds: IntArray, patterns: Patterns, slots: IntArray) -> BoolArray:
+        """Whether jobs of some kinds may be in some slots of their class; same shapes."""
+        done_s = self.epochs[kinds] * patterns.epoch_s[slots]
+        alone = patterns.size[patterns.pattern[slots]] == 1
+        return np.asarray(
+            (alone | ~self.exclusive[kinds]) & (done_s <= self.deadline_s[kinds] * (1 + _LAST_DIGITS))
+        )
+
+
+def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) -> Kinds:
+    """Group the jobs.
+
+    Parameters
+    ----------
+    work_matters : bool
+        Whether a cost or budget depends on the epochs that remain; deadlines always do.
+    """
+    number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+    fastest = fastest_alone_s(instance, patterns)
+    found: dict[Hashable, list[int]] = {}
+    for j, job in enumerate(instance.jobs):
+        waits = may_wait(instance, job, float(fastest[number[job.job_class]]))
+        epochs = job.remaining_epochs if work_matters or job.deadline_s is not None else 1.0
+        deadline_s = np.inf if job.deadline_s is None else job.deadline_s
+        key = (number[job.job_class], epochs, deadline_s, job.exclusive, waits)
+        found.setdefault(key, []).append(j)
+    columns = list(zip(*found, strict=True)) or [()] * 5
+    return Kinds(
+        members=tuple(tuple(members) for members in found.values()),
+        job_class=np.array(columns[0], dtype=np.int64),
+        jobs=np.array([len(members) for members in found.values()], dtype=np.int64),
+        epochs=np.array(columns[1], dtype=float),
+        deadline_s=np.array(columns[2], dtype=float),
+        exclusive=np.array(columns[3], dtype=bool),
+        may_wait=np.array(columns[4], dtype=bool),
+    )
+
+
+def may_wait(instance: SharingInstance, job: Job, fastest_s: float) -> bool:
+    """Whether a job may wait: it is allowed to, and alone it could still meet its deadline afterwards."""
+    if not job.can_wait or job.deadline_s is None:
+        return job.can_wait
+    return instance.round_s + job.remaining_epochs * fastest_s <= job.deadline_s * (1 + _LAST_DIGITS)
+
+
+def fastest_alone_s(instance: SharingInstance, patterns: Patterns) -> FloatArray:
+    """Least epoch time of each class alone, infinite where it never runs alone."""
+    fastest = np.full(len(instance.classes), np.inf)
+    alone = np.flatnonzero(patterns.size[patterns.pattern] == 1)
+    np.minimum.at(fastest, patterns.job_class[alone], patterns.epoch_s[alone])
+    return fastest

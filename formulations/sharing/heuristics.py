@@ -1,0 +1,305 @@
+"""A decision while a rule builds it: open sets, free units, and what of the budgets is left.
+
+`eaco`: each job joins the fullest set that takes it (EaCO, algorithms 1 and 2).
+
+Candidates are the units with jobs whose limits leave room, the most utilised first, then idle units, those
+first on which the job needs the least energy. The first is taken on which every deadline holds for all. What
+EaCO does afterwards, to measure for an epoch and perhaps undo, is nothing that a decision says.
+
+`fifo` and `fifo-packed`: jobs in their order, as Gavel's policies of these names.
+
+`gandiva`: random pairs, kept where they help, as Gavel's policy of this name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wattsched.formulations.sharing.data import fastest_alone_s, may_wait, patterns_of
+from wattsched.formulations.sharing.program import Budget, budgets_of
+from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.topology.arrays import FloatArray
+
+_TOLERANCE = 1e-12
+
+
+@dataclass
+class OpenSet:
+    """Jobs, by number, that share a unit so far."""
+
+    pattern: int
+    jobs: list[int]
+
+
+class Packing:
+    """Sets that a rule has formed.
+
+    Parameters
+    ----------
+    instance : SharingInstance
+
+    Raises
+    ------
+    ValueError
+        If there are too many patterns.
+    """
+
+    def __init__(self, instance: SharingInstance):
+        self.instance = instance
+        self.patterns = patterns_of(instance)
+        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        self.job_class = [number[job.job_class] for job in instance.jobs]
+        self.free = [unit.count for unit in instance.unit_types]
+        self.by_pattern: dict[int, list[OpenSet]] = {}
+        self._numbers = self.patterns.numbers()
+        self._classes = {p: key for key, p in self._numbers.items()}
+        self._extended: dict[tuple[int, int], int | None] = {}
+        self._budgets: tuple[Budget, ...] = budgets_of(instance, self.patterns)
+        self._left = [budget.capacity for budget in self._budgets]
+
+    def alone(self, unit_type: int, job: int) -> int | None:
+        """Pattern of a job alone on a unit type, None where it cannot be."""
+        return self._numbers.get((unit_type, (self.job_class[job],)))
+
+    def extended(self, pattern: int, job: int) -> int | None:
+        """Pattern with one more job, None where there is none."""
+        key = pattern, self.job_class[job]
+        if key not in self._extended:
+            unit_type, classes = self._classes[pattern]
+            self._extended[key] = self._numbers.get((unit_type, tuple(sorted((*classes, key[1])))))
+        return self._extended[key]
+
+    def slot(self, pattern: int, job: int) -> int:
+        """Slot of a job in a pattern."""
+        begin, end = int(self.patterns.start[pattern]), int(self.patterns.start[pattern + 1])
+        return begin + int(np.searchsorted(self.patterns.job_class[begin:end], self.job_class[job]))
+
+    def epoch_s(self, pattern: int, job: int) -> float:
+        """Epoch time of a job in a pattern."""
+        return float(self.patterns.epoch_s[self.slot(pattern, job)])
+
+    def epoch_energy_j(self, pattern: int, job: int) -> float:
+        """Energy of an epoch of a job in a pattern, its share of the unit's power."""
+        share_w = float(self.patterns.power_w[pattern]) / int(self.patterns.size[pattern])
+        return share_w * self.epoch_s(pattern, job)
+
+    def normalised_throughput(self, pattern: int, jobs: list[int]) -> float:
+        """Sum over the jobs of their speed in a pattern over that alone on the same unit type."""
+        unit_type = int(self.patterns.unit_type[pattern])
+        total = 0.0
+        for job in jobs:
+            single = self.alone(unit_type, job)
+            alone = np.inf if single is None else self.epoch_s(single, job)
+            total += alone / self.epoch_s(pattern, job)
+        return total
+
+    def idle(self, job: int) -> Iterator[int]:
+        """Patterns of a job alone on unit types of which a unit is free and admits it."""
+        for unit_type, free in enumerate(self.free):
+            pattern = self.alone(unit_type, job)
+            if free and pattern is not None and self.admits(pattern, [job]):
+                yield pattern
+
+    def admits(self, pattern: int, jobs: list[int], instead_of: OpenSet | None = None) -> bool:
+        """Whether jobs may form this pattern: exclusive jobs, deadlines and budgets."""
+        known = [self.instance.jobs[j] for j in jobs]
+        if len(jobs) > 1 and any(job.exclusive for job in known):
+            return False
+        for j, job in zip(jobs, known, strict=True):
+            if job.deadline_s is not None:
+                done_s = job.remaining_epochs * self.epoch_s(pattern, j)
+                if done_s > job.deadline_s * (1 + _TOLERANCE):
+                    return False
+        uses = self._uses(pattern, jobs)
+        before = [0.0] * len(uses) if instead_of is None else self._uses(instead_of.pattern, instead_of.jobs)
+        return all(u - b <= left for u, b, left in zip(uses, before, self._left, strict=True))
+
+    def open(self, pattern: int, jobs: list[int]) -> None:
+        """Put jobs onto a free unit."""
+        self.free[self.patterns.unit_type[pattern]] -= 1
+        self._take(self._uses(pattern, jobs))
+        self.by_pattern.setdefault(pattern, []).append(OpenSet(pattern, list(jobs)))
+
+    def join(self, target: OpenSet, pattern: int, job: int) -> None:
+        """Add a job to a set, which becomes this pattern."""
+        self._take([-use for use in self._uses(target.pattern, target.jobs)])
+        self.by_pattern[target.pattern].remove(target)
+        target.pattern, target.jobs = pattern, [*target.jobs, job]
+        self._take(self._uses(pattern, target.jobs))
+        self.by_pattern.setdefault(pattern, []).append(target)
+
+    def decision(self) -> SharingDecision | None:
+        """Decide as packed; None where a job may not wait, or sleeping units alone break a budget."""
+        if any(budget.capacity < 0 for budget in self._budgets):
+            return None
+        names = [job.name for job in self.instance.jobs]
+        sets = [s for p in sorted(self.by_pattern) for s in self.by_pattern[p]]
+        running = {j for s in sets for j in s.jobs}
+        waiting = [j for j in range(len(names)) if j not in running]
+        if not all(self.may_wait(j) for j in waiting):
+            return None
+        types = [unit.name for unit in self.instance.unit_types]
+        formed = [
+            SharedSet(unit_type=types[self.patterns.unit_type[s.pattern]], jobs=[names[j] for j in s.jobs])
+            for s in sorted(sets, key=lambda s: min(s.jobs))
+        ]
+        return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
+
+    def may_wait(self, job: int) -> bool:
+        """Whether a job may wait."""
+        fastest_s = float(self._fastest_s[self.job_class[job]])
+        return may_wait(self.instance, self.instance.jobs[job], fastest_s)
+
+    @cached_property
+    def _fastest_s(self) -> FloatArray:
+        return fastest_alone_s(self.instance, self.patterns)
+
+    def _uses(self, pattern: int, jobs: list[int]) -> list[float]:
+        """What a set uses of each budget."""
+        epochs = [(self.slot(pattern, j), self.instance.jobs[j].remaining_epochs) for j in jobs]
+        return [
+            float(budget.of_pattern[pattern]) + sum(float(budget.per_epoch[s]) * r for s, r in epochs)
+            for budget in self._budgets
+        ]
+
+    def _take(self, uses: list[float]) -> None:
+        self._left = [left - use for left, use in zip(self._left, uses, strict=True)]
+
+
+def eaco(instance: SharingInstance, objective: str) -> SharingDecision | None:
+    """Decide by EaCO's rule; jobs that may not wait come first, then exclusive ones, then in their order."""
+    packing = Packing(instance)
+    jobs = instance.jobs
+    for j in sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive)):
+        found = _fullest(packing, j)
+        if found is not None:
+            packing.join(*found, j)
+            continue
+        idle = min(packing.idle(j), key=lambda p: packing.epoch_energy_j(p, j), default=None)
+        if idle is not None:
+            packing.open(idle, [j])
+    return packing.decision()
+
+
+def _fullest(packing: Packing, job: int) -> tuple[OpenSet, int] | None:
+    """Most utilised set that takes a job, and the pattern that it becomes."""
+    utilisation = packing.patterns.utilisation_pct
+    for pattern in sorted(packing.by_pattern, key=lambda p: (-utilisation[p], p)):
+        larger = packing.extended(pattern, job)
+        if larger is None:
+            continue
+        for formed in packing.by_pattern[pattern]:
+            if packing.admits(larger, [*formed.jobs, job], instead_of=formed):
+                return formed, larger
+    return None
+
+
+PACKING_THRESHOLD = 1.5
+"""Normalised throughput that a pair must exceed (Gavel, ``policies/fifo.py``)."""
+
+
+def fifo(instance: SharingInstance, objective: str) -> SharingDecision | None:
+    """Give each job the fastest free unit to itself; the first that has none stops the queue."""
+    return _queue(instance, packs=False)
+
+
+def fifo_packed(instance: SharingInstance, objective: str) -> SharingDecision | None:
+    """As `fifo`; a job without a free unit joins the single job with which the pair runs fastest.
+
+    The pair's normalised throughput must be above `PACKING_THRESHOLD`; the first job without a partner stops
+    the queue.
+    """
+    return _queue(instance, packs=True)
+
+
+def _queue(instance: SharingInstance, packs: bool) -> SharingDecision | None:
+    packing = Packing(instance)
+    for j in range(len(instance.jobs)):
+        idle = min(packing.idle(j), key=lambda p: packing.epoch_s(p, j), default=None)
+        if idle is not None:
+            packing.open(idle, [j])
+            continue
+        partner = _best_partner(packing, j) if packs else None
+        if partner is None:
+            break
+        packing.join(*partner, j)
+    return packing.decision()
+
+
+def _best_partner(packing: Packing, job: int) -> tuple[OpenSet, int] | None:
+    """Single job with the best pair, and the pattern of the pair."""
+    best, found = PACKING_THRESHOLD, None
+    for pattern in sorted(packing.by_pattern):
+        singles = packing.by_pattern[pattern] if packing.patterns.size[pattern] == 1 else []
+        pair = packing.extended(pattern, job)
+        if pair is None or not singles:
+            continue
+        value = packing.normalised_throughput(pair, [*singles[0].jobs, job])
+        if value > best:
+            takers = (s for s in singles if packing.admits(pair, [*s.jobs, job], instead_of=s))
+            if (taker := next(takers, None)) is not None:
+                best, found = value, (taker, pair)
+    return found
+
+
+LEAST_THROUGHPUT = 1.0
+"""Pairs with less normalised throughput are dropped (Gavel, ``policies/gandiva.py``)."""
+
+SEED = 0
+
+
+def gandiva(instance: SharingInstance, objective: str) -> SharingDecision | None:
+    """Pair all jobs at random if there are more jobs than units, and place the sets in the jobs' order.
+
+    A pair is tried on the unit type that is fastest for it, and dropped where it is slower than taking turns.
+    Gavel has what finds no unit take turns with the rest; in one round it waits.
+    """
+    packing = Packing(instance)
+    jobs = list(range(len(instance.jobs)))
+    random.Random(SEED).shuffle(jobs)
+    crowded = len(jobs) > sum(packing.free)
+    pairs: list[list[int]] = []
+    singles: list[list[int]] = []
+    while jobs:
+        one = jobs.pop()
+        if crowded and jobs and _worth(packing, [one, jobs[-1]]):
+            pairs.append([one, jobs.pop()])
+        else:
+            singles.append([one])
+    for group in sorted([*pairs, *singles], key=min):
+        _place(packing, group)
+    return packing.decision()
+
+
+def _patterns(packing: Packing, group: list[int]) -> list[int]:
+    """Patterns of a group, the fastest first."""
+    found = []
+    for unit_type in range(len(packing.free)):
+        pattern = packing.alone(unit_type, group[0])
+        for job in group[1:]:
+            pattern = None if pattern is None else packing.extended(pattern, job)
+        if pattern is not None:
+            found.append(pattern)
+    return sorted(found, key=lambda p: sum(packing.epoch_s(p, j) for j in group))
+
+
+def _worth(packing: Packing, pair: list[int]) -> bool:
+    return any(
+        packing.admits(p, pair) and packing.normalised_throughput(p, pair) >= LEAST_THROUGHPUT
+        for p in _patterns(packing, pair)
+    )
+
+
+def _place(packing: Packing, group: list[int]) -> None:
+    """Put a group onto a free unit on which it is worth it."""
+    for pattern in _patterns(packing, group):
+        helps = len(group) == 1 or packing.normalised_throughput(pattern, group) >= LEAST_THROUGHPUT
+        if helps and packing.free[packing.patterns.unit_type[pattern]] and packing.admits(pattern, group):
+            packing.open(pattern, group)
+            return

@@ -1,0 +1,109 @@
+"""What no decision of an instance can keep to, job by job, whatever else it does.
+
+What is short where prices prove that an instance has no decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from wattsched.formulations.problem import Impossible
+from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon, horizon_of
+from wattsched.formulations.shifting.schedule import ROUNDING
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.verification.shifting.bound import BUDGETS, excess, prove
+
+TOLERANCE = 1e-6
+"""By how much a budget may be exceeded, relative to it, as in the checker."""
+
+
+def shortage(instance: ShiftingInstance) -> list[str]:
+    """Why an instance has no decision, one sentence each; empty where this look is too short to tell.
+
+    Every job is taken to have all GPUs to itself, in its best slot: who is late or above a budget even then
+    is so in every decision.
+    """
+    horizon = horizon_of(instance)
+    return [*_late(horizon), *_over_budget(horizon)]
+
+
+def hopeless(horizon: Horizon) -> BoolArray:
+    """Whether each job cannot end in time even at its fastest, shape (n_jobs,)."""
+    return np.asarray(_earliest_s(horizon) * (1 - ROUNDING) > _latest_s(horizon) * (1 + ROUNDING))
+
+
+def _earliest_s(horizon: Horizon) -> FloatArray:
+    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
+    return np.asarray(horizon.first_slot * horizon.slot_s + fastest_s)
+
+
+def _latest_s(horizon: Horizon) -> FloatArray:
+    within_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
+    return np.minimum(within_s, horizon.deadline_s)
+
+
+def _late(horizon: Horizon) -> Iterator[str]:
+    earliest_s, latest_s = _earliest_s(horizon), _latest_s(horizon)
+    for job in np.flatnonzero(hopeless(horizon)).tolist():
+        due = "its deadline is" if horizon.deadline_s[job] <= latest_s[job] else "it must finish by"
+        name = horizon.instance.jobs[job].name
+        yield f"job '{name}' cannot end before {earliest_s[job]:.10g} s, {due} {latest_s[job]:.10g} s"
+
+
+def _over_budget(horizon: Horizon) -> Iterator[str]:
+    least = _least(horizon)
+    for which, (field, standing) in enumerate(zip(BUDGET_FIELDS, horizon.standing, strict=True)):
+        limit, needed = horizon.budget[which], standing + least[which]
+        if needed * (1 - ROUNDING) > limit * (1 + TOLERANCE):
+            idle = f"idle GPUs take {standing:.6g} and " if standing > 0 else ""
+            yield (
+                f"{field} is short by at least {needed - limit:.6g}: {idle}the jobs need {least[which]:.6g} "
+                f"or more, the budget is {limit:.6g}"
+            )
+
+
+def _least(horizon: Horizon) -> FloatArray:
+    """What jobs add at least to every criterion: each as soon as it can, and each in its best slot."""
+    completion_s = float(horizon.share @ (_earliest_s(horizon) - horizon.arrival_s))
+    if horizon.n_jobs == 0:
+        return np.zeros(len(BUDGET_FIELDS))
+    joules = np.minimum.reduceat(horizon.extra_w / horizon.rate, horizon.option_start[:-1])
+    # What is left after the horizon counts at the forecast's average, in the last column.
+    best = np.minimum.accumulate(horizon.per_joule[:, ::-1], axis=1)[:, ::-1][:, horizon.first_slot]
+    return np.concatenate([[completion_s], best @ (joules[horizon.table] * horizon.work)])
+
+
+SCALES = (1e6, 1e3)
+"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""
+
+
+def impossible(instance: ShiftingInstance, prices: Mapping[str, float]) -> Impossible | None:
+    """Proof that an instance has no decision, if prices give one.
+
+    Parameters
+    ----------
+    prices : mapping of str to float
+        As `wattsched.verification.shifting.bound.prove` takes them.
+    """
+    for scale in SCALES:
+        charged = {name: scale * price for name, price in prices.items() if price}
+        bound = prove(instance, charged)
+        if (over := excess(instance, charged, bound)) > 0:
+            return Impossible(charged, bound, _short(charged, over))
+    return None
+
+
+def _short(prices: Mapping[str, float], over: float) -> str:
+    """What of each budget is missing if no other limit is changed, or which pools are too small."""
+    budgets = [
+        f"{BUDGETS[name]} is short by at least {-over / price:.6g}"
+        for name, price in prices.items()
+        if name in BUDGETS
+    ]
+    pools = dict.fromkeys(n.removeprefix("gpus:").rpartition("@")[0] for n in prices if n not in BUDGETS)
+    if not budgets:
+        return f"the GPUs of {', '.join(pools)} are too few for the work that must end in time"
+    return " or ".join(budgets) + (" with these GPUs" if pools else "")

@@ -1,0 +1,190 @@
+"""What options use of watts, joules and grams, and what the budgets leave for them.
+
+Why a round is infeasible, in the terms of the instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.sizing.data import Options
+from wattsched.instances.sizing.instance import Instance, Placement
+from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.buddy import block_size
+from wattsched.topology.pools import Pool
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """One budget: the options' uses and the capacity left once everything idle is paid for.
+
+    Attributes
+    ----------
+    name : str
+        Row name, for example ``power_w`` or ``power_w:rack3``.
+    use : float array, shape (n_options,)
+    limit : float
+        The budget as the instance states it.
+    standing : float
+        What idle GPUs and nodes use of it whatever is decided.
+    """
+
+    name: str
+    use: FloatArray
+    limit: float
+    standing: float
+
+    @property
+    def capacity(self) -> float:
+        """What is left for the jobs; negative when the standing use alone breaks the budget."""
+        return self.limit - self.standing
+
+
+def extra_power_w(options: Options) -> FloatArray:
+    """Draw of each option beyond the idle draw of the GPUs it takes."""
+    return options.power_w - options.idle_w
+
+
+def energy_j(options: Options) -> FloatArray:
+    """Energy of each option in the scope of the budgets (see `Budgets`)."""
+    instance = options.instance
+    if instance.budgets.scope == "round":
+        return extra_power_w(options) * np.minimum(options.completion_s, instance.round_s)
+    to_completion = options.power_w * options.completion_s
+    return np.where(options.waiting, options.least_energy_j[options.job], to_completion)
+
+
+def budget_rows(options: Options) -> list[BudgetRow]:
+    """Rows of all budgets and power caps of the instance."""
+    return [*_power_rows(options), *_energy_rows(options)]
+
+
+def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
+    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
+    types = instance.cluster.gpu_types
+    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
+    total = 0.0
+    for pool in pools:
+        if domain is None or domain in pool.domains:
+            total += types[pool.gpu_type].idle_power_w * int(pool.available.sum())
+            total += sum(base_w[name] for name in pool.nodes)
+    return total
+
+
+def _power_rows(options: Options) -> list[BudgetRow]:
+    instance, pools = options.instance, options.pools
+    extra = extra_power_w(options)
+    rows = []
+    if instance.budgets.power_w is not None:
+        rows.append(BudgetRow("power_w", extra, instance.budgets.power_w, standing_power_w(instance, pools)))
+    for domain in instance.cluster.power_domains:
+        inside = np.array([domain.name in pool.domains for pool in pools] + [False])
+        use = np.where(inside[options.pool], extra, 0.0)
+        standing = standing_power_w(instance, pools, domain.name)
+        rows.append(BudgetRow(f"power_w:{domain.name}", use, domain.power_cap_w, standing))
+    return rows
+
+
+def _energy_rows(options: Options) -> list[BudgetRow]:
+    instance = options.instance
+    budgets = instance.budgets
+    if budgets.energy_j is None and budgets.carbon_g is None:
+        return []
+    use = energy_j(options)
+    standing = 0.0
+    if budgets.scope == "round":
+        standing = standing_power_w(instance, options.pools) * instance.round_s
+    rows = []
+    if budgets.energy_j is not None:
+        rows.append(BudgetRow("energy_j", use, budgets.energy_j, standing))
+    if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
+        grams = instance.carbon_g_per_kwh / J_PER_KWH
+        rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g, standing * grams))
+    return rows
+
+
+def fixed_jobs(options: Options) -> BoolArray:
+    """Which options belong to jobs that keep the GPUs they hold, and so need no room."""
+    return np.array([not job.preemptible for job in options.instance.jobs], dtype=bool)[options.job]
+
+
+def free_gpus(options: Options) -> list[BoolArray]:
+    """Per pool, which positions of its line are free for the jobs that are to be placed."""
+    free = [pool.available.copy() for pool in options.pools]
+    number = {pool.name: p for p, pool in enumerate(options.pools)}
+    for job in options.instance.jobs:
+        if not job.preemptible and job.current is not None:
+            p = number[job.current.pool]
+            free[p][held_positions(options.pools[p], job.current)] = False
+            free[p][_reserved(options.pools[p], job.current)] = False
+    return free
+
+
+def held_positions(pool: Pool, current: Placement) -> list[int]:
+    """Line positions of the GPUs that a running job holds."""
+    return sorted(pool.position(node, gpu) for node, gpus in current.nodes.items() for gpu in gpus)
+
+
+def _reserved(pool: Pool, current: Placement) -> slice:
+    """The aligned block around a job's GPUs, which it reserves when its count is no power of two.
+
+    A job that keeps its GPUs may hold some that lie in no common block; it reserves nothing more then.
+    """
+    size = int(block_size(current.gpus))
+    positions = held_positions(pool, current)
+    first = positions[0] // size * size
+    # On the line, small structural blocks lie next to each other without being one.
+    structural = int(pool.blocks[np.searchsorted(pool.blocks[:, 0], positions[0], side="right") - 1, 1])
+    together = structural >= size and positions[-1] < first + size
+    return slice(first, first + size) if together else slice(0, 0)
+
+
+UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
+NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
+
+
+def describe(options: Options, row: str, needed: float, short_by: float, *, alone: bool) -> str:
+    """Say what a row of `mckp` lacks.
+
+    Parameters
+    ----------
+    options : Options
+    row : str
+        Name of the row, as in ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``.
+    needed, short_by : float
+        Least use of the row by the jobs, and how far that is beyond its capacity.
+    alone : bool
+        Whether this row is short by itself, or only together with others.
+    """
+    kind, _, place = row.partition(":")
+    together = "" if alone else " (together with the other limits)"
+    if kind in UNITS:
+        return _budget(options, row, needed, short_by) + together
+    if kind == "share":
+        name, _, job = place.rpartition(":")
+        declared, _, pool = name.rpartition(":")
+        return f"set '{declared}' in pool '{pool}' can be neither formed nor left, for job '{job}'{together}"
+    if kind not in ("gpus", "buddy"):
+        return f"{row} is {short_by:g} short of {needed:g}" + together
+    pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")
+    blocks = f" in free blocks of {size} or more" if size else ""
+    return (
+        f"pool '{pool}' is {short_by:g} GPUs short: the jobs need at least {needed:g}{blocks}, "
+        f"{needed - short_by:g} are free" + together
+    )
+
+
+def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
+    budget = next(budget for budget in budget_rows(options) if budget.name == row)
+    kind, _, domain = row.partition(":")
+    unit = UNITS[kind]
+    of_domain = f" of power domain '{domain}'" if domain else ""
+    parts = [f"the jobs need at least {needed:,.6g} {unit}"] if needed > 0 else []
+    if budget.standing:
+        parts = [f"{part} more" for part in parts]
+        parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
+    limit = f"{NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit}"
+    return f"{kind}: the {limit} is {short_by:,.6g} {unit} short: {' and '.join(parts)}"

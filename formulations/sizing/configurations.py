@@ -1,0 +1,193 @@
+"""The running configurations that jobs of one kind share, before their remaining work is known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.instances.sizing.instance import Instance, Job, OptionTable
+from wattsched.perfmodels.profile import Profile, find
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.buddy import block_size
+from wattsched.topology.pools import Pool
+
+Columns = dict[str, NDArray[np.generic]]
+
+SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Configurations of every kind of job, kind by kind.
+
+    Attributes
+    ----------
+    of_job : int array, shape (n_jobs,)
+        Kind of each job.
+    start : int array, shape (n_kinds + 1,)
+        Rows of kind k are ``start[k]`` to ``start[k + 1]``.
+    columns : dict of str to array, shape (n_rows,)
+        Per row its `pool`, `gpus`, `block`, `rate` (work per second), `power_w` and settings, which are nan
+        where a row has no such setting.
+    best_rate, reference_rate : float arrays, shape (n_kinds,)
+        Highest rate of all rows (0 without rows), and of those with the smallest GPU count (1 without rows).
+    """
+
+    of_job: IntArray
+    start: IntArray
+    columns: Columns
+    best_rate: FloatArray
+    reference_rate: FloatArray
+
+
+def templates_of(instance: Instance, pools: tuple[Pool, ...]) -> Templates:
+    """Configurations that the jobs of an instance may run in, for each kind of job once.
+
+    Jobs are of one kind when they have the same table or model, choices and bounds on the GPU count. Rows are
+    in the order of the pools, and within a pool in the order of the table or profile.
+    """
+    kinds, of_job = _kinds(instance.jobs)
+    n = len(kinds)
+    allowed = np.array([_may_use(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
+    kind, columns = _stacked(
+        [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
+    )
+    gpus = columns["gpus"].astype(np.int64, copy=False)
+    largest = np.array([pool.largest_block for pool in pools], dtype=np.int64)
+    fewest = np.array([job.min_gpus or 1 for job in kinds], dtype=np.int64)
+    most = np.array([job.max_gpus or np.iinfo(np.int64).max for job in kinds], dtype=np.int64)
+    columns["block"] = block = block_size(gpus)
+    keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
+    rows = np.flatnonzero(keep)
+    rows = rows[np.argsort(kind[rows], kind="stable")]
+    kind = kind[rows]
+    columns = {name: values[rows] for name, values in columns.items()}
+    start = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=n))]).astype(np.int64)
+    return Templates(of_job, start, columns, *_rates(kind, columns, n))
+
+
+def _kinds(jobs: list[Job]) -> tuple[list[Job], IntArray]:
+    """A job of every kind, and the kind of each job."""
+    number: dict[Hashable, int] = {}
+    kinds: list[Job] = []
+    of_job = np.empty(len(jobs), dtype=np.int64)
+    for j, job in enumerate(jobs):
+        kind = number.setdefault(_key(job), len(kinds))
+        if kind == len(kinds):
+            kinds.append(job)
+        of_job[j] = kind
+    return kinds, of_job
+
+
+def _key(job: Job) -> Hashable:
+    source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
+    choices = (job.pools, job.batch_sizes, job.gpu_counts, job.frequencies_mhz, job.power_limits_w)
+    return (source, job.min_gpus, job.max_gpus, *[None if c is None else tuple(c) for c in choices])
+
+
+def _may_use(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
+    if job.pools is None:
+        return [True] * len(pools)
+    return [pool.name in job.pools or pool.gpu_type in job.pools for pool in pools]
+
+
+def _rates(kind: IntArray, columns: Columns, n: int) -> tuple[FloatArray, FloatArray]:
+    rate, gpus = columns["rate"], columns["gpus"]
+    best, reference = np.zeros(n), np.zeros(n)
+    np.maximum.at(best, kind, rate)
+    fewest = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(fewest, kind, gpus)
+    np.maximum.at(reference, kind, np.where(gpus == fewest[kind], rate, 0.0))
+    return best, np.where(best > 0, reference, 1.0)
+
+
+def _stacked(pieces: list[tuple[IntArray, Columns]]) -> tuple[IntArray, Columns]:
+    kind = np.concatenate([kind for kind, _ in pieces])
+    return kind, {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
+
+
+def _from_tables(
+    instance: Instance, pools: tuple[Pool, ...], kinds: list[Job], allowed: BoolArray
+) -> tuple[IntArray, Columns]:
+    """Rows of tables, once for each pool that a row's pool or GPU type stands for; with the kind of each."""
+    known = [
+        (k, instance.tables[job.options] if isinstance(job.options, str) else job.options)
+        for k, job in enumerate(kinds)
+    ]
+    tables = [(k, table) for k, table in known if table is not None]
+    sizes = [len(table.gpus) for _, table in tables]
+    kind = np.repeat(np.array([k for k, _ in tables], dtype=np.int64), sizes)
+
+    def column(name: str) -> FloatArray:
+        known = [getattr(table, name) for _, table in tables]
+        if not any(known):
+            return np.full(len(kind), np.nan)
+        values = (v or [np.nan] * n for v, n in zip(known, sizes, strict=True))
+        return np.fromiter(chain.from_iterable(values), float, len(kind))
+
+    names = list(chain.from_iterable(table.pool for _, table in tables))
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    named = np.fromiter(map(number.__getitem__, names), np.int64, len(kind))
+    pieces = [np.empty(0, dtype=np.int64)]
+    for p, pool in enumerate(pools):
+        meant = np.array([name in (pool.name, pool.gpu_type) for name in number], dtype=bool)
+        pieces.append(np.flatnonzero(meant[named] & allowed[kind, p]))
+    rows = np.concatenate(pieces)
+    rate = column("rate")
+    columns: Columns = {
+        "pool": np.repeat(np.arange(-1, len(pools)), [len(piece) for piece in pieces]),
+        "gpus": column("gpus").astype(np.int64)[rows],
+        "rate": np.where(np.isnan(rate), 1.0 / column("completion_s"), rate)[rows],
+        "power_w": column("power_w")[rows],
+        **{name: column(name)[rows] for name in SETTINGS},
+    }
+    return kind[rows], columns
+
+
+def _from_models(
+    instance: Instance, pools: tuple[Pool, ...], kinds: list[Job], allowed: BoolArray
+) -> Iterable[tuple[IntArray, Columns]]:
+    """Configurations of jobs with a performance model, one kind and pool after another."""
+    for k, job in enumerate(kinds):
+        if job.model is None:
+            continue
+        for p in np.flatnonzero(allowed[k]).tolist():
+            gpu_type = instance.cluster.gpu_types[pools[p].gpu_type]
+            profile = _profile_for(instance, job.model, pools[p].gpu_type)
+            if profile is None:
+                continue
+            rows = profile.configurations(
+                pools[p].gpus_per_node,
+                gpu_counts=job.gpu_counts,
+                batch_sizes=job.batch_sizes,
+                frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
+                power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
+            )
+            columns: Columns = {
+                "pool": np.full(len(rows.gpus), p, dtype=np.int64),
+                "gpus": rows.gpus,
+                "rate": rows.rate * gpu_type.speed_factor,
+                "power_w": rows.power_w * gpu_type.power_factor,
+                "frequency_mhz": rows.frequency_mhz,
+                "power_limit_w": np.round(rows.power_limit_w * gpu_type.power_factor, 6),
+                "batch_size": rows.batch_size.astype(float),
+            }
+            yield np.full(len(rows.gpus), k, dtype=np.int64), columns
+
+
+def _profile_for(instance: Instance, model: str, gpu_type: str) -> Profile | None:
+    """Performance profile of a model on a GPU type: from the instance, else from the catalogue.
+
+    The GPU type's own name is tried before the type that stands in for it.
+    """
+    stand_in = instance.cluster.gpu_types[gpu_type].profile
+    names = [gpu_type] if stand_in is None else [gpu_type, stand_in]
+    for name in names:
+        for profile in instance.profiles:
+            if (profile.model, profile.gpu_type) == (model, name):
+                return profile
+    return find(model, names[-1])

@@ -1,0 +1,241 @@
+"""What a user's formulation of `sizing` gets: a round as plain Python values, ready for algebra.
+
+From a user's Pyomo model of a round to a `Model`, as `formulations.external` finds it.
+
+Dominated options are left out unless the formulation has an attribute ``keep_dominated`` that is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from wattsched.formulations.compiler import compile_model
+from wattsched.formulations.external import External, blaming
+from wattsched.formulations.model import Model
+from wattsched.formulations.sizing.assignment import add_share_constraints
+from wattsched.formulations.sizing.budgets import free_gpus
+from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, bottleneck_range
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.instances.io import InputError
+from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import IntArray
+from wattsched.topology.buddy import free_by_level
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing that a job can do: run in a configuration, or wait.
+
+    Attributes
+    ----------
+    job : int
+        Number of the job.
+    pool : int
+        Number of the pool, -1 for waiting.
+    gpus, block : int
+        GPUs, and the power of two that they are rounded up to; 0 for waiting.
+    needs_room : bool
+        Takes a block of free GPUs: false for waiting, for jobs that keep the GPUs they hold, and in a set for
+        all jobs but the first.
+    cost : float
+        What the objective adds for it, to be minimised (objectives to be maximised come negated).
+    completion_s, power_w : float
+        Seconds to completion, and watts of the job's GPUs.
+    option : int
+        Number in `Round.options`, for everything else that is known of it.
+    """
+
+    job: int
+    pool: int
+    gpus: int
+    block: int
+    needs_room: bool
+    cost: float
+    completion_s: float
+    power_w: float
+    option: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A capacity: the sum of ``use[c]`` over the choices c taken is at most `capacity`."""
+
+    name: str
+    use: Mapping[int, float]
+    capacity: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """A scheduling round as a formulation sees it.
+
+    Choices are numbered from 0, job by job; those that others dominate are left out.
+
+    Attributes
+    ----------
+    columns : Choices
+        The same as arrays.
+    """
+
+    columns: Choices
+
+    @property
+    def instance(self) -> Instance:
+        """Instance as the file has it."""
+        return self.columns.options.instance
+
+    @property
+    def options(self) -> Options:
+        """All options of all jobs as arrays, dominated ones included."""
+        return self.columns.options
+
+    @property
+    def objective(self) -> str:
+        """Name of the objective."""
+        return self.columns.objective.name
+
+    @property
+    def combine(self) -> Literal["sum", "worst"]:
+        """How the costs of the choices taken combine: their sum, or the largest."""
+        return self.columns.objective.combine
+
+    @property
+    def jobs(self) -> range:
+        """Numbers of the jobs."""
+        return range(len(self.columns.start) - 1)
+
+    @property
+    def pools(self) -> range:
+        """Numbers of the pools."""
+        return range(len(self.options.pools))
+
+    def of_job(self, job: int) -> range:
+        """Numbers of a job's choices."""
+        return range(int(self.columns.start[job]), int(self.columns.start[job + 1]))
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """All choices, in the order of their numbers."""
+        columns, options = self.columns, self.options
+        arrays = [
+            columns.job.tolist(),
+            columns.pool.tolist(),
+            options.gpus[columns.index].tolist(),
+            columns.block.tolist(),
+            columns.needs_room.tolist(),
+            columns.cost.tolist(),
+            options.completion_s[columns.index].tolist(),
+            options.power_w[columns.index].tolist(),
+            columns.index.tolist(),
+        ]
+        return tuple(Choice(*values) for values in zip(*arrays, strict=True))
+
+    @cached_property
+    def budgets(self) -> tuple[Limit, ...]:
+        """Power caps and budgets of energy and carbon, without those that no choice uses."""
+        rows = [(row.name, np.flatnonzero(row.use), row.use, row.capacity) for row in self.columns.budgets]
+        return tuple(
+            Limit(name, dict(zip(used.tolist(), use[used].tolist(), strict=True)), float(capacity))
+            for name, used, use, capacity in rows
+            if len(used)
+        )
+
+    @cached_property
+    def room(self) -> tuple[Limit, ...]:
+        """The buddy rows: the choices fit into the free GPUs if and only if these hold."""
+        rows = Rows([], [], [], [])
+        add_buddy_rows(rows, self.columns)
+        return tuple(
+            Limit(name, dict(zip(used.tolist(), use.tolist(), strict=True)), capacity)
+            for name, used, use, capacity in zip(
+                rows.names, rows.columns, rows.values, rows.capacity, strict=True
+            )
+        )
+
+    @cached_property
+    def free_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """For each pool and level k, how many free aligned blocks of size 2^k lie in no larger free one."""
+        found = []
+        for pool, free in zip(self.options.pools, free_gpus(self.options), strict=True):
+            gpus = [*free_by_level(pool.blocks, free).tolist(), 0]
+            found.append(tuple((gpus[k] - gpus[k + 1]) >> k for k in range(len(gpus) - 1)))
+        return tuple(found)
+
+
+def adapt(external: External) -> Callable[[Options, str], Model]:
+    """Builder that calls a user's formulation."""
+    return lambda options, objective: _build(external, options, objective)
+
+
+def _build(external: External, options: Options, objective: str) -> Model:
+    keep = bool(getattr(external.formulate, "keep_dominated", False))
+    columns = choices(options, find_objective(objective), keep_dominated=keep)
+    with blaming(external.source):
+        model, variables = _parts(external.formulate(Round(columns)), len(columns))
+        _complete(model, variables, columns)
+        program, column_of = compile_model(model, sense=columns.objective.sense)
+    places = _places(variables, column_of, external.source)
+    return Model(
+        program=program,
+        dropped=columns.dropped,
+        choose=lambda x: columns.chosen(x[places]),
+        place=lambda x, starts, chosen: place_by_buddy(options, chosen),
+    )
+
+
+def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
+    """Model and the variable of every choice, from what the user's code returned."""
+    try:
+        model, variables = made
+    except (TypeError, ValueError):
+        raise TypeError("a formulation must return the Pyomo model and its choice variables") from None
+    if len(variables) != n:
+        raise ValueError(f"there are {n} choices, but {len(variables)} choice variables were returned")
+    if isinstance(variables, Mapping) or hasattr(variables, "index_set"):
+        return model, [variables[c] for c in range(n)]
+    return model, list(variables)
+
+
+def _complete(model: Any, variables: list[Any], columns: Choices) -> None:
+    """Add the objective if there is none, what sets demand, and the budgets that idle power alone breaks."""
+    import pyomo.environ as pyo
+
+    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
+        _add_objective(model, variables, columns)
+    if columns.links:
+        add_share_constraints(model, variables, columns)
+    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
+    if broken:
+        model.wattsched_nothing = pyo.Var(bounds=(0, 0))
+        model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))
+
+
+def _add_objective(model: Any, variables: list[Any], columns: Choices) -> None:
+    import pyomo.environ as pyo
+
+    costs = [cost * x for cost, x in zip(columns.cost.tolist(), variables, strict=True)]
+    if columns.objective.combine == "sum":
+        model.wattsched_cost = pyo.Objective(expr=pyo.quicksum(costs))
+        return
+    model.wattsched_worst = pyo.Var(bounds=bottleneck_range(columns))
+    model.wattsched_no_worse = pyo.ConstraintList()
+    for begin, end in zip(columns.start[:-1].tolist(), columns.start[1:].tolist(), strict=True):
+        model.wattsched_no_worse.add(pyo.quicksum(costs[begin:end]) <= model.wattsched_worst)
+    model.wattsched_cost = pyo.Objective(expr=model.wattsched_worst)
+
+
+def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> IntArray:
+    """Column of every choice variable."""
+    for choice, variable in enumerate(variables):
+        if id(variable) not in column_of:
+            fault = f"variable '{variable}' of choice {choice} is in no constraint and not in the objective"
+            raise InputError([fault], source)
+    return np.array([column_of[id(variable)] for variable in variables], dtype=np.int64)

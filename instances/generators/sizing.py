@@ -1,0 +1,356 @@
+"""The `uniform` family: one pool of equal GPUs, 192 options per job.
+
+The `sia-like` family: three GPU types and 29 configurations per job, for goodput.
+
+The `philly-like` family: sizes and durations as in the Philly traces, models of the catalogue.
+
+The `hetero` family: racks of different GPU types, each rack with its own power feed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from wattsched.instances.clusters import (
+    BASE_POWER_W,
+    capped_power_w,
+    homogeneous_cluster,
+    idle_power_w,
+    known_gpu_type,
+    with_rack_caps,
+)
+from wattsched.instances.generators.kinds import (
+    Choices,
+    draw_kinds,
+    jobs_of_kinds,
+    named,
+    requested_gpus,
+    table_of,
+)
+from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable
+from wattsched.instances.traces.snapshot import TraceJob, first_come_round
+from wattsched.topology.arrays import FloatArray
+from wattsched.topology.cluster import Cluster, Group, Node
+
+UNIFORM_GPU_COUNTS = (1, 2, 4, 8, 16, 32)
+FREQUENCIES_MHZ = (705, 810, 915, 1020, 1125, 1230, 1320, 1410)
+UNIFORM_BATCH_SIZES = (64, 128, 256, 512)
+UNIFORM_KINDS = 200
+
+
+def uniform_round(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    budget: Literal["power", "energy", "both"] = "both",
+    power_fraction: float = 0.55,
+    energy_fraction: float = 0.15,
+    round_s: float = 3600.0,
+) -> Instance:
+    """One pool of A100 GPUs, 192 options per job, GPUs for half of the demand, budgets that bind.
+
+    Parameters
+    ----------
+    budget : {"power", "energy", "both"}
+        A cap on the site's power, on the energy to completion, or on both.
+    power_fraction : float
+        Power cap as a fraction of the full draw.
+    energy_fraction : float
+        Energy budget between the least energy of all jobs (0) and the energy of their fastest options (1).
+    round_s : float
+        Length of the round. With short rounds waiting is cheap, and only GPUs are scarce.
+
+    Raises
+    ------
+    ValueError
+        For a fraction out of range.
+    """
+    if budget not in ("power", "energy", "both"):
+        raise ValueError(f"budget: must be power, energy or both, got '{budget}'")
+    if not 0 <= energy_fraction <= 1:
+        raise ValueError(f"energy_fraction: must be from 0 to 1, got {energy_fraction}")
+    rng = np.random.default_rng(seed)
+    wanted = requested_gpus(rng, jobs, largest=UNIFORM_GPU_COUNTS[-1])
+    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    cluster = homogeneous_cluster(nodes=-(-gpus // 8), gpus_per_node=8, gpu_type="A100")
+    choices = [
+        Choices("A100", cluster.gpu_types["A100"], UNIFORM_GPU_COUNTS, FREQUENCIES_MHZ, UNIFORM_BATCH_SIZES)
+    ]
+    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, UNIFORM_KINDS), len(choices))]
+    drawn = jobs_of_kinds(rng, tables, wanted)
+    budgets = Budgets(
+        power_w=None if budget == "energy" else capped_power_w(cluster, power_fraction),
+        energy_j=None if budget == "power" else _energy_j(drawn, named(tables), energy_fraction),
+        scope="round" if budget == "power" else "completion",
+    )
+    return Instance(
+        name=f"uniform-{jobs}-{seed}",
+        objective="completion",
+        round_s=round_s,
+        budgets=budgets,
+        cluster=cluster,
+        tables=named(tables),
+        jobs=drawn,
+    )
+
+
+def _energy_j(jobs: list[Job], tables: dict[str, OptionTable], fraction: float) -> float:
+    """Energy budget between the least energy and that of the fastest options."""
+    least, fastest = {}, {}
+    for name, table in tables.items():
+        rate, power = np.array(table.rate), np.array(table.power_w)
+        least[name] = float(np.min(power / rate))
+        fastest[name] = float(power[rate.argmax()] / rate.max())
+    low = sum(job.remaining_work * least[str(job.options)] for job in jobs)
+    high = sum(job.remaining_work * fastest[str(job.options)] for job in jobs)
+    # The margin keeps the least energy itself feasible whatever the order of the sum.
+    return (low + fraction * (high - low)) * (1 + 1e-9)
+
+
+SIA_KINDS = 100
+
+SIA_TYPES = (
+    # GPU type, GPUs per server, share of the GPUs, speed, GPU counts, clock, batch sizes
+    ("T4", 4, 0.375, 0.14, (1, 2, 4, 8, 16, 32), 1590, (64, 128)),
+    ("A40", 8, 0.375, 0.5, (1, 2, 4, 8, 16), 1740, (64, 128)),
+    ("A100", 8, 0.25, 1.0, (1, 2, 4, 8, 16, 32, 64), 1410, (128,)),
+)
+"""12 + 10 + 7 configurations: GPU counts times batch sizes (speeds are assumed, relative to an A100)."""
+
+
+def sia_round(
+    *, jobs: int, gpus: int | None = None, seed: int = 0, power_fraction: float | None = None
+) -> Instance:
+    """Three GPU types without racks, 29 configurations per job, goodput as the objective.
+
+    The setting of Sia (SOSP 2023): every job may move between GPU types, sizes and batch sizes. The numbers
+    are made up, no published trace or profile is in them.
+
+    Parameters
+    ----------
+    power_fraction : float, optional
+        Caps the site's power at this fraction of the full draw (default: no cap, as in Sia).
+    """
+    rng = np.random.default_rng(seed)
+    wanted = requested_gpus(rng, jobs, largest=32)
+    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    nodes = [
+        Node(
+            name=f"{name.lower()}-{i:04d}",
+            gpu_type=name,
+            gpus=node_gpus,
+            base_power_w=BASE_POWER_W * node_gpus / 8,
+        )
+        for name, node_gpus, share, *_ in SIA_TYPES
+        for i in range(max(1, round(gpus * share / node_gpus)))
+    ]
+    cluster = Cluster(name="sia", gpu_types={t[0]: known_gpu_type(t[0]) for t in SIA_TYPES}, nodes=nodes)
+    choices = [
+        Choices(name, cluster.gpu_types[name], counts, (clock,), batches, speed, node_gpus)
+        for name, node_gpus, _, speed, counts, clock, batches in SIA_TYPES
+    ]
+    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, SIA_KINDS), len(choices))]
+    return Instance(
+        name=f"sia-like-{jobs}-{seed}",
+        objective="goodput",
+        round_s=60.0,
+        budgets=Budgets(power_w=None if power_fraction is None else capped_power_w(cluster, power_fraction)),
+        cluster=cluster,
+        tables=named(tables),
+        jobs=jobs_of_kinds(rng, tables, wanted, restart_s=30.0),
+    )
+
+
+GPU_SHARES = {1: 93.2, 2: 2.2, 4: 2.3, 8: 2.0, 12: 0.01, 16: 0.24, 24: 0.01, 32: 0.08, 64: 0.01}
+"""Per cent of the 82,247 jobs of the Philly list by GPU count (64 and 128 are published as one)."""
+
+DURATION_QUANTILES_S = {0.0: 10.0, 0.5: 1144.0, 0.75: 2932.0, 0.9: 11_265.0, 0.99: 254_758.0, 1.0: 752_000.0}
+"""Published quantiles of the list's durations.
+
+The ends are not published: the lower one is assumed, the upper one gives the published mean of 13,136 s.
+Between quantiles durations are log-uniform.
+"""
+
+
+def philly_round(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    power_fraction: float = 0.7,
+    restart_s: float = 30.0,
+    gpu_type: str = "A100",
+) -> Instance:
+    """Sizes and durations of the Philly traces, models of the catalogue, the first jobs running already.
+
+    Jobs came in the order of their names; those that fitted run on the GPUs that their users asked for.
+
+    Parameters
+    ----------
+    power_fraction : float
+        Cap of the site's power as a fraction of the full draw.
+    restart_s : float
+        Time that a running job loses when it changes or stops.
+    gpu_type : str
+        One of `clusters.GPU_TYPES`.
+
+    Raises
+    ------
+    ValueError
+        For a fraction out of range or an unknown GPU type.
+    """
+    rng = np.random.default_rng(seed)
+    shares = np.array(list(GPU_SHARES.values()))
+    asked = rng.choice(list(GPU_SHARES), size=jobs, p=shares / shares.sum())
+    # Looked at in a moment of its life that is as likely as any other.
+    remaining_s = durations_s(rng.random(jobs)) * rng.uniform(0.02, 1.0, jobs)
+    gpus = max(1, int(asked.sum()) // 2) if gpus is None else gpus
+    cluster = homogeneous_cluster(nodes=-(-gpus // 8), gpus_per_node=8, gpu_type=gpu_type)
+    digits = len(str(jobs - 1))
+    names = [f"job{j:0{digits}d}" for j in range(jobs)]
+    return first_come_round(
+        [
+            TraceJob(name, 0.0, s, g)
+            for name, s, g in zip(names, remaining_s.tolist(), asked.tolist(), strict=True)
+        ],
+        cluster,
+        seed=seed,
+        restart_s=restart_s,
+        power_fraction=power_fraction,
+        name=f"philly-like-{jobs}-{seed}",
+    )
+
+
+def durations_s(levels: FloatArray) -> FloatArray:
+    """Durations at levels of the distribution, 0 to 1."""
+    quantiles = np.log(list(DURATION_QUANTILES_S.values()))
+    return np.asarray(np.exp(np.interp(levels, list(DURATION_QUANTILES_S), quantiles)))
+
+
+HETERO_GPU_COUNTS = (1, 2, 4, 8, 16, 32)
+HETERO_BATCH_SIZES = (64, 128, 256)
+HETERO_KINDS = 100
+NODE_GPUS = 8
+MOST_RACKS = 10_000
+
+HETERO_TYPES = {
+    "A100": (1.0, (825, 1020, 1215, 1410)),
+    "V100": (0.45, (900, 1110, 1320, 1530)),
+    "T4": (0.14, (885, 1110, 1335, 1590)),
+}
+"""GPU type to its speed against an A100 (assumed, near published training throughputs) and its clocks."""
+
+
+def hetero_round(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    racks: int | None = None,
+    power_fraction: float = 0.8,
+    rack_power_fraction: float = 0.75,
+    energy_fraction: float | None = None,
+    unavailable: float = 0.02,
+    round_s: float = 3600.0,
+) -> Instance:
+    """Racks of A100, V100 and T4 GPUs with a power cap each, 72 options per job and type of rack.
+
+    Broken GPUs break the racks into buddy blocks of different sizes, and a fifth of the jobs has a deadline
+    that it can still meet when it waits for this round.
+
+    Parameters
+    ----------
+    racks : int, optional
+        Number of racks, the types in turn (default: one for about 64 GPUs, from 3 to 32).
+    power_fraction, rack_power_fraction : float
+        Caps of the site and of each rack as fractions of their full draws.
+    energy_fraction : float, optional
+        Energy budget of the round, between that of the idle site (0) and that of the power cap (1).
+    unavailable : float
+        Share of GPUs that are broken.
+    round_s : float
+        Length of the round.
+
+    Raises
+    ------
+    ValueError
+        For a fraction or a number of racks out of range.
+    """
+    if racks is not None and racks < 1:
+        raise ValueError(f"racks: must be at least 1, got {racks}")
+    if racks is not None and racks > MOST_RACKS:
+        raise ValueError(f"racks: must be at most {MOST_RACKS:,}, got {racks:,}")
+    if not 0 <= unavailable < 1:
+        raise ValueError(f"unavailable: must be at least 0 and below 1, got {unavailable}")
+    if energy_fraction is not None and not 0 <= energy_fraction <= 1:
+        raise ValueError(f"energy_fraction: must be from 0 to 1, got {energy_fraction}")
+    rng = np.random.default_rng(seed)
+    wanted = requested_gpus(rng, jobs, largest=HETERO_GPU_COUNTS[-1])
+    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    racks = min(32, max(len(HETERO_TYPES), gpus // 64)) if racks is None else racks
+    cluster = with_rack_caps(_cluster(rng, racks, gpus, unavailable), rack_power_fraction)
+    choices = [
+        Choices(
+            name, cluster.gpu_types[name], HETERO_GPU_COUNTS, clocks, HETERO_BATCH_SIZES, speed, NODE_GPUS
+        )
+        for name, (speed, clocks) in HETERO_TYPES.items()
+        if name in cluster.gpu_types
+    ]
+    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, HETERO_KINDS), len(choices))]
+    drawn = jobs_of_kinds(rng, tables, wanted)
+    cap_w, idle_w = capped_power_w(cluster, power_fraction), idle_power_w(cluster, cluster.nodes)
+    energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
+    return Instance(
+        name=f"hetero-{jobs}-{seed}",
+        objective="completion",
+        round_s=round_s,
+        budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
+        cluster=cluster,
+        tables=named(tables),
+        jobs=_with_deadlines(rng, drawn, named(tables), round_s),
+    )
+
+
+def _cluster(rng: np.random.Generator, racks: int, gpus: int, unavailable: float) -> Cluster:
+    nodes_per_rack = max(1, -(-gpus // (racks * NODE_GPUS)))
+    names = list(HETERO_TYPES)
+    groups = [Group(name="site", level="site")]
+    nodes = []
+    for r in range(racks):
+        groups.append(Group(name=f"rack{r:03d}", level="rack", parent="site"))
+        for i in range(nodes_per_rack):
+            broken = np.flatnonzero(rng.random(NODE_GPUS) < unavailable)
+            nodes.append(
+                Node(
+                    name=f"rack{r:03d}-node{i:04d}",
+                    gpu_type=names[r % len(names)],
+                    gpus=NODE_GPUS,
+                    parent=f"rack{r:03d}",
+                    base_power_w=BASE_POWER_W / 2,
+                    unavailable=broken.tolist(),
+                )
+            )
+    used = {node.gpu_type: known_gpu_type(node.gpu_type) for node in nodes}
+    return Cluster(name="hetero", gpu_types=used, nodes=nodes, groups=groups)
+
+
+def _with_deadlines(
+    rng: np.random.Generator, jobs: list[Job], tables: dict[str, OptionTable], round_s: float
+) -> list[Job]:
+    """Give a fifth of the jobs a deadline, 1.5 to 6 times what waiting and then 1 GPU would need."""
+    one = {
+        name: max(r for r, g in zip(table.rate or [], table.gpus, strict=True) if g == 1)
+        for name, table in tables.items()
+    }
+    has, slack = rng.random(len(jobs)) < 0.2, rng.uniform(1.5, 6.0, len(jobs))
+    return [
+        job.model_copy(
+            update={"deadline_s": round(slack[j] * (round_s + job.remaining_work / one[str(job.options)]), 1)}
+        )
+        if has[j]
+        else job
+        for j, job in enumerate(jobs)
+    ]

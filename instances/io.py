@@ -1,0 +1,370 @@
+"""Readable lines from what pydantic found wrong.
+
+Reading and writing the JSON documents, plain or compressed, without surprises.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import reprlib
+import secrets
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pydantic_core
+from pydantic import BaseModel, ValidationError
+
+from wattsched.instances.sizing.instance import FORMAT, Instance
+from wattsched.instances.sizing.validity import faults_of
+
+MOST_LINES = 20
+
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = _shown.maxlong = 60
+
+# pydantic's type of a fault -> the sentence, filled from its context.
+_SENTENCES = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "finite_number": "must be a finite number, got {got}",
+    "literal_error": "must be {expected}, got {got}",
+    "model_type": "must be an object, got {got}",
+    "dict_type": "must be an object, got {got}",
+    "list_type": "must be a list, got {got}",
+    "int_type": "must be a whole number, got {got}",
+    "int_from_float": "must be a whole number, got {got}",
+    "string_too_long": "must have at most {max_length} characters, got {got}",
+    "too_long": "must have at most {max_length} entries, it has {actual_length}",
+    "too_short": "must have at least {min_length} entries, it has {actual_length}",
+    "string_unicode": "holds a character that is not valid Unicode",
+}
+
+
+def lines_of(error: ValidationError, document: Any) -> list[str]:
+    """One line per fault, with its path in the document: ``jobs[3].weight: must be ...``.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What validating `document` raised.
+    document : object
+        The parsed file; it tells the keys of a path from the names of union branches. None where there is
+        no document.
+    """
+    lines: list[str] = []
+    for fault in error.errors(include_url=False):
+        missing = fault["type"] == "missing"
+        loc = fault["loc"]
+        path = ".".join(map(str, loc)) if document is None else _path(loc, document, missing)
+        lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
+    return list(dict.fromkeys(lines))
+
+
+def require(name: str, value: object, kinds: tuple[type, ...], expected: str) -> None:
+    """Refuse an argument of the wrong type in words, before it fails far from the call.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    expected : str
+        What it must be, in words.
+
+    Raises
+    ------
+    TypeError
+        That names the argument, and the type found.
+    """
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
+
+
+def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
+    """At most `most` lines, and one that counts the others."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[:most], f"and {len(lines) - most:,} more"]
+
+
+def _sentences(fault: Any) -> list[str]:
+    kind, context = fault["type"], dict(fault.get("ctx", {}))
+    got = _shown.repr(fault["input"])
+    if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
+        return ["must not be empty"]
+    if kind in ("value_error", "assertion_error"):
+        # Our own validators join what they found.
+        return str(context.get("error", fault["msg"])).split("; ")
+    if kind in _SENTENCES:
+        return [_SENTENCES[kind].format(**context, got=got)]
+    message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
+    return [f"{message}, got {got}"]
+
+
+def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
+    """Path as one would write it in Python, without pydantic's names of union branches.
+
+    Steps that the document does not have are such names, but for the last step to a field that is missing.
+    """
+    path = ""
+    here = document
+    steps = list(location)
+    while steps:
+        step = steps.pop(0)
+        if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
+            # A list of row objects, validated as columns: name the row first.
+            row = steps.pop(0)
+            path += f"[{row}].{step}"
+            here = None
+        elif isinstance(here, list) and missing and not steps:
+            # A column that no row object has.
+            path += f"[0].{step}"
+        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+            path += f"[{step}]"
+            here = here[step]
+        elif isinstance(here, dict) and (step in here or (missing and not steps)):
+            path += f".{step}" if path else str(step)
+            here = here.get(step)
+    return path
+
+
+MAX_BYTES = 1 << 30
+"""Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
+
+ALWAYS_WRITTEN = ("format", "objective")
+"""Fields that are written even where they have their default, which another version may not share."""
+
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class InputError(Exception):
+    """A file that cannot be used.
+
+    Attributes
+    ----------
+    faults : list of str
+        One readable line per fault, the first ones and a count when there are many.
+    """
+
+    def __init__(self, faults: list[str], source: str = ""):
+        self.faults = capped(faults)
+        self.source = source
+        super().__init__("\n".join(f"{source}: {fault}" if source else fault for fault in self.faults))
+
+
+def read_instance(path: str | Path) -> Instance:
+    """Read, validate and check an instance file (``.json`` or ``.json.gz``).
+
+    Raises
+    ------
+    InputError
+        With every fault found: of the file, of a field, or of what the fields mean together.
+    """
+    return instance_of(read_json(path), source=str(path))
+
+
+def instance_of(document: Any, source: str = "") -> Instance:
+    """Validate a parsed document as an instance.
+
+    Raises
+    ------
+    InputError
+        As `read_instance`.
+    """
+    if not isinstance(document, dict):
+        raise InputError([f"the document must be an object, not {_kind(document)}"], source)
+    found = document.get("format", FORMAT)
+    if found != FORMAT:
+        raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
+    if (problem := document.get("problem", "sizing")) != "sizing":
+        raise InputError([f"problem: expected 'sizing' here, found {problem!r:.80}"], source)
+    try:
+        instance = Instance.model_validate(document)
+    except ValidationError as error:
+        raise InputError(lines_of(error, document), source) from None
+    if faults := faults_of(instance):
+        raise InputError(faults, source)
+    return instance
+
+
+def read_json(path: str | Path, limit_bytes: int = MAX_BYTES) -> Any:
+    """Parse a JSON file (UTF-8, compressed with gzip or not) and refuse keys that occur twice.
+
+    Parameters
+    ----------
+    limit_bytes : int
+        Size after decompression at which reading stops.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or is not JSON.
+    """
+    source = str(path)
+    try:
+        return _parsed(_content(Path(path), limit_bytes))
+    except _FaultError as fault:
+        raise InputError([str(fault)], source) from None
+    except OSError as error:
+        raise InputError([(error.strerror or str(error)).lower()], source) from None
+    except (UnicodeDecodeError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError([_why_not_json(error)], source) from None
+
+
+def write_json(path: str | Path, content: str | BaseModel) -> None:
+    """Write a document in one step: a reader sees the old file or the whole new one.
+
+    Parameters
+    ----------
+    content : str or BaseModel
+        Text, or a model, which is laid out by `document_text`.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be written to; the old file is then as it was.
+    """
+    text = content if isinstance(content, str) else document_text(content)
+    write_atomically(path, text.encode())
+
+
+def write_atomically(path: str | Path, content: bytes) -> None:
+    """Write bytes under a temporary name beside the file, flush them to disk, rename.
+
+    A name that ends in ``.gz`` is compressed; equal content gives equal bytes.
+
+    Raises
+    ------
+    OSError
+        As `write_json`.
+    """
+    path = Path(path)
+    if path.suffix == ".gz":
+        content = gzip.compress(content, compresslevel=6, mtime=0)
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        # A device, a pipe; a folder raises here.
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def document_text(model: BaseModel) -> str:
+    """JSON of a model, one entry of its lists and mappings per line, without the defaults."""
+    return _laid_out(model, depth=2) + "\n"
+
+
+def instance_schema() -> dict[str, Any]:
+    """JSON Schema of an instance file; equal for equal versions of the package."""
+    schema = Instance.model_json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": FORMAT, **schema}
+
+
+class _FaultError(Exception):
+    """A file's fault, in its final words."""
+
+
+def _content(path: Path, limit_bytes: int) -> bytes:
+    """Bytes of a file, decompressed, in chunks so that neither bombs nor deep nesting fill the memory."""
+    content = bytearray()
+    with path.open("rb") as file:
+        compressed = file.peek(2).startswith(_GZIP_MAGIC)
+        stream: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if compressed else file
+        try:
+            while chunk := stream.read(_CHUNK):
+                if not content:
+                    _refuse_early(chunk)
+                content += chunk
+                if len(content) > limit_bytes:
+                    raise _FaultError(f"is larger than {limit_bytes:,} bytes after decompression, the limit")
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise _FaultError(f"is a damaged gzip file: {str(error)[:200]}") from None
+    return bytes(content)
+
+
+def _refuse_early(head: bytes) -> None:
+    """Refuse by its first megabyte what cannot become a document."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in head[:4] and b"{" in head[:4]):
+        raise _FaultError("is UTF-16 or UTF-32 text; save it as UTF-8")
+    if b"\0" in head:
+        raise _FaultError("is a binary file, not JSON text")
+    try:
+        pydantic_core.from_json(head.removeprefix(b"\xef\xbb\xbf"), allow_partial="trailing-strings")
+    except ValueError as error:
+        if "recursion" in str(error):
+            raise _FaultError(f"is nested too deeply to be a document ({error})") from None
+
+
+def _parsed(content: bytes) -> Any:
+    text = content.decode("utf-8-sig")
+    if not text.strip():
+        raise _FaultError("is empty")
+    return json.loads(text, object_pairs_hook=_without_duplicates)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _FaultError(f"an object has the key {twice!r:.80} more than once")
+    return fields
+
+
+def _why_not_json(error: Exception) -> str:
+    match error:
+        case json.JSONDecodeError():
+            end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
+            place = f"line {error.lineno}, column {error.colno}"
+            return f"is not valid JSON: {error.msg.lower()} at {place}{end}"
+        case UnicodeDecodeError():
+            return f"is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}"
+        case RecursionError():
+            return "is nested too deeply to be a document"
+        case MemoryError():
+            return "does not fit into memory"
+    return f"is not valid JSON: {str(error)[:200]}"
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _laid_out(value: Any, depth: int, indent: str = "") -> str:
+    """Open objects down to `depth`, and the lists and mappings in them, onto lines of their own."""
+    inner = indent + " "
+    if isinstance(value, BaseModel):
+        if depth == 0:
+            return value.model_dump_json(exclude_defaults=True)
+        fields = type(value).model_fields
+        lines = [
+            f"{json.dumps(name)}: {_laid_out(item, depth - 1, inner)}"
+            for name, item in value
+            if name in ALWAYS_WRITTEN or item != fields[name].get_default(call_default_factory=True)
+        ]
+        return _braces(lines, "{}", indent)
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(key)}: {_laid_out(item, 0)}" for key, item in value.items()]
+        return _braces(lines, "{}", indent)
+    if isinstance(value, list) and value and isinstance(value[0], BaseModel):
+        return _braces([_laid_out(item, 0) for item in value], "[]", indent)
+    return pydantic_core.to_json(value).decode()
+
+
+def _braces(lines: list[str], pair: str, indent: str) -> str:
+    if not lines:
+        return pair
+    body = ",\n".join(f"{indent} {line}" for line in lines)
+    return f"{pair[0]}\n{body}\n{indent}{pair[1]}"

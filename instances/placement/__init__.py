@@ -1,0 +1,1 @@
+"""Placement: tasks to place on the GPUs of nodes."""

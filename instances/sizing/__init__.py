@@ -1,0 +1,1 @@
+"""Rounds: jobs that may run in many configurations, now."""

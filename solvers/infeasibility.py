@@ -1,0 +1,184 @@
+"""Why a program is infeasible: which rows are short, and by how much."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_array, hstack
+
+from wattsched.formulations.program import Program
+from wattsched.solvers.rows import TOLERANCE, linking_rows
+from wattsched.solvers.solution import Limits
+from wattsched.topology.arrays import BoolArray, FloatArray
+
+_TIME_S = 10.0
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A row that cannot be satisfied, in the row's unit.
+
+    Attributes
+    ----------
+    row : str
+    needed : float
+        Least use that is possible; for a lower limit, the use that is demanded.
+    available : float
+        The row's upper limit; for a lower limit, the greatest use that is possible.
+    short_by : float
+        The difference.
+    alone : bool
+        True when no choice satisfies this row, whatever the other rows say. Otherwise `short_by` is this
+        row's part in the least relative increase of limits, over all rows, that makes the program feasible.
+    at_least : float
+        What the limit lacks at least if no other one is changed.
+    """
+
+    row: str
+    needed: float
+    available: float
+    short_by: float
+    alone: bool
+    at_least: float
+
+    def __str__(self) -> str:
+        what = "needs at least" if self.alone else "would need, together with the other rows,"
+        return f"{self.row} {what} {self.needed:.6g}, of {self.available:.6g}: short by {self.short_by:.6g}"
+
+
+def shortfall(
+    program: Program, time_s: float = _TIME_S, may_grow: Callable[[str], bool] | None = None
+) -> list[Shortfall]:
+    """Rows that make a program infeasible, worst first; empty for a feasible one.
+
+    Parameters
+    ----------
+    time_s : float
+        Limit for the search that is needed when no row is infeasible by itself.
+    may_grow : callable, optional
+        Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
+        named unless they are infeasible by themselves. Without it all are such but those that link choices.
+
+    Returns
+    -------
+    list of Shortfall
+        Empty also when the search found no proof of infeasibility in time.
+    """
+    return _single_rows(program) or _together(program, time_s, may_grow)
+
+
+def _single_rows(program: Program) -> list[Shortfall]:
+    """Rows whose limit is beyond what any choice uses."""
+    least, most = _range_of_use(program)
+    names = program.row_names()
+    over = least - program.row_upper
+    under = program.row_lower - most
+    above = [
+        (r, least[r], program.row_upper[r], over[r])
+        for r in np.flatnonzero(over > _tolerance(program.row_upper))
+    ]
+    below = [
+        (r, program.row_lower[r], most[r], under[r])
+        for r in np.flatnonzero(under > _tolerance(program.row_lower))
+    ]
+    found = [
+        Shortfall(names[r], float(needed), float(available), float(by), alone=True, at_least=float(by))
+        for r, needed, available, by in above + below
+    ]
+    return sorted(found, key=_severity)
+
+
+def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
+    """Least and greatest use of every row, over all choices and the bounds of free columns."""
+    n = program.n_choices
+    entries = csc_array(program.matrix[:, n:]).tocoo()
+    ends = np.stack(
+        [entries.data * program.lower[n:][entries.col], entries.data * program.upper[n:][entries.col]]
+    )
+    least = np.bincount(entries.row, ends.min(axis=0), program.n_rows).astype(float)
+    most = np.bincount(entries.row, ends.max(axis=0), program.n_rows).astype(float)
+    choices = program.matrix[:, :n].tocsr()
+    for r in range(program.n_rows):
+        # Zeros count: only a few rows are dense, and each is looked at once.
+        use = choices[[r]].toarray().ravel()
+        if program.n_groups:
+            least[r] += np.minimum.reduceat(use, program.group_start[:-1]).sum()
+            most[r] += np.maximum.reduceat(use, program.group_start[:-1]).sum()
+    return least, most
+
+
+def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] | None) -> list[Shortfall]:
+    """Least relative increase of the rows' limits that makes the program feasible.
+
+    What links choices is no limit, unless there is no other way.
+    """
+    if may_grow is not None:
+        growing = np.array([may_grow(name) for name in program.row_names()], dtype=bool)
+        return _extended(program, growing, time_s)
+    limits = ~linking_rows(program)
+    found = _extended(program, limits, time_s)
+    return found if found or limits.all() else _extended(program, np.ones_like(limits), time_s)
+
+
+def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortfall]:
+    from wattsched.solvers import highs
+
+    elastic, row, sign = _elastic(program, limits)
+    # A cheap proof first: rows that are short even for fractions of options.
+    answer, proven = highs.solve_lp(elastic, Limits(time_s=time_s)), 1.0
+    if answer.objective is None or answer.objective <= 1e-7:
+        answer = highs.solve(elastic, Limits(gap=1e-3, time_s=time_s))
+        if answer.x is None or answer.objective is None or answer.bound <= 1e-7:
+            return []
+        # To extend one limit alone cannot cost less than the least that all together cost.
+        proven = min(1.0, answer.bound / answer.objective)
+    assert answer.x is not None
+    missing = answer.x[program.n_columns :] * np.abs(elastic.matrix[:, program.n_columns :].data)
+    names = program.row_names()
+    found = []
+    for r, s, amount in zip(row.tolist(), sign.tolist(), missing.tolist(), strict=True):
+        limit = float(program.row_upper[r] if s < 0 else program.row_lower[r])
+        if amount > _tolerance(np.array([limit]))[0]:
+            needed, available = (limit + amount, limit) if s < 0 else (limit, limit - amount)
+            found.append(
+                Shortfall(names[r], needed, available, amount, alone=False, at_least=proven * amount)
+            )
+    return sorted(found, key=_severity)
+
+
+def _elastic(program: Program, limits: BoolArray) -> tuple[Program, np.ndarray, np.ndarray]:
+    """Program with a column per row limit that extends it, at a cost relative to the limit's size."""
+    upper = np.flatnonzero(np.isfinite(program.row_upper) & limits)
+    lower = np.flatnonzero(np.isfinite(program.row_lower) & limits)
+    row = np.concatenate([upper, lower])
+    sign = np.concatenate([-np.ones(len(upper)), np.ones(len(lower))])
+    largest = np.zeros(program.n_rows)
+    np.maximum.at(largest, program.matrix.indices, np.abs(program.matrix.data))
+    limit = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
+    size = np.maximum(np.maximum(np.abs(limit), largest[row]), 1e-12)
+    k = len(row)
+    slack = csc_array((sign * size, (row, np.arange(k))), shape=(program.n_rows, k))
+    elastic = dataclasses.replace(
+        program,
+        cost=np.concatenate([np.zeros(program.n_columns), np.ones(k)]),
+        matrix=csc_array(hstack([program.matrix, slack])),
+        lower=np.concatenate([program.lower, np.zeros(k)]),
+        upper=np.concatenate([program.upper, np.full(k, np.inf)]),
+        integer=np.concatenate([program.integer, np.zeros(k, dtype=bool)]),
+        columns=(),
+        offset=0.0,
+        bottleneck=None,
+        attributes={},
+    )
+    return elastic, row, sign
+
+
+def _tolerance(limit: FloatArray) -> FloatArray:
+    return np.asarray(TOLERANCE * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
+
+
+def _severity(short: Shortfall) -> tuple[float, str]:
+    return -short.short_by / max(1.0, abs(short.available)), short.row

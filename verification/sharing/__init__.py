@@ -1,0 +1,1 @@
+"""The rules of `sharing`, read a second time."""

@@ -1,0 +1,1 @@
+"""The rules of `shifting`, read a second time."""

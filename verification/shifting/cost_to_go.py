@@ -1,0 +1,350 @@
+r"""What is left of a job costs at least this much at prices: dynamic programming over levels of work left.
+
+Levels are safe. What is left is rounded down to one. Over a run (an option without a pause) the work done is
+rounded as a whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for an option that
+does a of them, and in the first slot of the run as much more as makes the sum of any number of slots at least
+the true one. Schedules of the true job have thus counterparts that do no less work in the same slots, and
+costs never fall with the work left.
+
+The least that a schedule of one job costs at prices; only the certificate uses it.
+
+Schedules are followed slot by slot with their exact work, all at once. Those that by `cost_to_go` cost more
+than a known one, and those that leave more work than another at more cost, are dropped. Where too many are
+left, the most costly ones count for what they cost at least.
+
+A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
+it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.topology.arrays import FloatArray, IntArray
+
+ROUNDING = 1e-9
+"""Times, relative to themselves, and work, relative to a slot's, that count as rounding."""
+_MARGIN = 1e-7
+"""Share of a level by which levels done exceed what rounding could make too few."""
+
+
+@dataclass(frozen=True)
+class PricedJob:
+    """A job, its options, and what they are charged.
+
+    Attributes
+    ----------
+    slot_s : float
+    first, slots : int
+        First slot that the job may run in, and slots of the horizon.
+    work, restart_s : float
+    deadline_s : float
+        Infinite for none.
+    must_finish, ran : bool
+        `ran` makes the first start a restart.
+    held : int
+        Kind of options that needs no restart in the first slot, -1 for none.
+    rate, power_w, extra_w : float arrays, shape (n_options,)
+        `extra_w` is the draw above that of idle GPUs.
+    kind : int array, shape (n_options,)
+        Options of one kind change into each other without a restart.
+    delay : float
+        Charge for a second of completion time, which counts from the beginning of the horizon here.
+    joule : float array, shape (slots + 1,)
+        Charge for a joule, at last after the horizon.
+    gpu : float array, shape (slots, n_options)
+        Charge for the GPUs of an option.
+    """
+
+    slot_s: float
+    first: int
+    slots: int
+    work: float
+    restart_s: float
+    deadline_s: float
+    must_finish: bool
+    ran: bool
+    held: int
+    rate: FloatArray
+    power_w: FloatArray
+    extra_w: FloatArray
+    kind: IntArray
+    delay: float
+    joule: FloatArray
+    gpu: FloatArray
+
+    def unfinished(self, work: FloatArray) -> FloatArray:
+        """What work costs that is left at the end of the horizon."""
+        options = range(len(self.rate))
+        fastest = min(options, key=lambda o: (-self.rate[o], self.power_w[o], o))
+        seconds = work / self.rate[fastest]
+        end_s = self.slots * self.slot_s + seconds
+        cost = self.delay * end_s + self.joule[-1] * self.power_w[fastest] * seconds
+        return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)
+
+
+class _Move:
+    """An option for a slot, of which some seconds are lost; arrays by option and level."""
+
+    def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
+        needs_s = lost_s + work / job.rate[:, None]
+        self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
+        self.joules = job.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
+        self.end_s = np.where(self.ends, needs_s, 0.0)
+        self.delay = job.delay * self.end_s
+
+
+class CostToGo:
+    """Costs from slots on, from below.
+
+    Parameters
+    ----------
+    end : int
+        Schedules that run in this slot or later are left out, unless it is the number of slots.
+    levels : int
+        Levels of the job's work.
+    """
+
+    def __init__(self, job: PricedJob, end: int, levels: int):
+        self.job, self.n = job, len(job.rate)
+        self.step = job.work / levels
+        self.level = np.arange(levels + 1)
+        work = np.asarray(self.step * self.level, dtype=np.float64)
+        self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
+        slot = np.arange(job.slots + 1)[:, None]
+        exact = slot * (job.rate * job.slot_s / self.step)
+        self.floor = np.floor(exact)
+        behind = exact - self.floor
+        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
+        self.makes_up = worst - behind[1:] + _MARGIN
+        self.row = (np.arange(self.n) * len(self.level))[:, None]
+        self.ranks, self.partners = _ranks(job.kind), _partners(job.kind)
+        shape = (end - job.first + 1, self.n + 2, levels + 1)
+        self._cost = np.full(shape, math.inf)
+        if end == job.slots:
+            self._cost[-1] = job.unfinished(work)
+        for position in range(end - job.first - 1, -1, -1):
+            self._fill(job.first + position, self._cost[position + 1], self._cost[position])
+
+    def at(self, slot: int, state: IntArray, work: FloatArray) -> FloatArray:
+        """Least costs from slots on.
+
+        Parameters
+        ----------
+        state : int array
+            The option of the slot before; -2 for a job that is paused, -1 for one that never ran.
+        """
+        level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
+        # In the middle of a run: the part of a level that its first slot was given more is given back.
+        level = np.clip(level - (state >= 0), 0, len(self.level) - 1)
+        return np.asarray(self._cost[slot - self.job.first][state, level])
+
+    def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
+        """Costs from a slot on, from those of the next one: of options, paused, and never run."""
+        again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
+        start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
+        going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)
+        (_, options), *more = self.ranks
+        of_kind = again[options]
+        for kinds, options in more:
+            of_kind[kinds] = np.minimum(of_kind[kinds], again[options])
+        np.minimum(later[-2], of_kind.min(axis=0), out=now[-2])
+        np.minimum(later[-1], start.min(axis=0), out=now[-1])
+        # A run that goes on is not begun again, or every slot would be given a part of a level.
+        running = now[: self.n]
+        np.minimum(going_on, later[-2], out=running)
+        np.minimum(running, _of_others(of_kind)[self.job.kind], out=running)
+        for options, partners in self.partners:
+            running[options] = np.minimum(running[options], start[partners])
+
+    def _first(self, slot: int, lost_s: float) -> FloatArray:
+        """Levels of the first slot of a run."""
+        able = self.job.rate * (self.job.slot_s - lost_s) / self.step
+        return np.asarray(np.ceil(able + self.makes_up[slot]))
+
+    def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
+        """Cost of running every option in the slot, shape (n_options, n_levels)."""
+        job, move = self.job, self.moves[lost_s]
+        index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
+        index += self.row
+        cost: FloatArray = np.take(later, index)
+        begin_s = slot * job.slot_s
+        np.copyto(cost, job.delay * begin_s, where=move.ends)
+        if begin_s + job.slot_s > job.deadline_s:
+            cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
+        cost += move.delay
+        cost += job.joule[slot] * move.joules
+        cost += job.gpu[slot][:, None]
+        return cost
+
+
+def _ranks(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
+    """Kinds and their first options, those with a second one and these, and so on."""
+    members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
+    ranks = []
+    for rank in range(max(len(options) for options in members)):
+        kinds = [k for k, options in enumerate(members) if len(options) > rank]
+        ranks.append((np.array(kinds), np.array([members[k][rank] for k in kinds])))
+    return ranks
+
+
+def _partners(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
+    """Options, and for each another one of its kind, in as many ways as there are."""
+    members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
+    ways = []
+    for turn in range(1, max(len(options) for options in members)):
+        able = [options for options in members if len(options) > turn]
+        partners = [np.roll(options, turn) for options in able]
+        ways.append((np.concatenate(able), np.concatenate(partners)))
+    return ways
+
+
+def _of_others(of_kind: FloatArray) -> FloatArray:
+    """Least among all other kinds, for every kind; shape (n_kinds, n_levels)."""
+    if len(of_kind) == 1:
+        return np.full_like(of_kind, math.inf)
+    best, least = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
+    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
+
+
+FEW_LEVELS = 64
+MOST_FOLLOWED = 100
+_PAUSED, _NEVER = -2, -1
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """Schedules up to a slot.
+
+    Attributes
+    ----------
+    state : int array
+        The option of the slot before, or paused, or never run.
+    kind : int array
+        Its kind, which needs no restart.
+    left, cost, least : float arrays
+        Work left, cost so far, and with it what the rest costs at least.
+    """
+
+    state: IntArray
+    kind: IntArray
+    left: FloatArray
+    cost: FloatArray
+    least: FloatArray
+
+    def take(self, which: IntArray) -> _Followed:
+        return _Followed(
+            self.state[which], self.kind[which], self.left[which], self.cost[which], self.least[which]
+        )
+
+
+class LeastCost:
+    """Finds the least cost of a job's schedules, or bounds it from below."""
+
+    def __init__(self, job: PricedJob):
+        self.job = job
+        self.full = job.rate * job.slot_s
+        self.known = float(self._single_runs().min(initial=math.inf))
+        self.end = self._end()
+
+    @property
+    def size(self) -> int:
+        """Slots by options that are looked at."""
+        return max(1, self.end - self.job.first) * len(self.full)
+
+    def _end(self) -> int:
+        """Slot from which on schedules cost more than the known one."""
+        job = self.job
+        joules = job.work * float((job.extra_w / job.rate).min())
+        # At high prices the difference is small beside its parts, and may be all rounding.
+        room = self.known * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
+        if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
+            return job.slots
+        return min(job.slots, max(job.first, math.ceil(room / (job.delay * job.slot_s))) + 1)
+
+    def _single_runs(self) -> FloatArray:
+        """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options)."""
+        job = self.job
+        each = job.gpu + np.outer(job.joule[:-1], job.extra_w * job.slot_s)
+        spent = np.concatenate([np.zeros((1, len(self.full))), np.cumsum(each, axis=0)])
+        needs_s = job.work / job.rate + (job.restart_s if job.ran else 0.0)
+        before = np.maximum(np.ceil(needs_s / job.slot_s - 1e-6).astype(np.int64) - 1, 0)
+        used_s = needs_s - before * job.slot_s
+        begun = np.arange(job.first, job.slots)[:, None]
+        last = np.minimum(begun + before, job.slots - 1)
+        option, end_s = np.arange(len(self.full)), last * job.slot_s + used_s
+        cost = spent[last, option] - spent[begun[:, 0]] + job.gpu[last, option]
+        cost += job.joule[last] * job.extra_w * used_s + job.delay * end_s
+        valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
+        return np.where(valid, cost, math.inf)
+
+    def bound(self, levels: int) -> float:
+        """Least cost, or less, by at most so many levels of the job's work.
+
+        Completion counts from the beginning of the horizon. Few levels are tried first.
+        """
+        best, tried = -math.inf, min(FEW_LEVELS, levels)
+        while True:
+            best = max(best, self._bound(tried))
+            if best >= self.known or tried >= levels:
+                return best
+            tried = min(4 * tried, levels)
+
+    def _bound(self, levels: int) -> float:
+        job, to_go = self.job, CostToGo(self.job, self.end, levels)
+        begun = np.array([_PAUSED if job.ran else _NEVER])
+        # What is held may go on without a restart, of which the levels know nothing.
+        least = np.full(1, -math.inf) if job.held >= 0 else to_go.at(job.first, begun, np.array([job.work]))
+        dropped = math.inf
+        followed = _Followed(begun, np.array([job.held]), np.array([job.work]), np.zeros(1), least)
+        for slot in range(job.first, self.end):
+            ended, onward = self._step(slot, followed, to_go)
+            self.known = min(self.known, ended)
+            followed = _undominated(onward.take(np.flatnonzero(onward.least < self.known)))
+            if len(followed.left) > MOST_FOLLOWED:
+                order = np.argsort(followed.least, kind="stable")
+                dropped = min(dropped, float(followed.least[order[MOST_FOLLOWED]]))
+                followed = followed.take(order[:MOST_FOLLOWED])
+            if not len(followed.left):
+                break
+        if self.end == job.slots:
+            unfinished = followed.cost + job.unfinished(followed.left)
+            self.known = min(self.known, float(unfinished.min(initial=math.inf)))
+        return max(float(least[0]), min(self.known, dropped))
+
+    def _step(self, slot: int, before: _Followed, to_go: CostToGo) -> tuple[float, _Followed]:
+        """Least cost of schedules that end in the slot, and those that go on after it."""
+        job = self.job
+        free = (before.kind[:, None] == job.kind) | (before.state == _NEVER)[:, None]
+        lost_s = np.where(free, 0.0, job.restart_s)
+        able, left = self.full - job.rate * lost_s, before.left[:, None]
+        # Twice what counts as rounding, so that nothing ends later here than in truth.
+        ends = left <= able + 2 * ROUNDING * self.full
+        used_s = np.where(ends, lost_s + np.minimum(left, able) / job.rate, job.slot_s)
+        cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * job.extra_w * used_s
+        end_s = slot * job.slot_s + used_s
+        ended = cost + job.delay * end_s
+        in_time = ends & (end_s <= job.deadline_s)
+        which, option = np.nonzero(~ends)
+        resting = np.where(before.state == _NEVER, _NEVER, _PAUSED)
+        state = np.concatenate([resting, option])
+        rest = np.concatenate([before.left, (left - able)[which, option]])
+        spent = np.concatenate([before.cost, cost[which, option]])
+        kind = np.concatenate([np.full(len(resting), -1), job.kind[option]])
+        least = spent + to_go.at(slot + 1, state, rest)
+        return float(ended[in_time].min(initial=math.inf)), _Followed(state, kind, rest, spent, least)
+
+
+def _undominated(followed: _Followed) -> _Followed:
+    """Without schedules that leave as much work as another of their state, or more, at no less cost."""
+    if len(followed.left) < 2:
+        return followed
+    order = np.lexsort((followed.cost, followed.left, followed.state))
+    # States are so far apart that the least cost so far begins anew with each of them.
+    apart = 1.0 + 2 * float(np.abs(followed.cost).max())
+    cost = followed.cost[order] - apart * followed.state[order]
+    before = np.concatenate([[math.inf], np.minimum.accumulate(cost)[:-1]])
+    return followed.take(order[cost < before])

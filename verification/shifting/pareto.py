@@ -1,0 +1,73 @@
+"""Along the frontier between average completion time and another criterion: its instances, and its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.verification.plan_claims import check_plan_result
+
+TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
+"""Criterion to the name of its budget and total."""
+FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
+
+
+def require_forecast(instance: ShiftingInstance, against: str) -> None:
+    """Refuse a criterion that the instance has no forecast of.
+
+    Raises
+    ------
+    ValueError
+        Which names the forecast.
+    """
+    forecast = FORECASTS.get(against)
+    if forecast is not None and getattr(instance, forecast) is None:
+        raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
+
+
+def bounded(
+    instance: ShiftingInstance, objective: str, against: str, limit: float | None
+) -> ShiftingInstance:
+    """The instance of a point: another objective, and a limit on the criterion instead of both budgets."""
+    budgets = instance.budgets.model_copy(update={"average_completion_s": None, TOTALS[against]: limit})
+    return instance.model_copy(update={"objective": objective, "budgets": budgets})
+
+
+def frontier_faults(instance: ShiftingInstance, frontier: dict[str, Any]) -> list[str]:
+    """What is wrong with a frontier: with a point's decision or its proof, or with their order.
+
+    Parameters
+    ----------
+    frontier : dict
+        Parsed ``wattsched-frontier/1``, free of faults in its fields.
+
+    Raises
+    ------
+    ValueError
+        If the instance has no forecast of the criterion.
+    """
+    against, faults = frontier["against"], []
+    require_forecast(instance, against)
+    if frontier["instance"] != instance.name:
+        faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
+    for number, point in enumerate(frontier["points"]):
+        result = point["result"]
+        objective = result["objective_name"]
+        if objective not in ("completion", against):
+            faults.append(f"points[{number}]: minimises '{objective}', which is no end of this frontier")
+            continue
+        verdict = check_plan_result(bounded(instance, objective, against, point["limit"]), result)
+        faults += [f"points[{number}].{fault}" for fault in verdict.faults]
+        if verdict.report is None:
+            faults.append(f"points[{number}]: has no decision")
+    return faults or list(_of_order(frontier["points"], TOTALS[against]))
+
+
+def _of_order(points: list[dict[str, Any]], total: str) -> Iterator[str]:
+    """Later completion has to buy something."""
+    totals = [point["result"]["totals"] for point in points]
+    for number, (one, other) in enumerate(pairwise(totals), start=1):
+        if not one["average_completion_s"] < other["average_completion_s"] or not one[total] > other[total]:
+            yield f"points[{number}]: is no later with less {total} than the one before"
