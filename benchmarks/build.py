@@ -24,12 +24,12 @@ from pages import DOCS, machine, replace_part, table
 
 import wattsched
 from wattsched.formulations.program import Program
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expand
 from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, add_budget_rows, assemble
 from wattsched.formulations.sizing.objectives import objective
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 
 CASES = (
     ("uniform", 1_000),
@@ -96,7 +96,7 @@ def measure(family: str, jobs: int, repetitions: int) -> Measurement:
         stamps = [time.perf_counter()]
         options = expand(instance)
         stamps.append(time.perf_counter())
-        program = formulation("sizing", "mckp")(options, instance.objective).program
+        program = problem("sizing").formulation("mckp")(options, instance.objective).program
         stamps.append(time.perf_counter())
         build_all(options, instance.objective)
         stamps.append(time.perf_counter())
@@ -120,7 +120,7 @@ def shares(instance: Instance) -> dict[str, float]:
     """Share of the building time that each part takes."""
     options = expand(instance)
     profile = cProfile.Profile()
-    profile.runcall(formulation("sizing", "mckp"), options, instance.objective)
+    profile.runcall(problem("sizing").formulation("mckp"), options, instance.objective)
     statistics = pstats.Stats(profile)
     seconds = dict.fromkeys(PARTS, 0.0)
     for (_, _, function), (_, _, _, cumulative, _) in statistics.stats.items():  # type: ignore[attr-defined]  # the documented profile rounds

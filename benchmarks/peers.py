@@ -12,9 +12,9 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
-from wattsched.solvers.solution import Limits, Solution, Termination, conclude, declined
+from wattsched.solvers.solution import Limits, Solution, Termination, conclude, unsupported
 from wattsched.topology.arrays import FloatArray, IntArray
 
 TOLERANCE = 1e-6
@@ -33,7 +33,7 @@ def linopy_highs(program: Program, limits: Limits) -> Solution:
     import pandas as pd
 
     if program.n_columns > program.n_choices:
-        return declined("only choice columns are written")
+        return unsupported("only choice columns are written")
     model = linopy.Model()
     index = pd.RangeIndex(program.n_columns, name="column")
     x = model.add_variables(binary=True, coords=[index], name="x")
@@ -110,8 +110,8 @@ def pop(k: int) -> Callable[[Program, Limits], Solution]:
 
     def solve(program: Program, limits: Limits) -> Solution:
         if program.n_columns > program.n_choices:
-            return declined("a column that all parts share cannot be partitioned")
-        clock = Clock(limits.time_s)
+            return unsupported("a column that all parts share cannot be partitioned")
+        clock = Timer(limits.time_s)
         part_of = np.random.default_rng(limits.seed).permutation(program.n_groups) % k
         x = np.zeros(program.n_columns)
         limit = None

@@ -18,9 +18,9 @@ from pages import DOCS, machine, replace_part
 from pages import table as markdown
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
+from wattsched.problems import problem
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits
 
@@ -43,7 +43,7 @@ PARTS = {
 
 def program_of(family: str, jobs: int, options: dict[str, int]) -> Program:
     instance = generate(family, jobs=jobs, seed=1, **options)
-    return formulation("sizing", "mckp")(expand(instance), instance.objective).program
+    return problem("sizing").formulation("mckp")(expand(instance), instance.objective).program
 
 
 def seconds(work: Callable[[], object], times: int = 5) -> float:

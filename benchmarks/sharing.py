@@ -11,13 +11,13 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from pages import DOCS, machine, replace_part, table
 
-from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.formulations.sharing import heuristics, patterns
+from wattsched.formulations.sharing.data import Patterns, patterns_of
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import Budgets, Job, SharingInstance
@@ -29,6 +29,7 @@ from wattsched.replay.sharing.published import Decide, anew
 from wattsched.replay.sharing.stream import Replay, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sharing.bound import lower_bound
 from wattsched.verification.sharing.checker import check
 from wattsched.verification.sharing.outcomes import Outcomes
 
@@ -104,15 +105,16 @@ def rounds(data: Path) -> str:
 
 def _round(instance: SharingInstance) -> list[str]:
     begin = time.perf_counter()
-    plan = PROBLEM.formulations["patterns"](instance, instance.objective, None)
-    answer = get("highs")(plan.program, Limits(gap=GAP))
+    model = patterns.build(patterns_of(instance), instance.objective)
+    answer = get("highs")(model.program, Limits(gap=GAP))
     took_s = time.perf_counter() - begin
     assert answer.x is not None
     assert answer.prices is not None
-    report = check(instance, plan.decide(answer.x))
+    report = check(instance, model.decode(answer.x, {}))
     assert not report.faults, report.faults
     assert report.objective is not None
-    bound = PROBLEM.prove(instance, plan.prices or plan.priced(answer.prices) or {})
+    assert model.named_prices is not None
+    bound = lower_bound(instance, model.prices or model.named_prices(answer.prices))
     gap = abs(report.objective - bound) / abs(report.objective)
     limit = instance.budgets.power_w
     units = "/".join(str(unit.count) for unit in instance.unit_types)
@@ -166,26 +168,31 @@ def optimum(objective: str, **fields: object) -> Decide:
     def decide(instance: SharingInstance) -> SharingDecision:
         jobs = [job.model_copy(update={"remaining_epochs": 1.0}) for job in instance.jobs]
         equal = instance.model_copy(update={"jobs": jobs, "objective": objective, **fields})
-        plan = PROBLEM.formulations["patterns"](equal, objective, None)
-        answer = get("highs")(plan.program, Limits(gap=GAP))
+        model = patterns.build(patterns_of(equal), objective)
+        answer = get("highs")(model.program, Limits(gap=GAP))
         assert answer.x is not None
-        decision: SharingDecision = plan.decide(answer.x)
+        decision: SharingDecision = model.decode(answer.x, {})
         return decision
 
     return decide
 
 
-def _limited(rule: Callable[[SharingInstance, str], SharingDecision | None], most: int) -> Decide:
-    """Rule with at most so many jobs on a node."""
-    return lambda instance: rule(instance.model_copy(update={"limits": SetLimits(jobs_per_set=most)}), "eaco")
+def _by(rule: Callable[[Patterns, str], SharingDecision | None], **fields: object) -> Decide:
+    """Decide by a rule, with other fields of the instance."""
+    return lambda instance: rule(patterns_of(instance.model_copy(update=fields)), "eaco")
 
 
 def policies() -> str:
     """Energy, completion times and active nodes of every policy."""
     deciders: dict[str, Decide] = {
-        f"`{name}`": partial(rule, objective="eaco") for name, rule in PROBLEM.rules.items()
+        "`eaco`": _by(heuristics.eaco),
+        "`fifo`": _by(heuristics.fifo),
+        "`fifo-packed`": _by(heuristics.fifo_packed),
+        "`gandiva`": _by(heuristics.gandiva),
     }
-    deciders |= {f"`eaco`, at most {most} per node": _limited(PROBLEM.rules["eaco"], most) for most in (2, 3)}
+    for most in (2, 3):
+        limits = SetLimits(jobs_per_set=most)
+        deciders[f"`eaco`, at most {most} per node"] = _by(heuristics.eaco, limits=limits)
     deciders["optimum of `energy`"] = optimum("energy")
     deciders["optimum of `power`"] = optimum("power")
     deciders["optimum of `throughput`"] = optimum("throughput")

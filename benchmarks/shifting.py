@@ -13,12 +13,13 @@ from pathlib import Path
 
 from pages import DOCS, machine, replace_part, table
 
+from wattsched import solve
+from wattsched.formulations.shifting.data import horizon_of
 from wattsched.formulations.shifting.heuristics import carbon_blind
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
-from wattsched.plan_result import PlanResult
-from wattsched.planning import plan
+from wattsched.result import Result
 from wattsched.verification.shifting.checker import check
 
 EIA, ZONES = (
@@ -68,9 +69,9 @@ def bounded(instance: ShiftingInstance, objective: str, **budgets: float) -> Shi
     return instance.model_copy(update={"objective": objective, "budgets": HorizonBudgets(**budgets)})
 
 
-def unseen(instance: ShiftingInstance, seconds: float) -> PlanResult:
+def unseen(instance: ShiftingInstance, seconds: float) -> Result:
     """Decide for a flat forecast; totals are those under the true one."""
-    blind = plan(flat(instance), gap=5e-3, time_limit=seconds)
+    blind = solve(flat(instance), gap=5e-3, time_limit=seconds)
     if blind.decision is None:
         return blind
     report = check(bounded(instance, instance.objective), blind.decision)
@@ -79,13 +80,13 @@ def unseen(instance: ShiftingInstance, seconds: float) -> PlanResult:
 
 def compare(instance: ShiftingInstance, seconds: float) -> Compared:
     """Decide at a flat forecast and at the true one: grams at equal times, and times at equal grams."""
-    quickest = plan(bounded(instance, "completion"), gap=5e-3, time_limit=seconds)
+    quickest = solve(bounded(instance, "completion"), gap=5e-3, time_limit=seconds)
     assert quickest.objective is not None
     roomy = bounded(instance, "carbon", average_completion_s=FACTOR * quickest.objective)
     result = unseen(roomy, seconds)
     blind = result.totals
     same_time = bounded(instance, "carbon", average_completion_s=blind["average_completion_s"] * (1 + 1e-6))
-    aware = plan(same_time, gap=5e-3, time_limit=seconds, warm=result).totals
+    aware = solve(same_time, gap=5e-3, time_limit=seconds, initial_solution=result).totals
     return Compared(blind["carbon_g"], aware["carbon_g"], standing_g(instance))
 
 
@@ -102,9 +103,9 @@ def within(instance: ShiftingInstance, part: float, seconds: float) -> WithinBud
     """
     free = bounded(instance, "completion")
     idle_g = standing_g(instance)
-    rule_g = check(free, carbon_blind(free, "completion")).totals["carbon_g"]
+    rule_g = check(free, carbon_blind(horizon_of(free), "completion")).totals["carbon_g"]
     budget_g = idle_g + part * (rule_g - idle_g)
-    rule = carbon_blind(bounded(instance, "completion", carbon_g=budget_g), "completion")
+    rule = carbon_blind(horizon_of(bounded(instance, "completion", carbon_g=budget_g)), "completion")
     told_g = budget_g
     for _ in range(2):
         blind = unseen(bounded(instance, "completion", carbon_g=told_g), seconds)
@@ -115,7 +116,7 @@ def within(instance: ShiftingInstance, part: float, seconds: float) -> WithinBud
         told_g = idle_g + (told_g - idle_g) * (budget_g - idle_g) / (grams - idle_g)
     # What is left over after the last cut, or of the budget, counts for both.
     equal = bounded(instance, "completion", carbon_g=grams * (1 + 1e-9))
-    aware = plan(equal, gap=2e-3, time_limit=seconds, warm=blind)
+    aware = solve(equal, gap=2e-3, time_limit=seconds, initial_solution=blind)
     assert aware.objective is not None
     return WithinBudget(
         None if rule is None else check(free, rule).totals["average_completion_s"],
@@ -191,11 +192,11 @@ def sizes(seconds: float) -> str:
     rows = []
     for jobs, slots in SIZES:
         begin = time.perf_counter()
-        result = plan(shifting_horizon(jobs=jobs, slots=slots, seed=1), gap=1e-3, time_limit=seconds)
+        result = solve(shifting_horizon(jobs=jobs, slots=slots, seed=1), gap=1e-3, time_limit=seconds)
         took = time.perf_counter() - begin
         assert result.objective is not None
         assert result.gap is not None
-        greedy = plan(
+        greedy = solve(
             shifting_horizon(jobs=jobs, slots=slots, seed=1), solver="greedy", time_limit=1.0
         ).objective
         rows.append(

@@ -36,14 +36,14 @@ def build(task: dict[str, Any]) -> dict[str, Any]:
     import scipy.sparse  # noqa: F401  # its import is no part of building
 
     from wattsched.formulations.program import Block
-    from wattsched.formulations.registry import formulation
     from wattsched.formulations.sizing.data import expand
+    from wattsched.problems import problem
 
     instance = wattsched.generate(task["family"], jobs=task["jobs"], seed=task["seed"], **task["options"])
     begin = time.perf_counter()
     options = expand(instance)
     expanded = time.perf_counter()
-    program = formulation("sizing", "mckp")(options, instance.objective).program
+    program = problem("sizing").formulation("mckp")(options, instance.objective).program
     built = time.perf_counter()
     # Names may be functions, which cannot be pickled, and no solver needs them.
     object.__setattr__(program, "rows", (Block("row", program.n_rows),))

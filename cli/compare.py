@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, printable, refusing
+from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.limits import Names, limit_options
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from wattsched.comparisons.compare import Progress
 
 
-def _listed(ctx: click.Context, param: click.Parameter, text: str) -> list[str]:
+def _listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
+    if text is None:
+        return None
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise click.BadParameter(f"'{text}' has an empty name between its commas", ctx, param)
@@ -34,11 +37,9 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @click.option(
     "--formulations",
-    default="mckp",
-    show_default=True,
     metavar="A,B",
     callback=_listed,
-    help="How to write the problem; FILE.py:NAME runs a file of yours.",
+    help="How to write the problem (default: its first one); FILE.py:NAME runs a file of yours.",
 )
 @click.option(
     "--solvers", default="auto", show_default=True, metavar="X,Y", callback=_listed, help="Who solves it."
@@ -50,7 +51,7 @@ def _folder(ctx: click.Context, param: click.Parameter, name: str | None) -> str
 )
 def command(
     files: tuple[str, ...],
-    formulations: list[str],
+    formulations: list[str] | None,
     solvers: list[str],
     objective: str | None,
     gap: float,
@@ -65,11 +66,11 @@ def command(
     a time limit a solver runs in a process of its own, whose start counts as solving; 'inf' is without.
     Exit code 1 if answers contradict each other.
     """
-    from wattsched.cli.comparison_table import print_comparison
     from wattsched.cli.stdout import stray_output_to_stderr
-    from wattsched.cli.terminal import console
+    from wattsched.cli.tables.comparison import print_comparison
     from wattsched.comparisons.compare import compare, write_report
     from wattsched.comparisons.run import Settings
+    from wattsched.report.terminal import console
 
     limit_s = None if math.isinf(time_limit) else time_limit
     settings = Settings(objective, gap, limit_s, threads, seed)
@@ -97,7 +98,7 @@ def command(
 @contextmanager
 def _bar() -> Iterator[Callable[[Progress], None]]:
     """Progress bar on standard error, on a terminal only."""
-    from wattsched.cli.terminal import counted_progress
+    from wattsched.report.terminal import counted_progress
 
     with counted_progress() as bar:
         if bar is None:

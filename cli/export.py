@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import STANDARD, output_option, read_instance, refuse_overwriting, write, written
+from wattsched.cli.files import (
+    STANDARD,
+    cluster_of,
+    output_option,
+    read_instance,
+    refuse_overwriting,
+    shown,
+    write,
+    written,
+)
 
 if TYPE_CHECKING:
-    from wattsched.instances.sizing.instance import Instance
+    from wattsched.topology.cluster import Cluster
 
 PROGRAMS = (".mps", ".lp")
 TOPOLOGIES = (".json", ".conf")
@@ -20,10 +30,8 @@ TOPOLOGIES = (".json", ".conf")
 @click.argument("file")
 @click.option(
     "--formulation",
-    default="mckp",
-    show_default=True,
     metavar="NAME",
-    help="How to write the problem; FILE.py:NAME runs a file of yours.",
+    help="How to write the problem (default: its first formulation); FILE.py:NAME runs a file of yours.",
 )
 @click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
 @click.option("--topology", is_flag=True, help="Write the cluster's tree instead of the program.")
@@ -33,7 +41,7 @@ TOPOLOGIES = (".json", ".conf")
     required=True,
     help="A program (.mps, .lp), or with --topology a node-link graph (.json) or Slurm's topology (.conf).",
 )
-def command(file: str, formulation: str, objective: str | None, topology: bool, output: str) -> None:
+def command(file: str, formulation: str | None, objective: str | None, topology: bool, output: str) -> None:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
     endings = TOPOLOGIES if topology else PROGRAMS
     if output == STANDARD or not output.endswith(endings):
@@ -42,35 +50,32 @@ def command(file: str, formulation: str, objective: str | None, topology: bool, 
     refuse_overwriting(output, file)
     instance = read_instance(file)
     if topology:
-        write(output, _topology(instance, output))
+        write(output, _topology(cluster_of(instance, shown(file)), output))
     else:
         _write_program(instance, formulation, objective, output)
 
 
-def _topology(instance: Instance, output: str) -> str:
+def _topology(cluster: Cluster, output: str) -> str:
     from wattsched.topology.exchange import to_node_link, to_slurm
 
     if output.endswith(".json"):
-        return to_node_link(instance.cluster) + "\n"
+        return to_node_link(cluster) + "\n"
     with refusing():
-        return to_slurm(instance.cluster)
+        return to_slurm(cluster)
 
 
-def _write_program(instance: Instance, formulation: str, objective: str | None, output: str) -> None:
-    from wattsched.cli.terminal import progress
-    from wattsched.formulations.registry import formulation as find_formulation
-    from wattsched.formulations.sizing.data import expand
-    from wattsched.formulations.sizing.objectives import objective as find_objective
+def _write_program(instance: Any, formulation: str | None, objective: str | None, output: str) -> None:
+    from wattsched.engine import model_of
+    from wattsched.formulations.infeasibility import InfeasibleError
+    from wattsched.report.terminal import progress
     from wattsched.solvers.export import write_lp, write_mps
 
-    with refusing():
-        build = find_formulation(instance.problem, formulation)
-        goal = find_objective(objective or instance.objective)
-    with progress(f"writing {formulation} of {instance.name}"):
-        options = expand(instance)
-        if late := options.jobs_without_options():
-            raise BadInput(f"job '{late[0]}' has no option, its deadline cannot be met: there is no program")
-        program = build(options, goal.name).program
-        with refusing(output):
-            (write_mps if output.endswith(".mps") else write_lp)(program, output)
+    with progress(f"writing the program of {instance.name}"), refusing(output):
+        try:
+            model = model_of(instance, formulation=formulation, objective=objective)
+        except InfeasibleError as error:
+            raise BadInput(f"there is no program: {error.detail}") from None
+        (write_mps if output.endswith(".mps") else write_lp)(model.program, output)
+    if model.outside != math.inf:
+        click.echo("The program holds generated columns only: others may have better decisions.", err=True)
     written(output)

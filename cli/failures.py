@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wattsched.report.wording import printable
+
 if TYPE_CHECKING:
-    from wattsched.instances.io import InputError
+    from wattsched.instances.errors import InputError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -69,7 +71,7 @@ def _exception(error: Exception) -> int:
 
 def _input_error(error: Exception) -> InputError | None:
     # Nothing has been read yet when its module is not loaded.
-    files = sys.modules.get("wattsched.instances.io")
+    files = sys.modules.get("wattsched.instances.errors")
     return error if files is not None and isinstance(error, files.InputError) else None
 
 
@@ -129,7 +131,7 @@ def _message(error: ValueError) -> str:
 
     if not isinstance(error, ValidationError):
         return str(error)
-    from wattsched.instances.io import lines_of
+    from wattsched.instances.errors import lines_of
 
     return "; ".join(lines_of(error, None))
 
@@ -149,13 +151,6 @@ def readable_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def printable(text: str) -> str:
-    """Text on one line without control characters, which names in a file may hold."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _usage(error: click.UsageError) -> str:

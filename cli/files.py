@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wattsched.cli.failures import BadInput, printable, reason
+from wattsched.cli.failures import BadInput, reason
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from wattsched.instances.sizing.decision import Decision
-    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
+    from wattsched.topology.cluster import Cluster
+    from wattsched.tradeoffs import ParetoResult
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
@@ -84,9 +85,10 @@ def read_document(name: str) -> Any:
     Raises
     ------
     InputError
-        As `instances.files.read_json`.
+        As `instances.io.read_json`.
     """
-    from wattsched.instances.io import InputError, read_json
+    from wattsched.instances.errors import InputError
+    from wattsched.instances.io import read_json
 
     if not name:
         raise BadInput("the file name is empty")
@@ -103,54 +105,50 @@ def read_document(name: str) -> Any:
             raise InputError(error.faults, shown(name)) from None
 
 
-def read_instance(name: str) -> Instance:
-    """Read an instance file, or standard input for ``-``."""
-    from wattsched.instances.io import instance_of
+def read_instance(name: str) -> Any:
+    """Read an instance file of any problem, or standard input for ``-``."""
+    from wattsched.documents import instance_of
 
     return instance_of(read_document(name), source=shown(name))
 
 
-def read_any_instance(name: str) -> Any:
-    """Read an instance file of any problem, or standard input for ``-``."""
-    from wattsched.instances.problems import any_instance_of
-
-    return any_instance_of(read_document(name), source=shown(name))
-
-
-def read_answer(name: str) -> Result | Decision:
-    """Read a result file or a bare decision, or standard input for ``-``."""
-    return answer_of(read_document(name), shown(name))
+def cluster_of(instance: Any, source: str) -> Cluster:
+    """Cluster of an instance; problems besides `sizing` have pools alone."""
+    if not hasattr(instance, "cluster"):
+        raise BadInput(f"{source}: an instance of '{instance.problem}' has no cluster")
+    cluster: Cluster = instance.cluster
+    return cluster
 
 
-def is_answer(document: Any) -> bool:
-    """Whether a parsed document is a result or a bare decision rather than an instance."""
-    return isinstance(document, dict) and (
-        str(document.get("format", "")).startswith("wattsched-result/")
-        or ("waiting" in document and "cluster" not in document)
-    )
+def read_answer(name: str, problem: str) -> Result | BaseModel:
+    """Read a result file, or a bare decision of a problem, or standard input for ``-``."""
+    return answer_of(read_document(name), shown(name), problem)
 
 
-def answer_of(document: Any, source: str) -> Result | Decision:
-    """Validate a parsed document as a result, or as a bare decision.
+def answer_of(document: Any, source: str, problem: str) -> Result | BaseModel:
+    """Validate a parsed document as a result, or as a bare decision of a problem.
 
     Raises
     ------
     InputError
         With one line per fault.
     """
-    from pydantic import ValidationError
+    from wattsched.documents import RESULT_FORMATS, result_of
+    from wattsched.instances.errors import InputError, validated
+    from wattsched.problems import problem as find_problem
 
-    from wattsched.instances.io import InputError, lines_of
-    from wattsched.instances.sizing.decision import Decision
-    from wattsched.result import Result
+    if is_decision(document):
+        decision: BaseModel = validated(find_problem(problem).decision, document, source)
+        return decision
+    if not isinstance(document, dict) or "format" not in document:
+        raise InputError([f"is neither a result ('format': '{RESULT_FORMATS[-1]}') nor a decision"], source)
+    return result_of(document, source)
 
-    if not is_answer(document):
-        raise InputError(["is neither a result ('format': 'wattsched-result/1') nor a decision"], source)
-    model = Result if "format" in document else Decision
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise InputError(lines_of(error, document), source) from None
+
+def is_decision(document: Any) -> bool:
+    """Whether a parsed document is a bare decision rather than an instance or a result."""
+    known = isinstance(document, dict) and "format" not in document
+    return known and "waiting" in document and "cluster" not in document
 
 
 def shown(name: str) -> str:
@@ -158,25 +156,24 @@ def shown(name: str) -> str:
     return "standard input" if name == STANDARD else name
 
 
-def result_text(result: Result) -> str:
-    """JSON of a result with one field, and one job, per line."""
-    import json
-
-    fields = result.model_dump(mode="json", exclude={"decision"})
-    lines = [
-        f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()
-    ]
-    lines.append(f' "decision": {_decision_text(result.decision)}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def answer_text(answer: Result | ParetoResult) -> str:
+    """JSON of a result with one field per line, and one job, set or point per line."""
+    fields = [(name, getattr(answer, name)) for name in type(answer).model_fields]
+    return "{\n" + ",\n".join(f' "{name}": {_laid_out(value)}' for name, value in fields) + "\n}\n"
 
 
-def _decision_text(decision: Decision | None) -> str:
-    if decision is None:
-        return "null"
-    import json
+def _laid_out(value: Any, *, sparse: bool = False) -> str:
+    """JSON of a field, the entries of a list of models on lines of their own.
 
-    jobs: list[BaseModel] = [*decision.jobs]
-    rows = ",\n".join("   " + job.model_dump_json(exclude_none=True) for job in jobs)
-    return (
-        f'{{\n  "jobs": [\n{rows}\n  ],\n  "waiting": {json.dumps(decision.waiting, ensure_ascii=False)}\n }}'
-    )
+    Of a decision, the fields that an entry does not have are left out.
+    """
+    from pydantic import BaseModel
+    from pydantic_core import to_json
+
+    if isinstance(value, list) and value and isinstance(value[0], BaseModel):
+        lines = (entry.model_dump_json(exclude_none=sparse) for entry in value)
+        return "[\n" + ",\n".join(f"   {line}" for line in lines) + "\n  ]"
+    if not isinstance(value, BaseModel) or not any(isinstance(part, list) for _, part in value):
+        return to_json(value).decode()
+    parts = [f'  "{name}": {_laid_out(part, sparse=True)}' for name, part in value]
+    return "{\n" + ",\n".join(parts) + "\n }"

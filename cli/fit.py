@@ -54,8 +54,8 @@ def command(
     per second) or time_per_epoch_s; and where measured nodes, sync_time_s, frequency_mhz or power_limit_w,
     power_w (of one GPU).
     """
-    from wattsched.cli.terminal import progress
     from wattsched.perfmodels.fit import fit_profile
+    from wattsched.report.terminal import progress
 
     refuse_overwriting(output, csv_file)
     model = model or Path(csv_file).stem
@@ -86,8 +86,8 @@ def _power(watts: tuple[float, float, float] | None) -> Any:
 
 
 def _print(report: FitReport) -> None:
-    from wattsched.cli.terminal import console, heading, line, table
-    from wattsched.cli.wording import count, number, percent
+    from wattsched.report.terminal import console, heading, line, table
+    from wattsched.report.wording import count, number, percent
 
     out, profile = console(), report.profile
     line(

@@ -51,9 +51,9 @@ def _family(family: str) -> click.Command:
 
 def _generate(family: str) -> Any:
     def callback(output: str | None, **parameters: Any) -> None:
-        from wattsched.cli.terminal import progress
         from wattsched.instances.generators import generate
         from wattsched.instances.io import document_text
+        from wattsched.report.terminal import progress
 
         with progress(f"generating {family}"):
             with refusing(options={name: option_name(name) for name in parameters}):
@@ -78,8 +78,8 @@ def command(ctx: click.Context, as_list: bool) -> None:
         if ctx.invoked_subcommand is None:
             raise click.UsageError("a family is missing, 'wattsched generate --list' lists them", ctx)
         return
-    from wattsched.cli.terminal import console, table
     from wattsched.instances.generators import families, options_of
+    from wattsched.report.terminal import console, table
 
     rows = []
     for name, summary in families().items():

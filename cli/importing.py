@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import JSON_SUFFIXES, output_option, refuse_overwriting, write
+from wattsched.cli.files import JSON_SUFFIXES, cluster_of, output_option, refuse_overwriting, write
 from wattsched.cli.parameters import Number, Whole, descriptions, option_name, parameter_option
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def command(ctx: click.Context, as_list: bool) -> None:
         if ctx.invoked_subcommand is None:
             raise click.UsageError("a format is missing, 'wattsched import --list' lists them", ctx)
         return
-    from wattsched.cli.terminal import console, table
     from wattsched.instances.traces import formats
+    from wattsched.report.terminal import console, table
 
     rows = [(form.name, form.yields, form.description) for form in formats().values()]
     table(console(), [("format", "left"), ("gives", "left"), ("file", "left")], rows)
@@ -128,8 +128,8 @@ def _format(form: Format) -> click.Command:
 
 def _import(form: Format, own: list[str]) -> Any:
     def callback(files: tuple[str, ...], output: str | None, **values: Any) -> None:
-        from wattsched.cli.terminal import progress
         from wattsched.instances.io import document_text
+        from wattsched.report.terminal import progress
 
         refuse_overwriting(output, *files, values.get("cluster_file"))
         _require_no_size(click.get_current_context())
@@ -161,15 +161,15 @@ def _bare(clusters: list[Cluster], files: tuple[str, ...]) -> Instance:
 
 def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, Any]) -> Instance:
     """Round of the jobs of all files."""
-    from wattsched.formulations.sizing.objectives import objective as find_objective
     from wattsched.instances.traces import round_at
+    from wattsched.problems import problem
 
     size = {name: values.pop(name) for name in ("nodes", "gpus_per_node", "gpu_type")}
     cluster = _cluster(values.pop("cluster_file"), **size)
     name = Path(files[0]).name.partition(".")[0]
     _require_distinct_names(traces, files)
     with refusing(options={name: option_name(name) for name in values}):
-        find_objective(values["objective"])
+        problem("sizing").require_objective(values["objective"])
         return round_at(
             [job for trace in traces for job in trace], values.pop("at"), cluster, name=name, **values
         )
@@ -229,10 +229,11 @@ def _cluster(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) ->
 
 def _from_json(file: str) -> Cluster:
     """Cluster of an instance or of a node-link graph."""
-    from wattsched.instances.io import instance_of, read_json
+    from wattsched.documents import instance_of
+    from wattsched.instances.io import read_json
     from wattsched.topology.exchange import from_node_link
 
     document = read_json(file)
     if isinstance(document, dict) and "cluster" in document:
-        return instance_of(document, source=file).cluster
+        return cluster_of(instance_of(document, source=file), file)
     return from_node_link(Path(file).read_text(encoding="utf-8"))

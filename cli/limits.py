@@ -16,43 +16,20 @@ UNLIMITED_S = 1e8
 
 
 class Names(click.Command):
-    """A command whose help ends with the names that its options take."""
+    """A command for all problems: its help ends with the names that its options take."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the names, from the registries."""
-        from wattsched.formulations.external import installed
-        from wattsched.formulations.registry import names as formulations
-        from wattsched.formulations.sizing.objectives import OBJECTIVES
+        from wattsched.problems import PROBLEMS, problem
         from wattsched.solvers.registry import names as solvers
 
-        with formatter.section("Names"):
-            formatter.write_dl(
-                [
-                    ("formulations", ", ".join([*formulations("sizing"), *installed(), "FILE.py:NAME"])),
-                    ("solvers", f"{', '.join(solvers())}, pyomo:NAME"),
-                    ("objectives", ", ".join(OBJECTIVES)),
-                ]
-            )
-
-
-class NamesOfProblems(Names):
-    """A command for all problems: its help ends with the names of each."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the names of `sizing`, and what other problems have of their own."""
-        from wattsched.formulations.problems import PROBLEMS, problem
-
-        super().format_epilog(ctx, formatter)
-        for name in PROBLEMS:
-            known = problem(name)
-            with formatter.section(f"Names of {name}"):
-                formatter.write_dl(
-                    [
-                        ("formulations", ", ".join(known.formulations)),
-                        ("solvers", f"those above but powerflow, and the rules {', '.join(known.rules)}"),
-                        ("objectives", ", ".join(known.objectives)),
-                    ]
-                )
+        with formatter.section("Solvers"):
+            formatter.write_text(f"{', '.join(solvers())}, pyomo:NAME, and the heuristics of the problem")
+        for known in map(problem, PROBLEMS):
+            with formatter.section(f"Names of {known.name}"):
+                rows = [("formulations", known.formulation_names()), ("objectives", known.objectives)]
+                rows += [("heuristics", known.heuristics)] if known.heuristics else []
+                formatter.write_dl([(what, ", ".join(names)) for what, names in rows])
 
 
 def limit_options(command: FC) -> FC:

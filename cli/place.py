@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, printable, reason, refusing
+from wattsched.cli.failures import BadInput, reason, refusing
 from wattsched.cli.files import refuse_overwriting, write
 from wattsched.cli.files import written as say_written
 from wattsched.cli.parameters import Number, ParamType, Whole
 from wattsched.cli.replay_options import input_file, refuse_given
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from wattsched.replay.placement.bounds import Distances
@@ -205,8 +206,8 @@ def command(
 
         write(None, document(curves, beyond))
         return
-    from wattsched.cli.place_table import print_curves
-    from wattsched.cli.terminal import console
+    from wattsched.cli.tables.place import print_curves
+    from wattsched.report.terminal import console
 
     print_curves(console(), experiment, curves, len(seeds), beyond)
 
@@ -233,7 +234,7 @@ def _say_unknown_models(experiment: Experiment) -> None:
     unknown = sorted({model for models in tasks.specs for model in models} - known)
     if not unknown:
         return
-    from wattsched.cli.wording import count, listed
+    from wattsched.report.wording import count, listed
 
     nowhere = [number for number, models in enumerate(tasks.specs) if models and not models & known]
     lost = sum(int((tasks.spec == number).sum()) for number in nowhere)
@@ -261,7 +262,7 @@ def _mean_curves(
 @contextmanager
 def _bar(runs: int) -> Iterator[Callable[[str], None]]:
     """Progress bar on standard error, on a terminal only."""
-    from wattsched.cli.terminal import counted_progress
+    from wattsched.report.terminal import counted_progress
 
     with counted_progress() as bar:
         if bar is None:
@@ -284,8 +285,8 @@ def _plot(curves: Mapping[str, Curves], file: str) -> None:
 def _distances(
     experiment: Experiment, curves: Mapping[str, Curves], seeds: list[int], gap: float
 ) -> Distances:
-    from wattsched.cli.terminal import progress
     from wattsched.replay.placement.bounds import distances
+    from wattsched.report.terminal import progress
 
     with progress("bounding any placement"):
         return distances(experiment, curves, seeds, gap)

@@ -192,7 +192,7 @@ def command(
     if as_json:
         write(None, document + "\n")
         return
-    from wattsched.cli.replay_table import print_replays
-    from wattsched.cli.terminal import console
+    from wattsched.cli.tables.replay import print_replays
+    from wattsched.report.terminal import console
 
     print_replays(console(), runs[0].trace, found, round_s)

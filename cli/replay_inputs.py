@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from wattsched.cli import files
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.parameters import option_name
 from wattsched.cli.replay_options import LIST
@@ -25,9 +26,7 @@ def cluster_of(file: str | None, nodes: int, gpus_per_node: int, gpu_type: str) 
     from wattsched.instances.clusters import homogeneous_cluster
 
     if file is not None:
-        from wattsched.cli.files import read_instance
-
-        return read_instance(file).cluster
+        return files.cluster_of(files.read_instance(file), files.shown(file))
     with refusing(options={"gpu_type": "--gpu-type"}):
         return homogeneous_cluster(nodes, gpus_per_node, gpu_type)
 

@@ -91,7 +91,7 @@ class Run:
 @contextmanager
 def _bar(what: str, jobs: int) -> Iterator[Progress]:
     """Progress bar over complete jobs on standard error, on a terminal only."""
-    from wattsched.cli.terminal import counted_progress
+    from wattsched.report.terminal import counted_progress
 
     with counted_progress() as bar:
         if bar is None:

@@ -16,70 +16,65 @@ if TYPE_CHECKING:
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
+def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    from wattsched.problems import PROBLEMS
+
+    if name not in PROBLEMS:
+        raise click.BadParameter(f"'{name}' is not one of {', '.join(PROBLEMS)}", ctx, param)
+    return name
+
+
 @click.command("schema")
 @click.argument("document", type=click.Choice(["instance", "result", "frontier"]), default="instance")
 @click.option(
     "--problem",
-    type=click.Choice(["sizing", "shifting", "sharing"]),
     default="sizing",
     show_default=True,
+    metavar="NAME",
+    callback=_one_of_problems,
     help="The problem that the file is of.",
 )
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: str, problem: str, output: str | None) -> None:
     """Print the JSON Schema of an instance (default), a result, or a frontier of shifting."""
-    if document == "frontier" and problem != "shifting":
+    from wattsched.problems import problem as find_problem
+
+    rules = find_problem(problem)
+    if document == "frontier" and not rules.traces_pareto:
         raise BadInput(f"frontier: is of --problem shifting, not {problem}")
-    schema = _of_sizing(document) if problem == "sizing" else _of_plan(document, problem)
+    models = {"instance": _instance, "result": _result, "frontier": _frontier}
+    model = models[document](rules)
+    name = model.model_fields["format"].default
+    schema = {"$schema": DRAFT, "$id": f"{name}/{problem}", **model.model_json_schema()}
     write(output, json.dumps(schema, indent=2) + "\n")
 
 
-def _of_sizing(document: str) -> dict[str, Any]:
-    from wattsched.instances.io import instance_schema
-    from wattsched.result import Result
-
-    if document == "instance":
-        return instance_schema()
-    return {"$schema": DRAFT, "$id": "wattsched-result/1", **Result.model_json_schema()}
+def _instance(rules: Any) -> type[BaseModel]:
+    model: type[BaseModel] = rules.instance
+    return model
 
 
-def _of_plan(document: str, problem: str) -> dict[str, Any]:
-    model = {"instance": _instance_model, "result": _result_model, "frontier": _frontier_model}[document](
-        problem
-    )
-    return {"$schema": DRAFT, "$id": f"wattsched-{document}/1/{problem}", **model.model_json_schema()}
-
-
-def _instance_model(problem: str) -> type[BaseModel]:
-    from wattsched.instances.problems import instance_model_of
-
-    return instance_model_of(problem)
-
-
-def _frontier_model(problem: str) -> type[BaseModel]:
-    """Frontiers whose results are of the problem."""
-    from pydantic import create_model
-
-    from wattsched.frontier_result import FrontierPoint, FrontierResult
-
-    fields: dict[str, Any] = {"result": (_result_model(problem), ...)}
-    point = create_model("FrontierPoint", __base__=FrontierPoint, __doc__=FrontierPoint.__doc__, **fields)
-    points: dict[str, Any] = {"points": (list[point], ...)}  # type: ignore[valid-type]  # a type made here
-    doc = FrontierResult.__doc__
-    return create_model("FrontierResult", __base__=FrontierResult, __doc__=doc, **points)
-
-
-def _result_model(problem: str) -> type[BaseModel]:
+def _result(rules: Any) -> type[BaseModel]:
     """Results whose decisions are of the problem; the class of all of them leaves decisions open."""
     from pydantic import create_model
 
-    from wattsched.instances.problems import decision_model_of, senses_of
-    from wattsched.plan_result import PlanResult
+    from wattsched.result import Result
 
     fields: dict[str, Any] = {
-        "problem": (Literal[problem], ...),
-        "objective_name": (Literal[tuple(senses_of(problem))], ...),
-        "decision": (decision_model_of(problem) | None, None),
+        "problem": (Literal[rules.name], ...),
+        "objective_name": (Literal[tuple(rules.objectives)], ...),
+        "decision": (rules.decision | None, None),
     }
-    name = f"{problem.title()}Result"
-    return create_model(name, __base__=PlanResult, __doc__=PlanResult.__doc__, **fields)
+    return create_model(f"{rules.name.title()}Result", __base__=Result, __doc__=Result.__doc__, **fields)
+
+
+def _frontier(rules: Any) -> type[BaseModel]:
+    """Frontiers whose results are of the problem."""
+    from pydantic import create_model
+
+    from wattsched.tradeoffs import ParetoPoint, ParetoResult
+
+    fields: dict[str, Any] = {"result": (_result(rules), ...)}
+    point = create_model("ParetoPoint", __base__=ParetoPoint, __doc__=ParetoPoint.__doc__, **fields)
+    points: dict[str, Any] = {"points": (list[point], ...)}  # type: ignore[valid-type]  # a type made here
+    return create_model("ParetoResult", __base__=ParetoResult, __doc__=ParetoResult.__doc__, **points)

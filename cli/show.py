@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
-from wattsched.cli.files import answer_of, is_answer, read_document, shown
-from wattsched.cli.frontier import frontier_of, is_frontier, print_frontier
+from wattsched.cli.files import is_decision, read_document, shown
 
 
 @click.command("show")
 @click.argument("file")
 def command(file: str) -> None:
-    """Describe FILE, an instance, a result or a frontier ('-' is standard input)."""
-    document = read_document(file)
-    if is_frontier(document):
-        print_frontier(frontier_of(document, shown(file)))
-        return
-    from wattsched.cli.plans import is_plan_answer, plan_answer_of, print_plan
-    from wattsched.cli.terminal import console
+    """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
+    from wattsched.cli.tables.pareto import print_pareto
+    from wattsched.documents import decision_of, instance_of, is_result, result_of
+    from wattsched.report.summary import print_result
+    from wattsched.report.terminal import console
+    from wattsched.report.views import view
+    from wattsched.tradeoffs import is_pareto, pareto_of
 
-    if is_plan_answer(document):
-        print_plan(console(), plan_answer_of(document, shown(file)))
-        return
-    if not is_answer(document):
-        from wattsched.cli.overview import print_instance
-        from wattsched.instances.problems import any_instance_of
-
-        instance = any_instance_of(document, source=shown(file))
-        if instance.problem == "sizing":
-            print_instance(console(), instance)
-        else:
-            overview = import_module(f"wattsched.cli.{instance.problem}_table").print_instance
-            overview(console(), instance)
-        return
-    from wattsched.cli.decision_table import print_decision
-    from wattsched.cli.summary import print_result
-    from wattsched.instances.sizing.decision import Decision
-
-    answer = answer_of(document, shown(file))
-    if isinstance(answer, Decision):
-        print_decision(console(), answer)
+    document, out = read_document(file), console()
+    if is_pareto(document):
+        print_pareto(out, pareto_of(document, shown(file)))
+    elif is_result(document):
+        print_result(out, result_of(document, shown(file)))
+    elif is_decision(document):
+        problem, decision = decision_of(document, shown(file))
+        view(problem).print_decision(out, decision, None)
     else:
-        print_result(console(), answer)
+        instance = instance_of(document, source=shown(file))
+        view(instance.problem).print_instance(out, instance)

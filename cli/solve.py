@@ -1,8 +1,8 @@
-"""``wattsched solve``: decide a scheduling round."""
+"""``wattsched solve``: decide an instance of any problem."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,19 +10,20 @@ from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadI
 from wattsched.cli.files import (
     JSON_SUFFIXES,
     STANDARD,
+    answer_text,
     output_option,
     read_answer,
-    read_any_instance,
+    read_instance,
     refuse_overwriting,
-    result_text,
     write,
 )
-from wattsched.cli.limits import UNLIMITED_S, NamesOfProblems, limit_options
+from wattsched.cli.limits import UNLIMITED_S, Names, limit_options
 from wattsched.cli.parameters import Whole
+from wattsched.cli.stdout import stray_output_to_stderr
 
 if TYPE_CHECKING:
-    from wattsched.instances.sizing.instance import Instance
     from wattsched.result import Result
+    from wattsched.tradeoffs import ParetoResult
 
 EXIT_CODES = {
     "optimal": 0,
@@ -33,7 +34,7 @@ EXIT_CODES = {
 }
 
 
-@click.command("solve", cls=NamesOfProblems)
+@click.command("solve", cls=Names)
 @click.argument("file")
 @click.option(
     "--formulation",
@@ -46,6 +47,7 @@ EXIT_CODES = {
 @click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
 @click.option(
     "--frontier",
+    "points",
     type=Whole(2, 100),
     metavar="N",
     help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
@@ -62,11 +64,11 @@ def command(
     threads: int,
     seed: int,
     warm: str | None,
-    frontier: int | None,
+    points: int | None,
     output: str | None,
     as_json: bool,
 ) -> int:
-    """Decide the scheduling round in FILE ('-' is standard input).
+    """Decide the instance in FILE ('-' is standard input).
 
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
     3 if there is none, 4 if none was found in time.
@@ -74,69 +76,77 @@ def command(
     if file == warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
     refuse_overwriting(output, file, warm)
-    from wattsched.cli.stdout import stray_output_to_stderr
-    from wattsched.cli.terminal import progress
-
-    instance = read_any_instance(file)
-    if frontier is not None:
-        from wattsched.cli.frontier import solve_frontier
-
+    instance = read_instance(file)
+    asked = {"formulation": formulation, "solver": solver, "gap": gap, "threads": threads, "seed": seed}
+    asked["time_limit"] = min(time_limit, UNLIMITED_S)
+    if points is not None:
         if warm is not None or objective is not None:
             raise BadInput("--frontier: cannot be combined with --warm or --objective")
-        return solve_frontier(
-            instance, frontier, output=output, as_json=as_json, time_limit=time_limit,
-            formulation=formulation, solver=solver, gap=gap, threads=threads, seed=seed,
-        )  # fmt: skip
-    if instance.problem != "sizing":
-        from wattsched.cli.plans import solve_plan
+        return _trace(instance, points, asked, output, as_json)
+    result = _solve(instance, asked | {"objective": objective}, warm)
+    if result.unsupported:
+        raise BadInput(f"--solver {solver} --formulation {result.formulation}: {result.unsupported}")
+    if _written(result, output, as_json):
+        from wattsched.report.summary import print_result
+        from wattsched.report.terminal import console
 
-        answer = solve_plan(
-            instance, formulation=formulation, solver=solver, objective=objective, gap=gap,
-            time_limit=time_limit, threads=threads, seed=seed, warm=warm, output=output, as_json=as_json,
-        )  # fmt: skip
-        return EXIT_CODES[answer.termination.reason]
-    formulation = formulation or "mckp"
-    _require_names(instance.problem, formulation, solver, objective or instance.objective)
-    known = None if warm is None else read_answer(warm)
-    with progress(f"solving {instance.name}"), stray_output_to_stderr():
-        from wattsched.engine import solve
-
-        result = solve(
-            instance,
-            formulation=formulation,
-            solver=solver,
-            objective=objective,
-            gap=gap,
-            time_limit=min(time_limit, UNLIMITED_S),
-            threads=threads,
-            seed=seed,
-            warm=known,
-        )
-    if result.declined:
-        raise BadInput(f"--solver {solver} --formulation {formulation}: {result.declined}")
-    _report(result, instance, output, as_json)
+        print_result(console(), result, instance)
     return EXIT_CODES[result.termination.reason]
 
 
-def _require_names(problem: str, formulation: str, solver: str, objective: str) -> None:
-    """Refuse unknown names; the messages list the known ones."""
-    from wattsched.formulations.registry import formulation as find_formulation
-    from wattsched.formulations.sizing.objectives import objective as find_objective
-    from wattsched.solvers.registry import get as find_solver
+def _solve(instance: Any, asked: dict[str, Any], warm: str | None) -> Result:
+    """Solve, and say in words what is wrong with names and limits."""
+    from wattsched.engine import require_names, solve
+    from wattsched.formulations.model import UnsuitableError
+    from wattsched.problems import problem
+    from wattsched.report.terminal import progress
 
     with refusing():
-        find_formulation(problem, formulation)
-        find_solver(solver)
-        find_objective(objective)
+        names = asked["formulation"], asked["solver"], asked["objective"] or instance.objective
+        require_names(problem(instance.problem), *names)
+    earlier = None if warm is None else read_answer(warm, instance.problem)
+    of = getattr(earlier, "problem", instance.problem)
+    if of != instance.problem:
+        raise BadInput(f"--warm {warm}: is of the problem '{of}', the instance of '{instance.problem}'")
+    try:
+        with progress(f"solving {instance.name}"), stray_output_to_stderr():
+            return solve(instance, initial_solution=earlier, **asked)
+    except UnsuitableError as error:
+        formulation = asked["formulation"] or problem(instance.problem).default
+        raise BadInput(f"--formulation {formulation}: {error}") from None
 
 
-def _report(result: Result, instance: Instance, output: str | None, as_json: bool) -> None:
+def _trace(instance: Any, points: int, asked: dict[str, Any], output: str | None, as_json: bool) -> int:
+    """Trace the Pareto frontier of an instance, and write or print it; each point has the time limit."""
+    from wattsched.problems import problem
+    from wattsched.report.terminal import console, progress
+    from wattsched.tradeoffs import pareto
+
+    rules = problem(instance.problem)
+    if not rules.traces_pareto:
+        raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
+
+    def solve_point(one: Any, **options: Any) -> Result:
+        result = _solve(one, options | {"objective": None}, None)
+        if result.unsupported:
+            formulation = asked["formulation"] or rules.default
+            raise BadInput(f"--solver {asked['solver']} --formulation {formulation}: {result.unsupported}")
+        return result
+
+    with progress(f"tracing {instance.name}"), refusing():
+        found = pareto(instance, points, solve=solve_point, **asked)
+    if _written(found, output, as_json):
+        from wattsched.cli.tables.pareto import print_pareto
+
+        print_pareto(console(), found)
+    return 0 if found.termination is None else EXIT_CODES.get(found.termination.reason, NO_SOLUTION)
+
+
+def _written(answer: Result | ParetoResult, output: str | None, as_json: bool) -> bool:
+    """Write an answer where it is wanted; whether it is to be printed besides."""
+    text = answer_text(answer)
     if output is not None:
-        write(output, result_text(result))
+        write(output, text)
     if as_json and output != STANDARD:
-        write(None, result_text(result))
-    elif output != STANDARD:
-        from wattsched.cli.summary import print_result
-        from wattsched.cli.terminal import console
-
-        print_result(console(), result, instance)
+        write(None, text)
+    return not as_json and output != STANDARD

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,10 +16,10 @@ from typing import Any
 import wattsched
 from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
-from wattsched.formulations.registry import formulation as find_formulation
-from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.instances.io import read_instance, write_atomically
-from wattsched.solvers.registry import get as find_solver
+from wattsched.documents import read_instance
+from wattsched.engine import require_names
+from wattsched.instances.io import write_atomically
+from wattsched.problems import problem
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
@@ -80,7 +80,7 @@ class Comparison:
 def compare(
     files: Sequence[str | Path],
     *,
-    formulations: Sequence[str] = ("mckp",),
+    formulations: Sequence[str] | None = None,
     solvers: Sequence[str] = ("auto",),
     settings: Settings | None = None,
     folder: str | Path | None = None,
@@ -93,7 +93,8 @@ def compare(
     files : sequence of path
         An instance that is named twice, or has a copy among them, counts once.
     formulations, solvers : sequences of str
-        Names as for `wattsched.solve`; a formulation may be ``FILE.py:NAME``.
+        Names as for `wattsched.solve`; a formulation may be ``FILE.py:NAME``. Without formulations each
+        instance is solved by the default one of its problem.
     settings : Settings, optional
         Objective, gap, time limit, threads and seed, equal for all.
     folder : path, optional
@@ -110,20 +111,20 @@ def compare(
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
     settings = settings or Settings()
-    formulations, solvers = list(dict.fromkeys(formulations)), list(dict.fromkeys(solvers))
+    solvers = list(dict.fromkeys(solvers))
     cases, repeated = _cases([str(file) for file in files])
-    _require(cases, formulations, solvers, settings)
+    pairs = {case.label: _pairs(case, formulations, solvers, settings) for case in cases}
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
-    total = len(cases) * len(formulations) * len(solvers)
+    total = sum(map(len, pairs.values()))
     for module in IMPORTED_LATE:
         import_module(module)
     runs: list[Run] = []
     resumed = 0
     for case in cases:
         instance = None
-        for formulation, solver in _pairs(formulations, solvers):
+        for formulation, solver in pairs[case.label]:
             progress(Progress(len(runs), total, case.label, f"{formulation} {solver}"))
             key = key_of(case, formulation, solver, settings)
             run = None if store is None else _stored(store, key)
@@ -140,8 +141,16 @@ def compare(
     return Comparison(settings, runs, resumed, repeated)
 
 
-def _pairs(formulations: list[str], solvers: list[str]) -> Iterator[tuple[str, str]]:
-    return ((formulation, solver) for formulation in formulations for solver in solvers)
+def _pairs(
+    case: Case, formulations: Sequence[str] | None, solvers: list[str], settings: Settings
+) -> list[tuple[str, str]]:
+    """Formulations and solvers of a case, once their names are known to exist."""
+    rules = problem(case.problem)
+    asked = dict.fromkeys([rules.default] if formulations is None else formulations)
+    pairs = [(formulation, solver) for formulation in asked for solver in solvers]
+    for formulation, solver in pairs:
+        require_names(rules, formulation, solver, settings.objective or case.objective)
+    return pairs
 
 
 def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
@@ -171,16 +180,6 @@ def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
 
 def _stem(file: str) -> str:
     return Path(file).name.removesuffix(".gz").removesuffix(".json")
-
-
-def _require(cases: list[Case], formulations: list[str], solvers: list[str], settings: Settings) -> None:
-    if settings.objective is not None:
-        find_objective(settings.objective)
-    for solver in solvers:
-        find_solver(solver)
-    for problem in {case.problem for case in cases}:
-        for formulation in formulations:
-            find_formulation(problem, formulation)
 
 
 def _stored(store: Path, key: str) -> Run | None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import wattsched
 from wattsched.formulations.external import source_of
-from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.problems import problem
 
 if TYPE_CHECKING:
-    from wattsched.instances.sizing.instance import Instance
+    from pydantic import BaseModel
+
     from wattsched.result import Result
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
@@ -116,7 +117,7 @@ class Run:
         return cls(**{**content, "faults": tuple(content["faults"])})
 
 
-def content_of(instance: Instance) -> str:
+def content_of(instance: BaseModel) -> str:
     """Hash of an instance's content, whatever the file's layout."""
     return hashlib.sha256(instance.model_dump_json().encode()).hexdigest()
 
@@ -147,10 +148,11 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def execute(case: Case, instance: Instance, formulation: str, solver: str, settings: Settings) -> Run:
+def execute(case: Case, instance: Any, formulation: str, solver: str, settings: Settings) -> Run:
     """Solve once; a solver or a user's formulation that fails is an outcome too."""
     from wattsched.engine import solve
-    from wattsched.instances.io import InputError
+    from wattsched.formulations.model import UnsuitableError
+    from wattsched.instances.errors import InputError
 
     objective_name = settings.objective or case.objective
     asked: dict[str, Any] = {
@@ -160,7 +162,7 @@ def execute(case: Case, instance: Instance, formulation: str, solver: str, setti
         "formulation": formulation,
         "solver": solver,
         "objective_name": objective_name,
-        "sense": find_objective(objective_name).sense,
+        "sense": problem(case.problem).objectives[objective_name],
         "gap_asked": settings.gap,
         "time_limit_s": settings.time_limit_s,
         "threads": settings.threads,
@@ -181,6 +183,8 @@ def execute(case: Case, instance: Instance, formulation: str, solver: str, setti
     # One failure must not end the comparison of the others.
     except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
         return Run(**asked, status="error", detail="; ".join(error.faults))
+    except UnsuitableError as error:
+        return Run(**asked, status="skipped", detail=str(error))
     except Exception as error:
         return Run(**asked, status="error", detail=f"{type(error).__name__}: {error}")
     return Run(**asked, **_outcome(result))
@@ -188,8 +192,8 @@ def execute(case: Case, instance: Instance, formulation: str, solver: str, setti
 
 def _outcome(result: Result) -> dict[str, Any]:
     """Fields of a run that its result gives."""
-    if result.declined:
-        return {"status": "skipped", "detail": result.declined}
+    if result.unsupported:
+        return {"status": "skipped", "detail": result.unsupported}
     size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
     ended, seconds = result.termination, result.time_s
     return {

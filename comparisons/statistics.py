@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.comparisons.run import Run
-from wattsched.formulations.registry import FORMULATIONS
+from wattsched.problems import PROBLEMS, problem
 from wattsched.solvers.registry import get as find_solver
 from wattsched.topology.arrays import FloatArray
 
@@ -170,7 +170,7 @@ def _misprices(run: Run) -> bool:
     gap that nothing explains.
     """
     done = run.status == "feasible" and run.limit is None and not run.detail and not run.faults
-    own = not any(run.formulation in known for known in FORMULATIONS.values())
+    own = not any(run.formulation in problem(name).formulations for name in PROBLEMS)
     # Solvers measure the gap against one value, `solve` against another.
     return done and own and (run.gap or 0.0) > 2 * run.gap_asked + ROUNDING and find_solver(run.solver).exact
 

@@ -10,30 +10,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wattsched.comparisons.compare import compare as compare
+    from wattsched.documents import check as check
+    from wattsched.documents import read_instance as read_instance
+    from wattsched.documents import read_result as read_result
     from wattsched.engine import solve as solve
+    from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
-    from wattsched.instances.io import InputError as InputError
-    from wattsched.instances.io import read_instance as read_instance
     from wattsched.instances.sizing.decision import Decision as Decision
     from wattsched.instances.sizing.instance import Instance as Instance
-    from wattsched.plan_result import PlanResult as PlanResult
-    from wattsched.planning import plan as plan
     from wattsched.result import Result as Result
-    from wattsched.verification.sizing.checker import check as check
+    from wattsched.tradeoffs import pareto as pareto
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {
     "Decision": "wattsched.instances.sizing.decision",
-    "InputError": "wattsched.instances.io",
+    "InputError": "wattsched.instances.errors",
     "Instance": "wattsched.instances.sizing.instance",
-    "PlanResult": "wattsched.plan_result",
     "Result": "wattsched.result",
-    "check": "wattsched.verification.sizing.checker",
+    "check": "wattsched.documents",
+    "compare": "wattsched.comparisons.compare",
     "generate": "wattsched.instances.generators",
-    "plan": "wattsched.planning",
-    "read_instance": "wattsched.instances.io",
+    "pareto": "wattsched.tradeoffs",
+    "read_instance": "wattsched.documents",
+    "read_result": "wattsched.documents",
     "solve": "wattsched.engine",
 }
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.cluster import Strict
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class TerminationReport(Strict):
 
 
 class Certificate(Strict):
-    """Row prices of the aggregated program and the Lagrangian bound that they prove.
+    """Row prices under the names of capacities and budgets, and the bound that they prove.
 
     Prices are the derivative of the objective by the row's bound, in the objective's own sense;
     rows that are not named have price 0.
@@ -34,44 +33,22 @@ class Certificate(Strict):
     bound: Finite
 
 
-class Totals(Strict):
-    """What the decision draws and moves, as the checker recomputes it.
-
-    Attributes
-    ----------
-    power_w : float
-        Site power: running jobs, idle GPUs, node base power.
-    energy_j, carbon_g : float
-        In the scope of the instance's budgets; carbon needs a carbon intensity.
-    gpus_used, gpus_available : int
-    restarts, migrations : int
-        Running jobs that restart or stop, and those that keep their configuration on other GPUs.
-    """
-
-    power_w: Finite
-    energy_j: Finite
-    carbon_g: Finite | None = None
-    gpus_used: int
-    gpus_available: int
-    restarts: int
-    migrations: int
-
-
 class Size(Strict):
-    """Size of what was solved: options of the instance, those dropped as dominated, and the program's size.
+    """Size of the program that was solved; its entries are those of rows, choice groups are no rows.
 
-    The program's entries are those of its coupling rows; choice groups are not rows.
+    `options` counts what the jobs could do, `dropped` those that others of the job dominate; None for
+    problems without options.
     """
 
-    options: int
-    dropped: int
     columns: int
     rows: int
     nonzeros: int
+    options: int | None = None
+    dropped: int | None = None
 
 
 class Result(Strict):
-    """Result of `wattsched.solve`; the file format ``wattsched-result/1``.
+    """Result of `wattsched.solve`; the file format ``wattsched-result/2``.
 
     Attributes
     ----------
@@ -79,7 +56,7 @@ class Result(Strict):
         In the objective's own sense; for ``min`` the bound is from below, for ``max`` from above.
     gap : float, optional
         ``|objective - bound| / max(1e-9, |objective|)``.
-    declined : str
+    unsupported : str
         Why the solver could not take the program at all; a decision is then that of the quick rule which
         `wattsched.solve` has at hand.
     faults : list of str
@@ -88,13 +65,17 @@ class Result(Strict):
     checked : bool
         The independent checker found the decision valid.
     prices : dict of str to float
-        What one more unit of a row's capacity would improve the objective by, at the margin of the
-        linear relaxation (never negative).
+        What one more unit of a capacity or budget would improve the objective by (never negative): shadow
+        prices of the linear relaxation.
     time_s : dict of str to float
         Seconds by phase.
+    totals : dict of str to float
+        What the decision uses, as the checker recomputes it; units are in the names.
+    decision : object, optional
+        A decision of the problem.
     """
 
-    format: Literal["wattsched-result/1"] = "wattsched-result/1"
+    format: Literal["wattsched-result/2"] = "wattsched-result/2"
     instance: str
     problem: str = "sizing"
     formulation: str
@@ -105,15 +86,15 @@ class Result(Strict):
     objective: Finite | None = None
     bound: Finite | None = None
     gap: Finite | None = None
-    declined: str = ""
+    unsupported: str = ""
     faults: list[str] = []
     checked: bool = False
     prices: dict[str, Finite] = {}
     time_s: dict[str, Finite] = {}
     size: Size | None = None
-    totals: Totals | None = None
+    totals: dict[str, Finite] = {}
     certificate: Certificate | None = None
-    decision: Decision | None = None
+    decision: Any = None
 
     @property
     def solved(self) -> bool:
@@ -121,29 +102,37 @@ class Result(Strict):
         return self.decision is not None and self.checked
 
     def to_frame(self) -> pd.DataFrame:
-        """Decision as a table, one row per job; waiting jobs have 0 GPUs.
+        """Decision as a table by job; of a job that runs several times, a row for every run.
 
         Raises
         ------
-        ImportError
-            Without pandas (``pip install wattsched[pandas]``).
         ValueError
             If there is no decision.
         """
         import pandas as pd
 
+        from wattsched.report.views import view
+
         if self.decision is None:
             raise ValueError(f"the result of '{self.instance}' holds no decision: {self.termination.detail}")
-        running = [{**assignment.model_dump(), "waiting": False} for assignment in self.decision.jobs]
-        waiting = [{"job": name, "gpus": 0, "waiting": True} for name in self.decision.waiting]
-        columns = [
-            "job", "waiting", "gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size", "nodes",
-        ]  # fmt: skip
-        frame = pd.DataFrame([*running, *waiting], columns=columns)
-        return frame.set_index("job")
+        return pd.DataFrame(view(self.problem).rows(self.decision)).set_index("job")
 
     def prices_frame(self) -> pd.DataFrame:
-        """Row prices as a table."""
+        """Prices of capacities and budgets as a table."""
         import pandas as pd
 
         return pd.DataFrame({"price": self.prices}).rename_axis("row")
+
+    def __str__(self) -> str:
+        """Summary as the command line prints it."""
+        from wattsched.report.summary import print_result
+        from wattsched.report.terminal import recorded
+
+        return recorded(lambda out: print_result(out, self)).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """Summary for notebooks."""
+        from wattsched.report.summary import print_result
+        from wattsched.report.terminal import recorded
+
+        return recorded(lambda out: print_result(out, self), html=True)

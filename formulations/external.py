@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wattsched.instances.io import InputError
+from wattsched.instances.errors import InputError
 
 GROUP = "wattsched.formulations"
 """Entry point group in which installed packages offer formulations."""

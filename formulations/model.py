@@ -1,47 +1,57 @@
-"""What a formulation hands over: a program, and the way back from a solution to a decision."""
+"""What a formulation hands over: a program, and the way between its points and decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.sizing.data import Options
-from wattsched.instances.sizing.decision import Decision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray
+
+DecisionT = TypeVar("DecisionT")
+
+Starts = Mapping[int, int]
+"""Position on its line for each chosen column, from solvers that place intervals."""
 
 
 @dataclass(frozen=True)
-class Model:
-    """A program built from an instance.
+class Model(Generic[DecisionT]):
+    """A program built from an instance, and the way back.
 
     Attributes
     ----------
     program : Program
-    dropped : int
-        Options left out because another option of the same job dominates them.
-    choose : callable
-        Point of the program to the chosen option of each job, shape (n_jobs,).
-    place : callable
-        Point, interval starts and chosen options to a decision with concrete GPUs.
-    point : callable
-        Chosen options to a point of the program, None where an option has no column or there is no way.
+    decode : callable
+        Point of the program, and the starts of its intervals if it has any, to a decision. A ValueError says
+        that the point is none.
+    encode : callable
+        Decision to a point of the program, None where a part of it has no column.
+    named_prices : callable, optional
+        Row prices of the program (derivatives of its cost) to prices in the objective's sense under the names
+        that certificates use; None where the rows have no such names.
+    lagrangian : bool
+        Every row has such a name and every decision is a point: the program's own Lagrangian bound is what
+        the prices prove.
+    prices : mapping of str to float, optional
+        Certificate prices that are known from building the program.
+    outside : float
+        What decisions cost at least that the program does not hold; infinite when it holds all of them.
+    options, dropped : int, optional
+        Options of all jobs, and those left out because another one of the same job dominates them.
     """
 
     program: Program
-    dropped: int
-    choose: Callable[[FloatArray], IntArray]
-    place: Callable[[FloatArray, dict[int, int], IntArray], Decision]
-    point: Callable[[IntArray], FloatArray | None] = lambda chosen: None
+    decode: Callable[[FloatArray, Starts], DecisionT]
+    encode: Callable[[DecisionT], FloatArray | None] = lambda decision: None
+    named_prices: Callable[[FloatArray], dict[str, float]] | None = None
+    lagrangian: bool = False
+    prices: Mapping[str, float] | None = None
+    outside: float = math.inf
+    options: int | None = None
+    dropped: int | None = None
 
 
-class Formulation(Protocol):
-    """A way to write a problem as a Program."""
-
-    name: str
-    description: str
-
-    def __call__(self, options: Options, objective: str) -> Model:
-        """Build the model of a round for an objective."""
-        ...
+class UnsuitableError(ValueError):
+    """An instance, valid in itself, is not one that a formulation takes."""

@@ -204,6 +204,11 @@ class Program:
         value += float(np.where(free == 0, 0.0, free * np.where(free == 0, 0.0, corner)).sum())
         return value
 
+    def named_prices(self, prices: FloatArray) -> dict[str, float]:
+        """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
+        sign = -1.0 if self.sense == "max" else 1.0
+        return {name: sign * float(y) for name, y in zip(self.row_names(), prices, strict=True) if y != 0.0}
+
     def above_least(self, prices: FloatArray) -> FloatArray:
         """Reduced cost of every choice column above the least of its group, shape (n_choices,)."""
         n = self.n_choices

@@ -1,15 +1,27 @@
-"""Wall-clock time that is left."""
+"""Wall-clock time of a call: what is left of its limit, and what each phase took."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-class Clock:
-    """Counts down from a limit in seconds; None never runs out."""
+class Timer:
+    """Counts down from a limit in seconds; None never runs out.
 
-    def __init__(self, time_s: float | None) -> None:
-        self._end = None if time_s is None else time.monotonic() + time_s
+    Attributes
+    ----------
+    limit_s : float, optional
+    phase_s : dict of str to float
+        Seconds by phase, in the order of their first beginning.
+    """
+
+    def __init__(self, limit_s: float | None = None) -> None:
+        self.limit_s = limit_s
+        self._begin = time.monotonic()
+        self._end = None if limit_s is None else self._begin + limit_s
+        self.phase_s: dict[str, float] = {}
 
     def remaining_s(self) -> float | None:
         """Seconds left, at least 0; None when there is no limit."""
@@ -18,3 +30,26 @@ class Clock:
     def over(self) -> bool:
         """Whether the limit is reached."""
         return self.remaining_s() == 0.0
+
+    def elapsed_s(self) -> float:
+        """Seconds since the timer was made."""
+        return time.monotonic() - self._begin
+
+    def share(self, share: float) -> Timer:
+        """Timer for a share of what is left."""
+        remaining_s = self.remaining_s()
+        return Timer(None if remaining_s is None else share * remaining_s)
+
+    def until(self, share: float) -> Timer:
+        """Timer that is over when this share of the limit has passed."""
+        return Timer(None if self.limit_s is None else max(0.0, share * self.limit_s - self.elapsed_s()))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the seconds of a phase; its parts add up."""
+        begin = time.perf_counter()
+        self.phase_s.setdefault(name, 0.0)
+        try:
+            yield
+        finally:
+            self.phase_s[name] += time.perf_counter() - begin

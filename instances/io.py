@@ -1,134 +1,19 @@
-"""Readable lines from what pydantic found wrong.
-
-Reading and writing the JSON documents, plain or compressed, without surprises.
-"""
+"""Reading and writing the JSON documents, plain or compressed, without surprises."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
-import reprlib
 import secrets
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pydantic_core
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from wattsched.instances.sizing.instance import FORMAT, Instance
-from wattsched.instances.sizing.validity import faults_of
-
-MOST_LINES = 20
-
-_shown = reprlib.Repr()
-_shown.maxstring = _shown.maxother = _shown.maxlong = 60
-
-# pydantic's type of a fault -> the sentence, filled from its context.
-_SENTENCES = {
-    "missing": "is missing",
-    "extra_forbidden": "is not a known field",
-    "finite_number": "must be a finite number, got {got}",
-    "literal_error": "must be {expected}, got {got}",
-    "model_type": "must be an object, got {got}",
-    "dict_type": "must be an object, got {got}",
-    "list_type": "must be a list, got {got}",
-    "int_type": "must be a whole number, got {got}",
-    "int_from_float": "must be a whole number, got {got}",
-    "string_too_long": "must have at most {max_length} characters, got {got}",
-    "too_long": "must have at most {max_length} entries, it has {actual_length}",
-    "too_short": "must have at least {min_length} entries, it has {actual_length}",
-    "string_unicode": "holds a character that is not valid Unicode",
-}
-
-
-def lines_of(error: ValidationError, document: Any) -> list[str]:
-    """One line per fault, with its path in the document: ``jobs[3].weight: must be ...``.
-
-    Parameters
-    ----------
-    error : ValidationError
-        What validating `document` raised.
-    document : object
-        The parsed file; it tells the keys of a path from the names of union branches. None where there is
-        no document.
-    """
-    lines: list[str] = []
-    for fault in error.errors(include_url=False):
-        missing = fault["type"] == "missing"
-        loc = fault["loc"]
-        path = ".".join(map(str, loc)) if document is None else _path(loc, document, missing)
-        lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
-    return list(dict.fromkeys(lines))
-
-
-def require(name: str, value: object, kinds: tuple[type, ...], expected: str) -> None:
-    """Refuse an argument of the wrong type in words, before it fails far from the call.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument.
-    expected : str
-        What it must be, in words.
-
-    Raises
-    ------
-    TypeError
-        That names the argument, and the type found.
-    """
-    if not isinstance(value, kinds):
-        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
-
-
-def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
-    """At most `most` lines, and one that counts the others."""
-    if len(lines) <= most:
-        return lines
-    return [*lines[:most], f"and {len(lines) - most:,} more"]
-
-
-def _sentences(fault: Any) -> list[str]:
-    kind, context = fault["type"], dict(fault.get("ctx", {}))
-    got = _shown.repr(fault["input"])
-    if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
-        return ["must not be empty"]
-    if kind in ("value_error", "assertion_error"):
-        # Our own validators join what they found.
-        return str(context.get("error", fault["msg"])).split("; ")
-    if kind in _SENTENCES:
-        return [_SENTENCES[kind].format(**context, got=got)]
-    message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
-    return [f"{message}, got {got}"]
-
-
-def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
-    """Path as one would write it in Python, without pydantic's names of union branches.
-
-    Steps that the document does not have are such names, but for the last step to a field that is missing.
-    """
-    path = ""
-    here = document
-    steps = list(location)
-    while steps:
-        step = steps.pop(0)
-        if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
-            # A list of row objects, validated as columns: name the row first.
-            row = steps.pop(0)
-            path += f"[{row}].{step}"
-            here = None
-        elif isinstance(here, list) and missing and not steps:
-            # A column that no row object has.
-            path += f"[0].{step}"
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            path += f"[{step}]"
-            here = here[step]
-        elif isinstance(here, dict) and (step in here or (missing and not steps)):
-            path += f".{step}" if path else str(step)
-            here = here.get(step)
-    return path
-
+from wattsched.instances.errors import InputError
 
 MAX_BYTES = 1 << 30
 """Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
@@ -138,56 +23,6 @@ ALWAYS_WRITTEN = ("format", "objective")
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
-
-
-class InputError(Exception):
-    """A file that cannot be used.
-
-    Attributes
-    ----------
-    faults : list of str
-        One readable line per fault, the first ones and a count when there are many.
-    """
-
-    def __init__(self, faults: list[str], source: str = ""):
-        self.faults = capped(faults)
-        self.source = source
-        super().__init__("\n".join(f"{source}: {fault}" if source else fault for fault in self.faults))
-
-
-def read_instance(path: str | Path) -> Instance:
-    """Read, validate and check an instance file (``.json`` or ``.json.gz``).
-
-    Raises
-    ------
-    InputError
-        With every fault found: of the file, of a field, or of what the fields mean together.
-    """
-    return instance_of(read_json(path), source=str(path))
-
-
-def instance_of(document: Any, source: str = "") -> Instance:
-    """Validate a parsed document as an instance.
-
-    Raises
-    ------
-    InputError
-        As `read_instance`.
-    """
-    if not isinstance(document, dict):
-        raise InputError([f"the document must be an object, not {_kind(document)}"], source)
-    found = document.get("format", FORMAT)
-    if found != FORMAT:
-        raise InputError([f"format: expected '{FORMAT}', found {found!r:.80}"], source)
-    if (problem := document.get("problem", "sizing")) != "sizing":
-        raise InputError([f"problem: expected 'sizing' here, found {problem!r:.80}"], source)
-    try:
-        instance = Instance.model_validate(document)
-    except ValidationError as error:
-        raise InputError(lines_of(error, document), source) from None
-    if faults := faults_of(instance):
-        raise InputError(faults, source)
-    return instance
 
 
 def read_json(path: str | Path, limit_bytes: int = MAX_BYTES) -> Any:
@@ -265,12 +100,6 @@ def document_text(model: BaseModel) -> str:
     return _laid_out(model, depth=2) + "\n"
 
 
-def instance_schema() -> dict[str, Any]:
-    """JSON Schema of an instance file; equal for equal versions of the package."""
-    schema = Instance.model_json_schema(mode="validation")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": FORMAT, **schema}
-
-
 class _FaultError(Exception):
     """A file's fault, in its final words."""
 
@@ -335,11 +164,6 @@ def _why_not_json(error: Exception) -> str:
         case MemoryError():
             return "does not fit into memory"
     return f"is not valid JSON: {str(error)[:200]}"
-
-
-def _kind(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 def _laid_out(value: Any, depth: int, indent: str = "") -> str:

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
-from wattsched.solvers.solution import Limits, Solution, Start, conclude, declined
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, unsupported
 from wattsched.solvers.worker import Worker, start_worker
 
 # Up to this many columns HiGHS is done before a second process would be running.
@@ -46,7 +46,7 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
     def run(worker: Worker, name: str) -> None:
         answers.put(worker.solve(name, program, each, start))
 
-    clock = Clock(limits.time_s)
+    timer = Timer(limits.time_s)
     known: list[Solution] = []
     with ExitStack() as stack:
         for name in names:
@@ -54,7 +54,7 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
             threading.Thread(target=run, args=(worker, name), daemon=True).start()
         while len(known) < len(names):
             known.append(answers.get())
-            if known[-1].termination.reason in ("optimal", "infeasible") or clock.over():
+            if known[-1].termination.reason in ("optimal", "infeasible") or timer.over():
                 break
     return _merged(program, limits, known)
 
@@ -66,7 +66,7 @@ def _merged(program: Program, limits: Limits, known: list[Solution]) -> Solution
         return decided
     sound = [s for s in known if s.termination.reason != "error"]
     if not sound:
-        return declined("; ".join(s.termination.detail for s in known))
+        return unsupported("; ".join(s.termination.detail for s in known))
     points = [s for s in sound if s.x is not None]
     best = min(points, key=lambda s: s.objective if s.objective is not None else 0.0, default=sound[0])
     bound = max(s.bound for s in sound)

@@ -15,7 +15,7 @@ from itertools import count
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.kernel import Kernel, cheapest, kernel
@@ -57,13 +57,13 @@ class Branching:
         bound: float,
         best: float,
         gap: float,
-        clock: Clock,
+        timer: Timer,
     ) -> None:
         self._program = program
         self._offer = offer
         self._best = best
         self._gap = gap
-        self._clock = clock
+        self._clock = timer
         self._numbers = count()
         self._nodes = [_Node(bound, next(self._numbers), np.ones(program.n_choices, dtype=bool))]
         self._finished = np.inf

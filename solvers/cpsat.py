@@ -15,7 +15,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from wattsched.formulations.program import Line, Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.integers import IntegerProgram, UnboundedError, integer_relaxation
 from wattsched.solvers.rows import feasible, group_of_choice, settled, tightened
 from wattsched.solvers.solution import (
@@ -27,9 +27,9 @@ from wattsched.solvers.solution import (
     announce,
     certified,
     conclude,
-    declined,
     infeasible,
     rounded,
+    unsupported,
     wanted,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -120,7 +120,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     The answer is a point of the program as written; the bound accounts for all rounding.
     Declines programs with columns that nothing bounds.
     """
-    clock = Clock(limits.time_s)
+    timer = Timer(limits.time_s)
     bound = certified(program, None)[1]
     best: FloatArray | None = None
     starts: dict[int, int] = {}
@@ -131,11 +131,11 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         try:
             model = _build(current, None if start is None else start.x)
         except UnboundedError as reason:
-            return declined(f"CP-SAT needs finite bounds: {reason}")
-        solver = _configured(limits, clock)
+            return unsupported(f"CP-SAT needs finite bounds: {reason}")
+        solver = _configured(limits, timer)
         status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
         if status == cp_model.MODEL_INVALID:
-            return declined(f"CP-SAT rejects the model: {model.model.validate()}")
+            return unsupported(f"CP-SAT rejects the model: {model.model.validate()}")
         if attempt == 0 and status == cp_model.INFEASIBLE:
             return infeasible(detail="CP-SAT proved that no integer point satisfies the rows")
         limit = None if status == cp_model.OPTIMAL else "time"
@@ -154,7 +154,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
             break
         detail = "the point satisfies the rows only up to CP-SAT's rounding"
         smaller = tightened(current, raw)
-        if smaller is None or clock.over():
+        if smaller is None or timer.over():
             break
         current = smaller
     return conclude(
@@ -200,7 +200,7 @@ def _build(program: Program, start: FloatArray | None) -> _Model:
     return _Model(integers, model, variables, occupations)
 
 
-def _configured(limits: Limits, clock: Clock) -> cp_model.CpSolver:
+def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = limits.threads
@@ -213,7 +213,7 @@ def _configured(limits: Limits, clock: Clock) -> cp_model.CpSolver:
     # optima (its issue 5293): 57 of 24,000 small random programs were wrong, and none without it.
     parameters.presolve_inclusion_work_limit = 0
     parameters.catch_sigint_signal = False  # it would leave Python without its own handler
-    remaining_s = clock.remaining_s()
+    remaining_s = timer.remaining_s()
     if remaining_s is not None:
         parameters.max_time_in_seconds = remaining_s
     return solver

@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.rows import linked_choices
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -37,7 +37,7 @@ def dual_prices(
     Parameters
     ----------
     time_s : float, optional
-        Wall-clock limit; whatever is known by then is returned, and every price vector is valid.
+        Wall-timer limit; whatever is known by then is returned, and every price vector is valid.
     tolerance : float
         Relative distance to the best bound at which the search stops.
     start : float array, shape (n_rows,), optional
@@ -67,7 +67,7 @@ def dual_prices(
         return prices, max(bound, relaxed.bound)
     if program.n_rows == 0:
         return certified(program, None)
-    return certified(program, _cutting_planes(program, Clock(time_s), tolerance, start, enough))
+    return certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
 
 
 def _bounded(program: Program) -> bool:
@@ -192,7 +192,7 @@ def _cost_range(program: Program) -> float:
 
 
 def _cutting_planes(
-    program: Program, clock: Clock, tolerance: float, start: FloatArray | None, enough: float
+    program: Program, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
 ) -> FloatArray:
     oracle = _Oracle(program)
     master = _Master(program, oracle.clusters, _cost_range(program))
@@ -204,7 +204,7 @@ def _cutting_planes(
         if best >= enough:
             break
         proposal = master.solve()
-        if proposal is None or clock.over():
+        if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
         if ceiling - best <= tolerance * max(1.0, abs(best)):

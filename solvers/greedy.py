@@ -19,11 +19,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.row_slack import Room, without_choices
 from wattsched.solvers.rows import feasible, group_of_choice, linked_choices, linking_rows, settled
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, declined, infeasible
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, infeasible, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -97,14 +97,14 @@ def bundles(program: Program) -> list[IntArray]:
     return [bundle for bundle, odd in zip(found, unbalanced.tolist(), strict=True) if not odd]
 
 
-def join(room: Room, found: list[IntArray], priced: FloatArray, clock: Clock) -> int:
+def join(room: Room, found: list[IntArray], priced: FloatArray, timer: Timer) -> int:
     """Take bundles that save priced cost and fit, the largest saving first; how many were taken."""
     saving = np.array([np.sum(priced[room.chosen[room.group[b]]] - priced[b]) for b in found])
     joined = np.zeros(len(room.chosen), dtype=bool)
     taken = 0
     for i in np.argsort(-saving, kind="stable").tolist():
         groups = room.group[found[i]]
-        if saving[i] <= 0 or clock.over():
+        if saving[i] <= 0 or timer.over():
             break
         if not joined[groups].any() and len(np.unique(groups)) == len(groups) and room.take_all(found[i]):
             joined[groups] = True
@@ -126,20 +126,20 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     Declines programs whose bottleneck rows involve several groups. Finds nothing on some
     feasible programs, above all on those with equality rows.
     """
-    clock = Clock(limits.time_s)
+    timer = Timer(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
     prices, bound = dual_prices(program, time_s=share, start=None if start is None else start.prices)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     if _bottleneck_values(program) is None:
-        return declined("a bottleneck row involves several groups")
-    x = ascend(program, prices, clock)
+        return unsupported("a bottleneck row involves several groups")
+    x = ascend(program, prices, timer)
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
-    limit: Limit | None = "time" if x is None and clock.over() else None
+    limit: Limit | None = "time" if x is None and timer.over() else None
     return conclude(program, limits, x, bound, prices=prices, detail=detail, limit=limit)
 
 
-def ascend(program: Program, prices: FloatArray, clock: Clock) -> FloatArray | None:
+def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:
     """Build a point under given row prices; None when that does not succeed."""
     values = _bottleneck_values(program)
     if values is None:
@@ -148,17 +148,17 @@ def ascend(program: Program, prices: FloatArray, clock: Clock) -> FloatArray | N
     room = Room(program, x)
     weights = _weights(room, prices)
     cost = program.cost[: program.n_choices]
-    found = _start(room, weights, values, ~linked_choices(program), cost, clock)
+    found = _start(room, weights, values, ~linked_choices(program), cost, timer)
     if found is None:
         return None
     _climb(room, found, cost)
     climbed = room.chosen
-    _spend(room, found.allowed, cost, weights, clock)
+    _spend(room, found.allowed, cost, weights, timer)
     apart, together = room.chosen, bundles(program) if program.bottleneck is None else []
     room.choose(climbed)
     # First what is worth the price of its room, then whatever saves anything.
-    if join(room, together, cost + room.uses @ weights, clock) + join(room, together, cost, clock):
-        _spend(room, found.allowed, cost, weights, clock)
+    if join(room, together, cost + room.uses @ weights, timer) + join(room, together, cost, timer):
+        _spend(room, found.allowed, cost, weights, timer)
     if cost[apart].sum() <= cost[room.chosen].sum():
         room.choose(apart)
     x[room.chosen] = 1.0
@@ -205,19 +205,19 @@ class _Start:
 
 
 def _start(
-    room: Room, weights: FloatArray, values: FloatArray, alone: BoolArray, cost: FloatArray, clock: Clock
+    room: Room, weights: FloatArray, values: FloatArray, alone: BoolArray, cost: FloatArray, timer: Timer
 ) -> _Start | None:
     """Choose columns that fit, at the least bottleneck value for which that works."""
     if not np.isfinite(values).any():
-        return _fitting(room, weights, alone, cost, clock)
+        return _fitting(room, weights, alone, cost, timer)
     least = float(np.max(np.minimum.reduceat(values, room.group_start[:-1])))
     levels = np.unique(values[values >= least])
     low, high = 0, len(levels) - 1
-    best = _fitting(room, weights, alone & (values <= levels[high]), cost, clock)
+    best = _fitting(room, weights, alone & (values <= levels[high]), cost, timer)
     columns = room.chosen
     while best is not None and low < high:
         middle = (low + high) // 2
-        found = _fitting(room, weights, alone & (values <= levels[middle]), cost, clock)
+        found = _fitting(room, weights, alone & (values <= levels[middle]), cost, timer)
         if found is None:
             low = middle + 1
         else:
@@ -227,7 +227,7 @@ def _start(
 
 
 def _fitting(
-    room: Room, weights: FloatArray, allowed: BoolArray, cost: FloatArray, clock: Clock
+    room: Room, weights: FloatArray, allowed: BoolArray, cost: FloatArray, timer: Timer
 ) -> _Start | None:
     """Choose least-use columns, raising the weights of rows that are over their limit."""
     best, best_excess, best_weights = room.chosen, np.inf, weights
@@ -240,10 +240,10 @@ def _fitting(
         if excess.max() < best_excess:
             best, best_excess, best_weights = room.chosen, float(excess.max()), weights
         weights = np.where(excess > 0, 2.0 * weights, weights)
-        if clock.over():
+        if timer.over():
             break
     room.choose(best)
-    return _Start(best_weights, allowed) if _repair(room, allowed, cost, clock) else None
+    return _Start(best_weights, allowed) if _repair(room, allowed, cost, timer) else None
 
 
 def _first_least(use: FloatArray, cost: FloatArray, room: Room) -> IntArray:
@@ -255,13 +255,13 @@ def _first_least(use: FloatArray, cost: FloatArray, room: Room) -> IntArray:
     return hits[np.searchsorted(hits, room.group_start[:-1])]
 
 
-def _repair(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> bool:
+def _repair(room: Room, allowed: BoolArray, cost: FloatArray, timer: Timer) -> bool:
     """Swap columns that use less of the worst row until all limits are kept."""
     for _ in range(_REPAIR_SWAPS):
         excess = room.excess()
         if not excess.any():
             return True
-        if clock.over():
+        if timer.over():
             return False
         worst = int(np.argmax(excess))
         use = room.uses[:, [worst]].toarray().ravel()
@@ -292,23 +292,23 @@ def _climb(room: Room, start: _Start, cost: FloatArray) -> None:
     room.swap_in_order(room.group[targets[order]], targets[order], sources[order])
 
 
-def _spend(room: Room, allowed: BoolArray, cost: FloatArray, weights: FloatArray, clock: Clock) -> None:
+def _spend(room: Room, allowed: BoolArray, cost: FloatArray, weights: FloatArray, timer: Timer) -> None:
     """Fill the room that is left in two ways, and keep the better one."""
     climbed = room.chosen
-    _fill(room, allowed, cost, clock)
+    _fill(room, allowed, cost, timer)
     filled = room.chosen
     # First what is worth the price of its room, then whatever saves anything.
     room.choose(climbed)
-    _fill(room, allowed, cost + room.uses @ weights, clock)
-    _fill(room, allowed, cost, clock)
+    _fill(room, allowed, cost + room.uses @ weights, timer)
+    _fill(room, allowed, cost, timer)
     if cost[filled].sum() <= cost[room.chosen].sum():
         room.choose(filled)
 
 
-def _fill(room: Room, allowed: BoolArray, cost: FloatArray, clock: Clock) -> None:
+def _fill(room: Room, allowed: BoolArray, cost: FloatArray, timer: Timer) -> None:
     """Make single swaps that save cost and fit, the largest saving first, until there are none."""
     for _ in range(_FILL_PASSES):
-        if clock.over():
+        if timer.over():
             return
         saving = cost[room.chosen][room.group] - cost
         columns = np.flatnonzero(allowed & (saving > 0))

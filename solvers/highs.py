@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.rows import feasible, settled, tightened, with_choice_rows
 from wattsched.solvers.solution import (
     Limit,
@@ -24,9 +24,9 @@ from wattsched.solvers.solution import (
     announce,
     certified,
     conclude,
-    declined,
     infeasible,
     rounded,
+    unsupported,
     wanted,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -153,9 +153,9 @@ def solve(
     target : float, optional
         Stop at the first point that costs no more than this.
     """
-    clock = Clock(limits.time_s)
+    timer = Timer(limits.time_s)
     model = scaled(program)
-    relaxed = _relaxation(program, model, limits, clock)
+    relaxed = _relaxation(program, model, limits, timer)
     if relaxed.termination.reason in ("infeasible", "error"):
         return relaxed
     if relaxed.x is not None and relaxed.termination.reason == "optimal":
@@ -163,12 +163,12 @@ def solve(
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
     announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
-    return _branch(program, model, relaxed, limits, clock, _point(program, relaxed, start), target)
+    return _branch(program, model, relaxed, limits, timer, _point(program, relaxed, start), target)
 
 
 def solve_lp(program: Program, limits: Limits) -> Solution:
     """Solve the LP relaxation: x may be fractional, prices are the duals of the coupling rows."""
-    return _relaxation(program, scaled(program), limits, Clock(limits.time_s))
+    return _relaxation(program, scaled(program), limits, Timer(limits.time_s))
 
 
 def solve_columns(program: Program, columns: IntArray, used: FloatArray) -> FloatArray | None:
@@ -188,12 +188,12 @@ def solve_columns(program: Program, columns: IntArray, used: FloatArray) -> Floa
     return solve_lp(rest, Limits()).x
 
 
-def _relaxation(program: Program, model: ScaledModel, limits: Limits, clock: Clock) -> Solution:
-    run = _run(model, np.zeros(program.n_columns, dtype=bool), limits, clock)
+def _relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Timer) -> Solution:
+    run = _run(model, np.zeros(program.n_columns, dtype=bool), limits, timer)
     if run.status == _Status.kInfeasible:
         return infeasible(detail="the LP relaxation is infeasible")
     if run.status == _Status.kUnbounded:
-        return declined("the LP relaxation is unbounded")
+        return unsupported("the LP relaxation is unbounded")
     duals = None if run.duals is None else model.prices(run.duals, program.n_rows)
     prices, bound = certified(program, duals)
     if run.status != _Status.kOptimal or run.x is None:
@@ -229,7 +229,7 @@ def _branch(
     model: ScaledModel,
     relaxed: Solution,
     limits: Limits,
-    clock: Clock,
+    timer: Timer,
     best: FloatArray | None,
     target: float | None,
 ) -> Solution:
@@ -238,14 +238,14 @@ def _branch(
     detail = ""
     current = program
     for attempt in range(_ATTEMPTS):
-        run = _run(model, program.integer, limits, clock, best, program, target)
+        run = _run(model, program.integer, limits, timer, best, program, target)
         done = run.status in (_Status.kOptimal, _Status.kObjectiveTarget)
         limit, detail = run.limit, "" if done else run.detail
         if attempt == 0:
             if run.status == _Status.kInfeasible:
                 return infeasible(relaxed.prices, "no integer point satisfies the rows")
             if run.status == _Status.kUnbounded:
-                return declined("the program is unbounded")
+                return unsupported("the program is unbounded")
             bound = max(bound, model.cost_of(run.bound))
         if run.x is None:
             break
@@ -257,7 +257,7 @@ def _branch(
             break
         # HiGHS used its tolerance; ask again with that much less room.
         smaller = tightened(current, np.where(program.integer, np.round(raw), raw))
-        if smaller is None or clock.over():
+        if smaller is None or timer.over():
             break
         current, model = smaller, scaled(smaller)
     return conclude(program, limits, best, bound, prices=relaxed.prices, limit=limit, detail=detail)
@@ -267,7 +267,7 @@ def _run(
     model: ScaledModel,
     integer: BoolArray,
     limits: Limits,
-    clock: Clock,
+    timer: Timer,
     start: FloatArray | None = None,
     program: Program | None = None,
     target: float | None = None,
@@ -286,7 +286,7 @@ def _run(
         solver.setOptionValue("presolve", "off")
     if limits.nodes is not None:
         solver.setOptionValue("mip_max_nodes", limits.nodes)
-    remaining_s = clock.remaining_s()
+    remaining_s = timer.remaining_s()
     if remaining_s is not None:
         solver.setOptionValue("time_limit", remaining_s)
     if target is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csc_array, hstack
 
+from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
 from wattsched.solvers.rows import TOLERANCE, linking_rows
 from wattsched.solvers.solution import Limits
@@ -17,41 +17,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 _TIME_S = 10.0
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """A row that cannot be satisfied, in the row's unit.
-
-    Attributes
-    ----------
-    row : str
-    needed : float
-        Least use that is possible; for a lower limit, the use that is demanded.
-    available : float
-        The row's upper limit; for a lower limit, the greatest use that is possible.
-    short_by : float
-        The difference.
-    alone : bool
-        True when no choice satisfies this row, whatever the other rows say. Otherwise `short_by` is this
-        row's part in the least relative increase of limits, over all rows, that makes the program feasible.
-    at_least : float
-        What the limit lacks at least if no other one is changed.
-    """
-
-    row: str
-    needed: float
-    available: float
-    short_by: float
-    alone: bool
-    at_least: float
-
-    def __str__(self) -> str:
-        what = "needs at least" if self.alone else "would need, together with the other rows,"
-        return f"{self.row} {what} {self.needed:.6g}, of {self.available:.6g}: short by {self.short_by:.6g}"
-
-
-def shortfall(
+def short_rows(
     program: Program, time_s: float = _TIME_S, may_grow: Callable[[str], bool] | None = None
-) -> list[Shortfall]:
+) -> list[ShortRow]:
     """Rows that make a program infeasible, worst first; empty for a feasible one.
 
     Parameters
@@ -60,17 +28,21 @@ def shortfall(
         Limit for the search that is needed when no row is infeasible by itself.
     may_grow : callable, optional
         Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
-        named unless they are infeasible by themselves. Without it all are such but those that link choices.
+        named unless they are infeasible by themselves. Bounds of columns that count follow from such rows,
+        and are left out. Without it all rows are such but those that link choices.
 
     Returns
     -------
-    list of Shortfall
+    list of ShortRow
         Empty also when the search found no proof of infeasibility in time.
     """
+    if may_grow is not None:
+        counts = program.integer & (program.upper > 1) & (np.arange(program.n_columns) >= program.n_choices)
+        program = replace(program, upper=np.where(counts, np.inf, program.upper))
     return _single_rows(program) or _together(program, time_s, may_grow)
 
 
-def _single_rows(program: Program) -> list[Shortfall]:
+def _single_rows(program: Program) -> list[ShortRow]:
     """Rows whose limit is beyond what any choice uses."""
     least, most = _range_of_use(program)
     names = program.row_names()
@@ -85,7 +57,7 @@ def _single_rows(program: Program) -> list[Shortfall]:
         for r in np.flatnonzero(under > _tolerance(program.row_lower))
     ]
     found = [
-        Shortfall(names[r], float(needed), float(available), float(by), alone=True, at_least=float(by))
+        ShortRow(names[r], float(needed), float(available), float(by), alone=True, at_least=float(by))
         for r, needed, available, by in above + below
     ]
     return sorted(found, key=_severity)
@@ -110,7 +82,7 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
     return least, most
 
 
-def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] | None) -> list[Shortfall]:
+def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] | None) -> list[ShortRow]:
     """Least relative increase of the rows' limits that makes the program feasible.
 
     What links choices is no limit, unless there is no other way.
@@ -123,7 +95,7 @@ def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] |
     return found if found or limits.all() else _extended(program, np.ones_like(limits), time_s)
 
 
-def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortfall]:
+def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortRow]:
     from wattsched.solvers import highs
 
     elastic, row, sign = _elastic(program, limits)
@@ -143,9 +115,7 @@ def _extended(program: Program, limits: BoolArray, time_s: float) -> list[Shortf
         limit = float(program.row_upper[r] if s < 0 else program.row_lower[r])
         if amount > _tolerance(np.array([limit]))[0]:
             needed, available = (limit + amount, limit) if s < 0 else (limit, limit - amount)
-            found.append(
-                Shortfall(names[r], needed, available, amount, alone=False, at_least=proven * amount)
-            )
+            found.append(ShortRow(names[r], needed, available, amount, alone=False, at_least=proven * amount))
     return sorted(found, key=_severity)
 
 
@@ -161,7 +131,7 @@ def _elastic(program: Program, limits: BoolArray) -> tuple[Program, np.ndarray, 
     size = np.maximum(np.maximum(np.abs(limit), largest[row]), 1e-12)
     k = len(row)
     slack = csc_array((sign * size, (row, np.arange(k))), shape=(program.n_rows, k))
-    elastic = dataclasses.replace(
+    elastic = replace(
         program,
         cost=np.concatenate([np.zeros(program.n_columns), np.ones(k)]),
         matrix=csc_array(hstack([program.matrix, slack])),
@@ -180,5 +150,5 @@ def _tolerance(limit: FloatArray) -> FloatArray:
     return np.asarray(TOLERANCE * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
 
 
-def _severity(short: Shortfall) -> tuple[float, str]:
+def _severity(short: ShortRow) -> tuple[float, str]:
     return -short.short_by / max(1.0, abs(short.available)), short.row

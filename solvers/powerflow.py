@@ -14,11 +14,11 @@ import heapq
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.row_slack import Room, without_choices
 from wattsched.solvers.rows import feasible, linked_choices, settled
-from wattsched.solvers.solution import Limits, Solution, Start, conclude, declined
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 ATTRIBUTES = ("gpus", "completion_s", "energy_j")
@@ -32,17 +32,17 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     """
     missing = [name for name in ATTRIBUTES if name not in program.attributes]
     if missing:
-        return declined(f"the program's columns have no attribute '{missing[0]}', which the rule reads")
-    clock = Clock(limits.time_s)
+        return unsupported(f"the program's columns have no attribute '{missing[0]}', which the rule reads")
+    timer = Timer(limits.time_s)
     share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
     prices, bound = dual_prices(program, time_s=share)
-    point, detail, finished = choose(program, clock)
+    point, detail, finished = choose(program, timer)
     return conclude(
         program, limits, point, bound, prices=prices, limit=None if finished else "time", detail=detail
     )
 
 
-def choose(program: Program, clock: Clock) -> tuple[FloatArray | None, str, bool]:
+def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool]:
     """Find the rule's point alone, without a bound.
 
     Returns
@@ -59,7 +59,7 @@ def choose(program: Program, clock: Clock) -> tuple[FloatArray | None, str, bool
     smallest = _admit(program, room, alone)
     if not room.fits():
         return None, "the smallest configurations do not fit", True
-    finished = _upgrade(program, room, smallest, alone, clock)
+    finished = _upgrade(program, room, smallest, alone, timer)
     x[room.chosen] = 1.0
     point = settled(program, x)
     if point is None or not feasible(program, point):
@@ -87,7 +87,7 @@ def _admit(program: Program, room: Room, alone: BoolArray) -> IntArray:
     return smallest
 
 
-def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray, clock: Clock) -> bool:
+def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray, timer: Timer) -> bool:
     """Make upgrades until none is left or one breaks a budget; False when time ran out."""
     gpus, completion_s, energy_j = (program.attributes[name] for name in ATTRIBUTES)
     counts_gpus = _rows_in_gpus(room, gpus)
@@ -116,7 +116,7 @@ def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray,
     heap = [entry for job in admitted.tolist() if (entry := best(job)) is not None]
     heapq.heapify(heap)
     while heap:
-        if clock.over():
+        if timer.over():
             return False
         _, job, target = heapq.heappop(heap)
         broken = room.broken_by(target)

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, highs
 from wattsched.solvers.branch import Branching
 from wattsched.solvers.dual import dual_prices
@@ -31,9 +31,9 @@ from wattsched.solvers.solution import (
     Termination,
     announce,
     conclude,
-    declined,
     infeasible,
     relative_gap,
+    unsupported,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -61,21 +61,21 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     """
     if program.n_columns <= _SMALL:
         return highs.solve(program, limits, start)
-    clock = Clock(limits.time_s)
+    timer = Timer(limits.time_s)
     tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
     start = start or Start()
     enough = np.inf
     if start.x is not None and feasible(program, start.x):
         cost = program.objective(start.x)
         enough = cost - limits.gap * abs(cost)
-    prices, bound = dual_prices(program, clock.remaining_s(), tolerance, start.prices, enough)
+    prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, enough)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    search = _Search(program, limits, clock, prices, bound)
+    search = _Search(program, limits, timer, prices, bound)
     search.offer(start.x)
     search.glance()
     if not search.done():
-        search.offer(greedy.ascend(program, prices, clock))
+        search.offer(greedy.ascend(program, prices, timer))
     search.run()
     return search.conclude()
 
@@ -84,11 +84,11 @@ class _Search:
     """The best point and the best bound while they approach each other."""
 
     def __init__(
-        self, program: Program, limits: Limits, clock: Clock, prices: FloatArray, bound: float
+        self, program: Program, limits: Limits, timer: Timer, prices: FloatArray, bound: float
     ) -> None:
         self._program = program
         self._limits = limits
-        self._clock = clock
+        self._clock = timer
         self._prices = prices
         self._bound = bound
         self._above = program.above_least(prices)
@@ -131,7 +131,7 @@ class _Search:
         if self._bound == np.inf:
             return infeasible(self._prices, "no decision satisfies the rows")
         if self._failure and self._x is None:
-            return declined(self._failure)
+            return unsupported(self._failure)
         limit: Limit | None = "time" if self._clock.over() else None
         return conclude(self._program, self._limits, self._x, self._bound, prices=self._prices, limit=limit)
 

@@ -23,7 +23,7 @@ from pyomo.core.expr.numeric_expr import LinearExpression
 from scipy.sparse import csr_array
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.highs import ScaledModel, scaled
 from wattsched.solvers.rows import feasible, settled, tightened
@@ -35,8 +35,8 @@ from wattsched.solvers.solution import (
     Termination,
     announce,
     conclude,
-    declined,
     infeasible,
+    unsupported,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -134,11 +134,11 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
 
 
 def _solve(program: Program, limits: Limits, name: str) -> Solution:
-    clock = Clock(limits.time_s)  # importing Pyomo takes a second or so
+    timer = Timer(limits.time_s)  # importing Pyomo takes a second or so
     interface = _find(name)
     if interface is None:
-        return declined(f"solver '{name}' is not installed, or unknown to Pyomo")
-    remaining_s = clock.remaining_s()
+        return unsupported(f"solver '{name}' is not installed, or unknown to Pyomo")
+    remaining_s = timer.remaining_s()
     share = None if remaining_s is None else _DUAL_SHARE * remaining_s
     prices, bound = dual_prices(program, time_s=share)
     if bound == np.inf or _empty_row_fails(program):
@@ -149,11 +149,11 @@ def _solve(program: Program, limits: Limits, name: str) -> Solution:
     answer = _Answer("not started", None)
     current = program
     for attempt in range(_ATTEMPTS):
-        if clock.over():
+        if timer.over():
             answer = _Answer(_OUT_OF_TIME, None)
             break
         model = scaled(current)
-        answer = interface(model, program, limits, clock)
+        answer = interface(model, program, limits, timer)
         if attempt == 0 and answer.ending in _INFEASIBLE:
             return infeasible(prices, f"{name} proved that no integer point satisfies the rows")
         if answer.x is None:
@@ -200,7 +200,7 @@ class _Interface:
         self._family = family
         self._options: tuple[str | None, ...] = _OPTIONS[family] if family else (None, None, None)
 
-    def __call__(self, model: ScaledModel, program: Program, limits: Limits, clock: Clock) -> _Answer:
+    def __call__(self, model: ScaledModel, program: Program, limits: Limits, timer: Timer) -> _Answer:
 
         if self._family == "highs":
             import highspy
@@ -210,25 +210,25 @@ class _Interface:
         begin = time.monotonic()
         instance = pyomo_model(model, program.integer)
         spare_s = _SPARE_S + _SPARE_BUILDS * (time.monotonic() - begin)
-        answer = self._guarded(instance, limits, _solver_s(clock, spare_s))
+        answer = self._guarded(instance, limits, _solver_s(timer, spare_s))
         if self._family == "cbc" and answer.x is None and answer.limit is None:
             # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
             self._solver.options["preprocess"] = "off"
-            second = self._guarded(instance, limits, _solver_s(clock, spare_s))
+            second = self._guarded(instance, limits, _solver_s(timer, spare_s))
             del self._solver.options["preprocess"]
             return answer if second.x is None and answer.ending in _INFEASIBLE else second
         return answer
 
     def _guarded(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
         run = self._run_modern if self._modern else self._run_classic
-        clock = Clock(time_s)
+        timer = Timer(time_s)
         try:
-            return replace(run(instance, limits, time_s), late=clock.over())
+            return replace(run(instance, limits, time_s), late=timer.over())
         except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
             return _Answer(_OUT_OF_TIME, None)
         except Exception as error:  # interfaces raise whatever they like when a solver stops early
             reason = str(error).partition("\n")[0]
-            return _Answer(f"{type(error).__name__}: {reason}", None, late=clock.over())
+            return _Answer(f"{type(error).__name__}: {reason}", None, late=timer.over())
 
     def _settings(self, limits: Limits) -> dict[str, float]:
         gap, threads, seed = self._options
@@ -277,9 +277,9 @@ class _Interface:
         return _Answer(ending, x)
 
 
-def _solver_s(clock: Clock, spare_s: float) -> float | None:
+def _solver_s(timer: Timer, spare_s: float) -> float | None:
     """Time limit for the solver that leaves `spare_s` of what remains for everything around it."""
-    remaining_s = clock.remaining_s()
+    remaining_s = timer.remaining_s()
     if remaining_s is None:
         return None
     return max(remaining_s - spare_s, _LEAST_SHARE * remaining_s, _LEAST_S)

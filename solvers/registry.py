@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from wattsched.solvers.solution import conclude, declined, infeasible
+from wattsched.solvers.solution import conclude, infeasible, unsupported
 
 if TYPE_CHECKING:
     from wattsched.formulations.program import Program
@@ -46,7 +46,7 @@ class Solver:
     def __call__(self, program: Program, limits: Limits, start: Start | None = None) -> Solution:
         """Solve the program; one that this solver cannot take is answered with an error."""
         if program.intervals is not None and not self.takes_intervals:
-            return declined(f"solver '{self.name}' cannot place intervals on lines")
+            return unsupported(f"solver '{self.name}' cannot place intervals on lines")
         if program.n_columns == 0:
             return _without_columns(program, limits)
         module, function = self.target.split(":")

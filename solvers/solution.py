@@ -168,7 +168,7 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
 ROUNDING = 1e-9
 
 
-def declined(detail: str) -> Solution:
+def unsupported(detail: str) -> Solution:
     """Answer of a solver that cannot take the program, or failed on it."""
     return Solution(Termination("error", detail=detail))
 

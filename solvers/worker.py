@@ -25,7 +25,7 @@ from typing import IO, Self
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -36,7 +36,7 @@ _REMOVAL_S = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of the process, and when (the monotonic clock is common to all processes)."""
+    """What is asked of the process, and when (the monotonic timer is common to all processes)."""
 
     solver: str
     program: Program
@@ -139,11 +139,11 @@ class Worker:
         """
         if deadline is None and limits.time_s is not None:
             deadline = limits.time_s + self._grace_s
-        clock = Clock(deadline)
+        timer = Timer(deadline)
         known = _Known(program, limits)
         self._send(Job(name, _without_labels(program), limits, start, time.monotonic()))
         try:
-            while (message := self._next(clock)) is not None:
+            while (message := self._next(timer)) is not None:
                 if message.final:
                     return unpack(message, program.n_columns)
                 known.add(unpack(message, program.n_columns))
@@ -181,15 +181,15 @@ class Worker:
         # A pipe holds little: writing waits for a process that may never read.
         threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
 
-    def _next(self, clock: Clock) -> Message | None:
+    def _next(self, timer: Timer) -> Message | None:
         """Wait for a message, None from a dead process; raises queue.Empty at the deadline."""
         while True:
-            remaining_s = clock.remaining_s()
+            remaining_s = timer.remaining_s()
             wait_s = _POLL_S if remaining_s is None else min(_POLL_S, remaining_s)
             try:
                 return self._messages.get(timeout=wait_s)
             except queue.Empty:
-                if clock.over():
+                if timer.over():
                     raise
                 if self._process.poll() is not None and self._messages.empty():
                     return None
@@ -221,8 +221,8 @@ def search_path() -> str:
 
 def _remove(folder: str) -> None:
     """Remove a folder; programs that have just been killed may add a last file meanwhile."""
-    clock = Clock(_REMOVAL_S)
-    while not clock.over():
+    timer = Timer(_REMOVAL_S)
+    while not timer.over():
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):
             return

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import IO
 
 from wattsched.solvers import registry
-from wattsched.solvers.solution import Solution, declined, listening
+from wattsched.solvers.solution import Solution, listening, unsupported
 from wattsched.solvers.worker import Job, Message, pack
 
 # What most solvers need; loaded while the caller still builds the program.
@@ -52,7 +52,7 @@ def _answer(job: Job) -> Solution:
     try:
         return registry.get(job.solver)(job.program, limits, job.start)
     except Exception as error:  # whatever a solver raises is an answer to the caller
-        return declined(f"{type(error).__name__}: {error}")
+        return unsupported(f"{type(error).__name__}: {error}")
 
 
 def _receive(stream: IO[bytes], jobs: queue.SimpleQueue[Job], folder: str) -> None:

@@ -15,15 +15,14 @@ so that each also gives a bound:
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.formulations.plan import Plan
+from wattsched.formulations.model import Model
 from wattsched.formulations.sharing.data import Kinds
 from wattsched.formulations.sharing.master import Master, Prices, typical_cost
-from wattsched.formulations.sharing.patterns import plan_of
+from wattsched.formulations.sharing.patterns import model_of
 from wattsched.formulations.sharing.program import (
     Columns,
     Round,
@@ -32,6 +31,8 @@ from wattsched.formulations.sharing.program import (
     columns_of,
     slots_of,
 )
+from wattsched.formulations.timer import Timer
+from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.topology.arrays import FloatArray, IntArray
 
 BUCKETS = 6
@@ -112,15 +113,12 @@ class Priced:
     placements: list[FloatArray]
 
 
-def generate(of: Round, time_s: float | None = None) -> Plan:
-    """Plan over generated columns, with the bound that holds for all.
+def generate(of: Round, timer: Timer) -> Model[SharingDecision]:
+    """Model over generated columns, with prices whose bound holds for all.
 
-    Parameters
-    ----------
-    time_s : float, optional
-        Seconds that the LP may take; half of them are used at most.
+    The LP may take half of the time.
     """
-    end = None if time_s is None else time.perf_counter() + time_s / 2
+    timer = timer.share(0.5)
     master = Master(of)
     alone = np.flatnonzero(of.patterns.size == 1)
     master.add(alone, *_first_placements(of, alone))
@@ -136,13 +134,13 @@ def generate(of: Round, time_s: float | None = None) -> Plan:
         if priced.bound > best_bound:
             best_bound, best_prices = priced.bound, prices
         close = cost - best_bound <= GAP * abs(cost)
-        if close or (end is not None and time.perf_counter() > end) or not _grow(of, master, prices, priced):
+        if close or timer.over() or not _grow(of, master, prices, priced):
             break
     if best_prices is None or not np.isfinite(best_bound):
-        return replace(plan_of(of, master.columns), bound=-np.inf)
-    plan = plan_of(of, _promising(of, master.columns, prices, best_bound, known))
+        return replace(model_of(of, master.columns), outside=-np.inf)
+    model = model_of(of, _promising(of, master.columns, prices, best_bound, known))
     common = np.concatenate([best_prices.job, best_prices.unit, best_prices.budget])
-    return replace(plan, bound=best_bound, prices=certificate_prices(of, common))
+    return replace(model, outside=best_bound, prices=certificate_prices(of, common))
 
 
 def price(of: Round, prices: Prices) -> Priced:
@@ -221,7 +219,7 @@ def _known_columns(of: Round) -> Columns | None:
     """Columns of a decision that is known, so that the program has one."""
     from wattsched.formulations.sharing.heuristics import eaco
 
-    decision = eaco(of.instance, of.objective)
+    decision = eaco(of.patterns, of.objective)
     return None if decision is None else columns_of(of, decision)
 
 

@@ -15,6 +15,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from wattsched.formulations.model import UnsuitableError
 from wattsched.instances.sharing.instance import Job, MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -31,6 +32,7 @@ class Patterns:
 
     Attributes
     ----------
+    instance : SharingInstance
     unit_type, size : int arrays, shape (P,)
         Number of the unit type, and jobs.
     power_w, utilisation_pct, memory_pct : float arrays, shape (P,)
@@ -43,6 +45,7 @@ class Patterns:
         Seconds per epoch of a job in the slot.
     """
 
+    instance: SharingInstance
     unit_type: IntArray
     size: IntArray
     power_w: FloatArray
@@ -79,7 +82,7 @@ def patterns_of(instance: SharingInstance) -> Patterns:
 
     Raises
     ------
-    ValueError
+    UnsuitableError
         When a unit type has more than `MOST_PATTERNS` multisets of classes.
     """
     counts = Counter(job.job_class for job in instance.jobs)
@@ -99,14 +102,14 @@ def patterns_of(instance: SharingInstance) -> Patterns:
             rows = _multisets(here if size == 1 else able, size)
             seen += len(rows)
             if seen > MOST_PATTERNS:
-                raise ValueError(
+                raise UnsuitableError(
                     f"limits.jobs_per_set: {len(able)} classes make more than {MOST_PATTERNS:,} sets of up "
                     f"to {size} on '{unit.name}'"
                 )
             if size > 1:
                 rows = rows[_enough(rows, room)]
             parts.append(table.patterns(t, rows))
-    return _joined(parts)
+    return _joined(instance, parts)
 
 
 def _multisets(classes: list[int], size: int) -> IntArray:
@@ -178,6 +181,7 @@ class _Table:
         first[:, 1:] = rows[:, 1:] != rows[:, :-1]
         jobs = (rows[:, :, None] == rows[:, None, :]).sum(axis=2)
         return Patterns(
+            instance=self._instance,
             unit_type=np.full(len(rows), unit_type),
             size=np.full(len(rows), size),
             power_w=power[keep],
@@ -211,15 +215,15 @@ def _contains(rows: IntArray, misfit: Counter[int]) -> BoolArray:
     return np.asarray(np.all([(rows == c).sum(axis=1) >= n for c, n in misfit.items()], axis=0))
 
 
-def _joined(parts: list[Patterns]) -> Patterns:
+def _joined(instance: SharingInstance, parts: list[Patterns]) -> Patterns:
     shift = np.cumsum([0, *(part.start[-1] for part in parts)])
     start = [part.start[:-1] + s for part, s in zip(parts, shift, strict=False)]
     joined = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(Patterns)
-        if field.name != "start"
+        if field.name not in ("instance", "start")
     }
-    return Patterns(start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
+    return Patterns(instance, start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
 
 
 _LAST_DIGITS = 1e-12

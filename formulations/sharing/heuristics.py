@@ -20,10 +20,10 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sharing.data import fastest_alone_s, may_wait, patterns_of
+from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
 from wattsched.formulations.sharing.program import Budget, budgets_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
-from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.topology.arrays import FloatArray
 
 _TOLERANCE = 1e-12
@@ -42,17 +42,12 @@ class Packing:
 
     Parameters
     ----------
-    instance : SharingInstance
-
-    Raises
-    ------
-    ValueError
-        If there are too many patterns.
+    patterns : Patterns
     """
 
-    def __init__(self, instance: SharingInstance):
-        self.instance = instance
-        self.patterns = patterns_of(instance)
+    def __init__(self, patterns: Patterns):
+        self.patterns = patterns
+        self.instance = instance = patterns.instance
         number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
         self.job_class = [number[job.job_class] for job in instance.jobs]
         self.free = [unit.count for unit in instance.unit_types]
@@ -172,10 +167,10 @@ class Packing:
         self._left = [left - use for left, use in zip(self._left, uses, strict=True)]
 
 
-def eaco(instance: SharingInstance, objective: str) -> SharingDecision | None:
+def eaco(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Decide by EaCO's rule; jobs that may not wait come first, then exclusive ones, then in their order."""
-    packing = Packing(instance)
-    jobs = instance.jobs
+    packing = Packing(patterns)
+    jobs = patterns.instance.jobs
     for j in sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive)):
         found = _fullest(packing, j)
         if found is not None:
@@ -204,23 +199,23 @@ PACKING_THRESHOLD = 1.5
 """Normalised throughput that a pair must exceed (Gavel, ``policies/fifo.py``)."""
 
 
-def fifo(instance: SharingInstance, objective: str) -> SharingDecision | None:
+def fifo(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Give each job the fastest free unit to itself; the first that has none stops the queue."""
-    return _queue(instance, packs=False)
+    return _queue(patterns, packs=False)
 
 
-def fifo_packed(instance: SharingInstance, objective: str) -> SharingDecision | None:
+def fifo_packed(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """As `fifo`; a job without a free unit joins the single job with which the pair runs fastest.
 
     The pair's normalised throughput must be above `PACKING_THRESHOLD`; the first job without a partner stops
     the queue.
     """
-    return _queue(instance, packs=True)
+    return _queue(patterns, packs=True)
 
 
-def _queue(instance: SharingInstance, packs: bool) -> SharingDecision | None:
-    packing = Packing(instance)
-    for j in range(len(instance.jobs)):
+def _queue(patterns: Patterns, packs: bool) -> SharingDecision | None:
+    packing = Packing(patterns)
+    for j in range(len(patterns.instance.jobs)):
         idle = min(packing.idle(j), key=lambda p: packing.epoch_s(p, j), default=None)
         if idle is not None:
             packing.open(idle, [j])
@@ -254,14 +249,14 @@ LEAST_THROUGHPUT = 1.0
 SEED = 0
 
 
-def gandiva(instance: SharingInstance, objective: str) -> SharingDecision | None:
+def gandiva(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Pair all jobs at random if there are more jobs than units, and place the sets in the jobs' order.
 
     A pair is tried on the unit type that is fastest for it, and dropped where it is slower than taking turns.
     Gavel has what finds no unit take turns with the rest; in one round it waits.
     """
-    packing = Packing(instance)
-    jobs = list(range(len(instance.jobs)))
+    packing = Packing(patterns)
+    jobs = list(range(len(patterns.instance.jobs)))
     random.Random(SEED).shuffle(jobs)
     crowded = len(jobs) > sum(packing.free)
     pairs: list[list[int]] = []

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.formulations.plan import Plan, UnsuitableError
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait, patterns_of
+from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
 from wattsched.formulations.sharing.objectives import costs_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
 from wattsched.topology.arrays import FloatArray
@@ -34,20 +36,22 @@ MOST_JOBS = 200
 """Above this the blossom algorithm would take many minutes, and nothing can stop it."""
 
 
-def build(instance: SharingInstance, objective: str, time_s: float | None = None) -> Plan:
+def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Model[SharingDecision]:
     """Find the optimum, in time cubic in the number of jobs; the program has no other point.
 
     Raises
     ------
-    ValueError
+    UnsuitableError
         For instances that are no matching: several unit types, larger sets, budgets; and for too many jobs.
+    InfeasibleError
+        When the jobs cannot be matched.
     """
+    instance = patterns.instance
     _require_pairs(instance)
-    costs = _PairCosts(instance, objective)
+    costs = _PairCosts(patterns, objective)
     matched = _matched(instance, costs)
-    sense = OBJECTIVES[objective]
     if matched is None:
-        return Plan(_program([], costs.offset, sense, feasible=False), decide=lambda x: None)
+        raise InfeasibleError("no matching has a place for every job that must run")
     sets, waiting = matched
     names = [job.name for job in instance.jobs]
     unit_type = instance.unit_types[0].name
@@ -56,14 +60,14 @@ def build(instance: SharingInstance, objective: str, time_s: float | None = None
         waiting=[names[j] for j in waiting],
     )
     paid = [costs.of(formed) for formed in sets] + [costs.waiting[j] for j in waiting]
-    program = _program(paid, costs.offset, sense, feasible=True)
+    program = _program(paid, costs.offset, OBJECTIVES[objective])
     # The matching is exact for costs rounded to whole numbers, by way of doubles.
     rounding = costs.largest * len(names) * ROUNDING
-    return Plan(
+    return Model(
         program=program,
-        decide=lambda x: decision,
-        point=lambda known: np.ones(len(paid)) if known == decision else None,
-        bound=program.objective(np.ones(len(paid))) - rounding,
+        decode=lambda x, starts: decision,
+        encode=lambda known: np.ones(len(paid)) if known == decision else None,
+        outside=program.objective(np.ones(len(paid))) - rounding,
     )
 
 
@@ -86,9 +90,8 @@ def _require_pairs(instance: SharingInstance) -> None:
 class _PairCosts:
     """Costs of jobs alone, in pairs, and waiting; infinite where that may not be."""
 
-    def __init__(self, instance: SharingInstance, objective: str):
-        self._instance = instance
-        patterns = patterns_of(instance)
+    def __init__(self, patterns: Patterns, objective: str):
+        self._instance = instance = patterns.instance
         costs = costs_of(instance, patterns, objective)
         number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
         classes = [number[job.job_class] for job in instance.jobs]
@@ -213,21 +216,21 @@ def _edge(
         graph.add_edge(one, other, weight=-round(cost / largest * SCALE))
 
 
-def _program(paid: list[float], offset: float, sense: Any, *, feasible: bool) -> Program:
-    """One fixed column for each set and waiting job; a row that cannot hold if there are none."""
+def _program(paid: list[float], offset: float, sense: Any) -> Program:
+    """One fixed column for each set and waiting job."""
     from scipy.sparse import csc_array
 
-    n = len(paid) if feasible else 1
+    n = len(paid)
     return Program(
-        cost=np.array(paid if feasible else [0.0], dtype=float),
-        matrix=csc_array((0, n)) if feasible else csc_array(np.ones((1, 1))),
-        row_lower=np.zeros(0) if feasible else np.array([2.0]),
-        row_upper=np.zeros(0) if feasible else np.array([2.0]),
-        lower=np.ones(n) if feasible else np.zeros(n),
+        cost=np.array(paid, dtype=float),
+        matrix=csc_array((0, n)),
+        row_lower=np.zeros(0),
+        row_upper=np.zeros(0),
+        lower=np.ones(n),
         upper=np.ones(n),
         integer=np.ones(n, dtype=bool),
         group_start=np.zeros(1, dtype=np.int64),
-        rows=() if feasible else (Block("matching", 1),),
+        rows=(),
         columns=(Block("matched", n),),
         offset=offset,
         sense=sense,

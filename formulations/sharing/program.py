@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sharing.data import Kinds, Patterns, kinds_of, patterns_of
+from wattsched.formulations.sharing.data import Kinds, Patterns, kinds_of
 from wattsched.formulations.sharing.objectives import Costs, costs_of
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
@@ -101,15 +101,15 @@ class Round:
         return np.asarray(self.costs.slot[slots] + self.costs.per_epoch[slots] * self.kinds.epochs[kinds])
 
 
-def round_of(instance: SharingInstance, objective: str) -> Round:
+def round_of(patterns: Patterns, objective: str) -> Round:
     """Everything that formulations need of an instance.
 
     Raises
     ------
     ValueError
-        For an unknown objective, or too many patterns.
+        For an unknown objective.
     """
-    patterns = patterns_of(instance)
+    instance = patterns.instance
     costs = costs_of(instance, patterns, objective)
     budgets = budgets_of(instance, patterns)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)

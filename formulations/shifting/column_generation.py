@@ -7,7 +7,6 @@ The LP's prices jump about, so schedules are asked for between them and the best
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.shifting.data import CRITERIA, Horizon
 from wattsched.formulations.shifting.pricing import Prices, SchedulePricing, priced_cost
 from wattsched.formulations.shifting.schedule import SchedulePool, Schedules, free_cells, held_gpus
+from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import FloatArray, IntArray
 
 _FIRST_LIMIT = 10.0
@@ -193,7 +193,7 @@ def generate(
     objective: int,
     pricing: SchedulePricing,
     first: list[Schedules],
-    time_s: float | None = None,
+    timer: Timer,
     prices: Prices | None = None,
 ) -> Generated:
     """Generate schedules until prices are about as good as they get.
@@ -205,14 +205,13 @@ def generate(
     prices : Prices, optional
         Good ones, from earlier rounds.
     """
-    begin = time.perf_counter()
     pool, master = SchedulePool(), RestrictedMaster(horizon, objective, first[0])
     for schedules in first:
         master.add(pool.add(schedules))
     solution = master.solve()
     center = solution.prices if prices is None else prices
     best_value, smoothing, rounds, raised = -np.inf, 0.0 if prices is None else 1.0, 0, 0
-    while rounds < MOST_ROUNDS and (time_s is None or time.perf_counter() - begin < time_s):
+    while rounds < MOST_ROUNDS and not timer.over():
         rounds += 1
         asked = center.mixed(solution.prices, smoothing)
         schedules = pricing.cheapest(asked)

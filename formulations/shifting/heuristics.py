@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 from wattsched.formulations.shifting.column_generation import Generated
-from wattsched.formulations.shifting.data import CRITERIA, NEVER, OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.data import CRITERIA, NEVER, OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.pricing import Prices, SchedulePricing
 from wattsched.formulations.shifting.schedule import (
     ROUNDING,
@@ -33,8 +33,8 @@ from wattsched.formulations.shifting.schedule import (
     held_gpus,
     use,
 )
+from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.topology.arrays import FloatArray, IntArray
 
 STRETCHES = (1.0, 1.5, 2.5, 4.0, 8.0, 20.0)
@@ -44,18 +44,15 @@ _WIDER = 4
 _ATTEMPTS = 6
 
 
-def greedy(instance: ShiftingInstance, objective: str) -> ShiftingDecision | None:
+def greedy(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule; None where it keeps no budget."""
-    horizon = horizon_of(instance)
-    best = by_stretch(
-        horizon, OBJECTIVES.index(objective), intensity_of(horizon, OBJECTIVES.index(objective))
-    )
+    which = OBJECTIVES.index(objective)
+    best = by_stretch(horizon, which, intensity_of(horizon, which))
     return None if best is None else decision_of(horizon, best)
 
 
-def carbon_blind(instance: ShiftingInstance, objective: str) -> ShiftingDecision | None:
+def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule without looking at the forecasts: a joule is a joule at any time."""
-    horizon = horizon_of(instance)
     best = by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))
     return None if best is None else decision_of(horizon, best)
 

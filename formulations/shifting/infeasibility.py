@@ -9,24 +9,22 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from wattsched.formulations.problem import Impossible
-from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon, horizon_of
+from wattsched.formulations.infeasibility import InfeasibilityProof
+from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.shifting.schedule import ROUNDING
-from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.shifting.bound import BUDGETS, excess, prove
+from wattsched.verification.shifting.bound import BUDGETS, prove
 
 TOLERANCE = 1e-6
 """By how much a budget may be exceeded, relative to it, as in the checker."""
 
 
-def shortage(instance: ShiftingInstance) -> list[str]:
+def diagnose(horizon: Horizon) -> list[str]:
     """Why an instance has no decision, one sentence each; empty where this look is too short to tell.
 
     Every job is taken to have all GPUs to itself, in its best slot: who is late or above a budget even then
     is so in every decision.
     """
-    horizon = horizon_of(instance)
     return [*_late(horizon), *_over_budget(horizon)]
 
 
@@ -80,7 +78,7 @@ SCALES = (1e6, 1e3)
 """What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""
 
 
-def impossible(instance: ShiftingInstance, prices: Mapping[str, float]) -> Impossible | None:
+def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof | None:
     """Proof that an instance has no decision, if prices give one.
 
     Parameters
@@ -90,9 +88,9 @@ def impossible(instance: ShiftingInstance, prices: Mapping[str, float]) -> Impos
     """
     for scale in SCALES:
         charged = {name: scale * price for name, price in prices.items() if price}
-        bound = prove(instance, charged)
-        if (over := excess(instance, charged, bound)) > 0:
-            return Impossible(charged, bound, _short(charged, over))
+        proof = prove(horizon.instance, charged)
+        if proof.bound is not None and proof.excess > 0:
+            return InfeasibilityProof(charged, proof.bound, _short(charged, proof.excess))
     return None
 
 

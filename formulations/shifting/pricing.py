@@ -66,7 +66,7 @@ def row_names(horizon: Horizon) -> list[str]:
     return cells + [name for _, name, _ in budget_rows(horizon)]
 
 
-def names_of_prices(named: list[tuple[str, int]], row_prices: FloatArray) -> dict[str, float] | None:
+def names_of_prices(named: list[tuple[str, int]], row_prices: FloatArray) -> dict[str, float]:
     """Prices of named rows of a program, without those of the wrong sign."""
     return {name: float(row_prices[row]) for name, row in named if row_prices[row] < 0}
 

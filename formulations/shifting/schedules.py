@@ -8,21 +8,20 @@ other decision costs more than the LP by that margin.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import numpy as np
 from scipy.sparse import csc_array
 
-from wattsched.formulations.plan import Plan
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.shifting.column_generation import Generated, coupling, generate, guess
-from wattsched.formulations.shifting.data import CRITERIA, OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.heuristics import EFFORTS, Insertion, intensity_of, serve
-from wattsched.formulations.shifting.infeasibility import hopeless, impossible
+from wattsched.formulations.shifting.infeasibility import refute
 from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
 from wattsched.formulations.shifting.pricing import (
     Prices,
@@ -42,8 +41,8 @@ from wattsched.formulations.shifting.schedule import (
     free_cells,
     schedules_of,
 )
+from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.topology.arrays import FloatArray
 
 COARSE, FINE = 40, 160
@@ -59,61 +58,53 @@ PER_JOB = 40
 """Schedules of a job that go into the program, those of least reduced cost."""
 
 
-def build(instance: ShiftingInstance, objective: str, time_s: float | None = None) -> Plan:
-    """Generate schedules and build the program over them; see the module's text."""
-    begin, which = time.perf_counter(), OBJECTIVES.index(objective)
-    horizon = horizon_of(instance)
-    if hopeless(horizon).any():
-        return _nothing(horizon, which)
+def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
+    """Generate schedules and build the program over them; see the module's text.
+
+    Raises
+    ------
+    InfeasibleError
+        Where prices prove that there is no decision.
+    """
+    timer, which = timer or Timer(), OBJECTIVES.index(objective)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, which, everything)
-
-    def left(share: float) -> float | None:
-        return None if time_s is None else max(0.0, share * time_s - (time.perf_counter() - begin))
-
     first = _first(horizon, which)
     pricing = SchedulePricing(horizon, COARSE)
-    generated = generate(horizon, which, pricing, first, left(_COARSE_SHARE))
-    prices = named_prices(horizon, which, generated.prices)
-    if not generated.feasible and impossible(instance, prices) is not None:
-        return replace(_nothing(horizon, which), bound=-np.inf, prices=prices)
+    generated = generate(horizon, which, pricing, first, timer.until(_COARSE_SHARE))
+    if not generated.feasible:
+        proof = refute(horizon, named_prices(horizon, which, generated.prices))
+        if proof is not None:
+            raise InfeasibleError(proof.detail, proof)
     fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
-    generated = generate(horizon, which, fine, known, left(_FINE_SHARE), generated.prices)
+    generated = generate(horizon, which, fine, known, timer.until(_FINE_SHARE), generated.prices)
     insertion = Insertion(horizon, which, pricing, generated)
-    time_left = left(1.0)
+    time_left = timer.remaining_s()
     best = insertion.decide(_INSERT_S if time_left is None else time_left)
     near = near_optimal(horizon, generated.prices, MOST_NEAR) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
-    return Plan(
+    return Model(
         _program(horizon, which, columns),
-        decide=_decide(horizon, columns),
-        point=_point(horizon, which, columns, best),
-        bound=None if near else -np.inf,
+        decode=partial(_decision, horizon, columns),
+        encode=_point(horizon, which, columns, best),
         prices=named_prices(horizon, which, generated.prices),
-        outside=_outside(horizon, which, generated.prices, near) if near else np.inf,
+        outside=_outside(horizon, which, generated.prices, near) if near else -np.inf,
     )
 
 
-def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Plan:
-    """Plan of all schedules, whose program bounds by itself."""
+def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[ShiftingDecision]:
+    """Model of all schedules, whose program bounds by itself."""
     columns = _by_job(horizon, SchedulePool().add(everything))
-    if np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs).min(initial=1.0) == 0:
-        return _nothing(horizon, objective)
-    return Plan(
+    ends = np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs)
+    if ends.min(initial=1.0) == 0:
+        name = horizon.instance.jobs[int(np.argmin(ends))].name
+        raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
+    return Model(
         _program(horizon, objective, columns),
-        decide=_decide(horizon, columns),
-        point=_point(horizon, objective, columns, None),
-        priced=partial(names_of_prices, list(zip(row_names(horizon), count(), strict=False))),
+        decode=partial(_decision, horizon, columns),
+        encode=_point(horizon, objective, columns, None),
+        named_prices=partial(names_of_prices, list(zip(row_names(horizon), count(), strict=False))),
     )
-
-
-def _nothing(horizon: Horizon, objective: int) -> Plan:
-    """Plan without a decision, whatever the budgets."""
-    none = np.zeros(0, dtype=np.int64)
-    columns = _by_job(horizon, follow(horizon, none, np.zeros((0, horizon.slots), dtype=np.int64)))
-    n = len(columns)
-    barred = Schedules(columns.job, columns.option, np.zeros((n, len(CRITERIA))), np.full(n, np.inf))
-    return Plan(_program(horizon, objective, barred), decide=_decide(horizon, barred))
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:
@@ -182,11 +173,8 @@ def _program(horizon: Horizon, objective: int, columns: Schedules) -> Program:
     )
 
 
-def _decide(horizon: Horizon, columns: Schedules) -> Callable[[FloatArray], ShiftingDecision]:
-    def decide(x: FloatArray) -> ShiftingDecision:
-        return decision_of(horizon, columns.take(np.flatnonzero(x > 0.5)))
-
-    return decide
+def _decision(horizon: Horizon, columns: Schedules, x: FloatArray, starts: Starts) -> ShiftingDecision:
+    return decision_of(horizon, columns.take(np.flatnonzero(x > 0.5)))
 
 
 def _point(

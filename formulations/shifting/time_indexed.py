@@ -30,13 +30,13 @@ from functools import partial
 import numpy as np
 from scipy.sparse import coo_array
 
-from wattsched.formulations.plan import Plan
+from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon, horizon_of
+from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.pricing import budget_rows, names_of_prices
 from wattsched.formulations.shifting.schedule import decision_of, follow
+from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.topology.arrays import FloatArray, IntArray
 
 
@@ -160,9 +160,8 @@ def add_restarts(
     return again
 
 
-def build(instance: ShiftingInstance, objective: str, time_s: float | None = None) -> Plan:
+def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
     """Build the program; see the module's text."""
-    horizon = horizon_of(instance)
     rows = SparseRows()
     ends = [_ends(horizon, rows, job) for job in range(horizon.n_jobs)]
     group_start = np.cumsum([0] + [len(columns) for columns in ends])
@@ -173,10 +172,10 @@ def build(instance: ShiftingInstance, objective: str, time_s: float | None = Non
         columns, values = run.criterion(OBJECTIVES.index(objective))
         np.add.at(cost, columns, values)
     program = rows.program(cost, group_start, float(_offset(horizon, OBJECTIVES.index(objective))))
-    return Plan(
+    return Model(
         program,
-        decide=partial(_decision, horizon, runs),
-        priced=partial(names_of_prices, named),
+        decode=partial(_decision, horizon, runs),
+        named_prices=partial(names_of_prices, named),
     )
 
 
@@ -297,7 +296,7 @@ def _budgets(horizon: Horizon, rows: SparseRows, runs: list[_Runs]) -> list[tupl
     return named
 
 
-def _decision(horizon: Horizon, runs: list[_Runs], x: FloatArray) -> ShiftingDecision:
+def _decision(horizon: Horizon, runs: list[_Runs], x: FloatArray, starts: Starts) -> ShiftingDecision:
     option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
     for run in runs:
         for (slot, chosen), column in run.runs.items():

@@ -25,6 +25,8 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import Positions, decide
 from wattsched.formulations.sizing.mckp import bottleneck_range
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.timer import Timer
+from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.pools import Pool
 
@@ -35,7 +37,7 @@ BlockKey = tuple[int, int, int]
 """Pool, size, start of an aligned block."""
 
 
-def build(options: Options, objective: str) -> Model:
+def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
     columns = choices(options, find_objective(objective))
     model = algebra(columns)
@@ -48,9 +50,11 @@ def build(options: Options, objective: str) -> Model:
 
     return Model(
         program=program,
+        decode=lambda x, starts: decide(
+            options, columns.chosen(values(x)), _positions(columns, values(x), x, blocks)
+        ),
+        options=len(options),
         dropped=columns.dropped,
-        choose=lambda x: columns.chosen(values(x)),
-        place=lambda x, starts, chosen: decide(options, chosen, _positions(columns, values(x), x, blocks)),
     )
 
 

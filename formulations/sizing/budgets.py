@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.sizing.data import Options
 from wattsched.instances.sizing.instance import Instance, Placement
 from wattsched.instances.units import J_PER_KWH
@@ -146,21 +147,11 @@ UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
 NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
 
 
-def describe(options: Options, row: str, needed: float, short_by: float, *, alone: bool) -> str:
-    """Say what a row of `mckp` lacks.
-
-    Parameters
-    ----------
-    options : Options
-    row : str
-        Name of the row, as in ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``.
-    needed, short_by : float
-        Least use of the row by the jobs, and how far that is beyond its capacity.
-    alone : bool
-        Whether this row is short by itself, or only together with others.
-    """
+def describe(options: Options, short: ShortRow) -> str:
+    """Say what a row of `mckp` lacks: one such as ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``."""
+    row, needed, short_by = short.row, short.needed, short.short_by
     kind, _, place = row.partition(":")
-    together = "" if alone else " (together with the other limits)"
+    together = "" if short.alone else " (together with the other limits)"
     if kind in UNITS:
         return _budget(options, row, needed, short_by) + together
     if kind == "share":

@@ -260,7 +260,7 @@ def choices(options: Options, objective: Objective, *, keep_dominated: bool = Fa
     """
     empty = options.jobs_without_options()
     if empty:
-        raise ValueError(f"no option meets the deadline of: {', '.join(empty[:5])}")
+        raise ValueError(f"no option meets the deadline of: {', '.join(job.name for job in empty[:5])}")
     cost = objective.cost(options)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import SETTINGS, Columns, Templates, templates_of
+from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance, Job, JobSet
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -231,19 +232,44 @@ class Options:
             found.setdefault(offer.declared.name, []).append(o)
         return found
 
-    def beyond_comparison(self) -> tuple[str, float] | None:
-        """First job whose completion takes too little or too much for floating point, and the seconds."""
-        low, high = COMPLETION_RANGE_S
-        off = np.isfinite(self.completion_s) & ((self.completion_s < low) | (self.completion_s > high))
-        if not off.any():
-            return None
-        first = int(np.argmax(off))
-        return self.instance.jobs[self.job[first]].name, float(self.completion_s[first])
-
-    def jobs_without_options(self) -> list[str]:
+    def jobs_without_options(self) -> list[Job]:
         """Jobs that can neither run nor wait (a deadline that cannot be met)."""
-        empty = np.flatnonzero(np.diff(self.start) == 0)
-        return [self.instance.jobs[j].name for j in empty]
+        return [self.instance.jobs[j] for j in np.flatnonzero(np.diff(self.start) == 0)]
+
+
+def diagnose(options: Options) -> list[str]:
+    """Why a round has no decision, as far as a look at each job alone can tell."""
+    return [_why_without_options(job) for job in options.jobs_without_options()[:1]]
+
+
+def _why_without_options(job: Job) -> str:
+    if job.deadline_s is not None:
+        return (
+            f"no option of job '{job.name}' can be used: its deadline of {job.deadline_s:g} s cannot be met"
+        )
+    if not job.preemptible:
+        held = "the GPU count, pool and batch size that it holds and must keep"
+        return f"no option of job '{job.name}' has {held}"
+    return f"no option of job '{job.name}' can be used: it can neither run nor wait"
+
+
+def comparable_options(instance: Instance) -> Options:
+    """Expand an instance, and refuse completion times that floating point cannot compare.
+
+    Raises
+    ------
+    InputError
+        Which names the first job with such an option.
+    """
+    options = expand(instance)
+    low, high = COMPLETION_RANGE_S
+    seconds = options.completion_s
+    off = np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high)))
+    if len(off):
+        told = f"job '{instance.jobs[options.job[off[0]]].name}': completion times must be from"
+        found = f"remaining_work / rate is {seconds[off[0]]:g} s in one of its options"
+        raise InputError([f"{told} {low:g} to {high:g} s, {found}"])
+    return options
 
 
 def expand(instance: Instance) -> Options:

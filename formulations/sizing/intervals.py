@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.formulations.model import Model
+from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Intervals, Line
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
@@ -18,12 +18,14 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import decide
 from wattsched.formulations.sizing.mckp import Rows, add_budget_rows, assemble
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.timer import Timer
+from wattsched.instances.sizing.decision import Decision
 
 name = "intervals"
 description = "aligned intervals with no-overlap on each pool's line of GPUs (CP-SAT)"
 
 
-def build(options: Options, objective: str) -> Model:
+def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
     columns = choices(options, find_objective(objective))
     rows = Rows([], [], [], [])
@@ -38,9 +40,9 @@ def build(options: Options, objective: str) -> Model:
     )
     return Model(
         program=replace(program, intervals=intervals),
+        decode=lambda x, starts: decide(options, columns.chosen(x), _positions(columns, x, starts)),
+        options=len(options),
         dropped=columns.dropped,
-        choose=columns.chosen,
-        place=lambda x, starts, chosen: decide(options, chosen, _positions(columns, x, starts)),
     )
 
 
@@ -51,7 +53,7 @@ def _lines(options: Options) -> tuple[Line, ...]:
     )
 
 
-def _positions(columns: Choices, x: np.ndarray, starts: dict[int, int]) -> dict[int, tuple[int, ...]]:
+def _positions(columns: Choices, x: np.ndarray, starts: Starts) -> dict[int, tuple[int, ...]]:
     picked = np.flatnonzero(x[: len(columns)] > 0.5)
     gpus = columns.options.gpus[columns.index]
     return {

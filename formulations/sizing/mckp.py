@@ -25,6 +25,8 @@ from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.timer import Timer
+from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
@@ -60,7 +62,7 @@ class Rows:
         return Rows(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
 
-def build(options: Options, objective: str) -> Model:
+def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the aggregated formulation.
 
     Parameters
@@ -82,12 +84,15 @@ def build(options: Options, objective: str) -> Model:
     rows = Rows([], [], [], [])
     add_buddy_rows(rows, columns)
     add_budget_rows(rows, columns)
+    program = assemble(columns, rows)
     return Model(
-        program=assemble(columns, rows),
+        program=program,
+        decode=lambda x, starts: place_by_buddy(options, columns.chosen(x)),
+        encode=lambda decision: point_of(columns, options.matching(decision)),
+        named_prices=program.named_prices,
+        lagrangian=True,
+        options=len(options),
         dropped=columns.dropped,
-        choose=columns.chosen,
-        place=lambda x, starts, chosen: place_by_buddy(options, chosen),
-        point=lambda chosen: point_of(columns, chosen),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,9 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, bottleneck_range
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.instances.io import InputError
+from wattsched.formulations.timer import Timer
+from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.buddy import free_by_level
@@ -170,12 +172,14 @@ class Round:
         return tuple(found)
 
 
-def adapt(external: External) -> Callable[[Options, str], Model]:
+def adapt(external: External) -> Callable[..., Model[Decision]]:
     """Builder that calls a user's formulation."""
-    return lambda options, objective: _build(external, options, objective)
+    return partial(_build, external)
 
 
-def _build(external: External, options: Options, objective: str) -> Model:
+def _build(
+    external: External, options: Options, objective: str, timer: Timer | None = None
+) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
     columns = choices(options, find_objective(objective), keep_dominated=keep)
     with blaming(external.source):
@@ -185,9 +189,9 @@ def _build(external: External, options: Options, objective: str) -> Model:
     places = _places(variables, column_of, external.source)
     return Model(
         program=program,
+        decode=lambda x, starts: place_by_buddy(options, columns.chosen(x[places])),
+        options=len(options),
         dropped=columns.dropped,
-        choose=lambda x: columns.chosen(x[places]),
-        place=lambda x, starts, chosen: place_by_buddy(options, chosen),
     )
 
 

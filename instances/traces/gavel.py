@@ -29,7 +29,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from wattsched.instances.io import InputError, read_json
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import (
     Alone,
     Job,

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.instances.io import InputError, lines_of, read_json
+from wattsched.instances.errors import InputError, lines_of
+from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.perfmodels.profile import models

@@ -13,9 +13,9 @@ import pytest
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
+from wattsched.problems import problem
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
@@ -72,7 +72,7 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def program_of(family: str) -> Program:
     instance = generate(family, jobs=8, seed=1)
-    return formulation("sizing", "mckp")(expand(instance), instance.objective).program
+    return problem("sizing").formulation("mckp")(expand(instance), instance.objective).program
 
 
 @pytest.mark.parametrize("family", ["uniform", "sia-like", "hetero"])

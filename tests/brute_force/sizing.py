@@ -66,7 +66,7 @@ def kinds(instance: Instance) -> dict[tuple[object, ...], list[str]]:
 def structural_blocks(instance: Instance, nodes: list[str]) -> list[list[Gpu]]:
     """Largest aligned blocks: halves of a parent pair up in order; what has no partner stays alone."""
     by_name = {node.name: node for node in instance.cluster.nodes}
-    order = [*instance.cluster.nodes, *instance.cluster.groups]
+    order = [*instance.cluster.groups, *instance.cluster.nodes]
     final: list[list[Gpu]] = []
 
     def split(gpus: list[Gpu]) -> list[list[Gpu]]:

@@ -104,11 +104,11 @@ def test_a_frontier_that_was_changed_is_not_valid(
     ("change", "told"),
     [
         (lambda f: f.update(points=[{}]), "points[0].limit: is missing"),
-        (lambda f: f.update(against="time"), "against: "),
+        (lambda f: f.update(tradeoff="time"), "tradeoff: "),
         (lambda f: f["points"][0]["result"].update(totals={}), "points[0].result.totals: 'average_comp"),
         (
             lambda f: f["points"][0]["result"]["decision"].update(waiting=3),
-            "points[0].result.decision.waiting",
+            "points[0].result.decision: waiting",
         ),
         (lambda f: f["points"][0]["result"].update(problem="sharing"), "points[0].result"),
     ],

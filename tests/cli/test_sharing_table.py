@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from wattsched.cli.sharing_table import print_decision, print_instance
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+from wattsched.report.sharing import print_decision, print_instance
 
 
 def printed(decision: SharingDecision, **known: object) -> str:

@@ -6,15 +6,16 @@ import io
 
 from rich.console import Console
 
-from wattsched.cli.shifting_table import curve, print_decision, print_instance
+from wattsched.formulations.shifting.data import horizon_of
 from wattsched.formulations.shifting.heuristics import greedy
 from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.report.shifting import curve, print_decision, print_instance
 from wattsched.verification.shifting.checker import check
 
 
 def test_instance_and_decision_are_told() -> None:
     instance = shifting_horizon(jobs=5, slots=12, seed=3, carbon_fraction=0.9)
-    decision = greedy(instance, "completion")
+    decision = greedy(horizon_of(instance), "completion")
     assert decision is not None
     out = Console(file=io.StringIO(), width=200)
     print_instance(out, instance)

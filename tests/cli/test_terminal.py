@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from wattsched.cli.terminal import line, table
+from wattsched.report.terminal import line, table
 
 UUID = "743f85e8-7b1b-5179-f61c-e9ea0ca075f1"
 COLUMNS = [("job", "left"), ("GPUs", "right"), ("pool", "left"), ("now", "left"), ("nodes", "left")]

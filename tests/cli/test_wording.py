@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.cli.decision_table import ranges
-from wattsched.cli.plan_wording import goal_of_plan, priced
-from wattsched.cli.wording import duration, goal_of, number, quantity, unit_price, worth
+from wattsched.report.sizing import ranges
+from wattsched.report.views import view
+from wattsched.report.wording import duration, number, quantity, scarce, unit_price, worth
 
-COMPLETION = goal_of("completion", "min")
+COMPLETION = view("sizing").goal("completion", "min")
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,13 @@ def test_prices_in_words():
     assert worth("power_w", prices, COMPLETION, 10_000.0) == "100 W more would save 400 s"
     assert unit_price("power_w", 4.0, COMPLETION) == "4 s per W"
     assert unit_price("energy_j", 1e-5, COMPLETION) == "10 s per MJ"
-    carbon = goal_of_plan("shifting", "carbon", "min")
-    assert priced("completion_s", 0.25, carbon) == ("bound on average completion", "0.25 g per s")
-    assert priced("money", 3.0, carbon) == ("money budget", "3 g per unit of money")
+    carbon = view("shifting").goal("carbon", "min")
+    assert unit_price("completion_s", 0.25, carbon) == "0.25 g per s"
+    assert unit_price("money", 3.0, carbon) == "3 g per unit of money"
+    assert scarce("gpus:A100@7").label == "A100 GPUs in slot 7"
+    assert worth("nodes:v100x8", {"nodes:v100x8": 2.0}, carbon, None) == "one more node would save 2 g"
     assert (
-        worth("power_w:rack:3", {"power_w:rack:3": 2.0}, goal_of("goodput", "max"), 1000.0)
+        worth("power_w:rack:3", {"power_w:rack:3": 2.0}, view("sizing").goal("goodput", "max"), 1000.0)
         == "10 W more would gain 20"
     )
 

@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
 
-from wattsched.instances.problems import any_instance_of
+from wattsched.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.instances.sizing import instance as instance_models
 from wattsched.instances.sizing.decision import Decision
 from wattsched.perfmodels.profile import Profile
-from wattsched.result import Result
 from wattsched.topology import cluster as cluster_models
-from wattsched.verification.sizing.checker import check_result
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("README.md")]
@@ -121,12 +119,12 @@ def test_json_examples_are_valid(page: Path) -> None:
         if block.language != "json" or block.skipped:
             continue
         content = json.loads(block.text)
-        if str(content.get("format", "")).startswith("wattsched-result/"):
-            Result.model_validate_json(block.text)
-            report = check_result(instances[content["instance"]], content)
-            assert not report.faults, f"{block.where}: {report.faults}"
+        if is_result(content):
+            result_of(content)
+            verdict = verdict_on(instances[content["instance"]], content)
+            assert not verdict.faults, f"{block.where}: {verdict.faults}"
         elif "format" in content:
-            instances[content["name"]] = any_instance_of(content, source=block.where)
+            instances[content["name"]] = instance_of(content, source=block.where)
         else:
             assert block.tag in models, f"{block.where}: name the class of this part after the fence"
             models[block.tag].model_validate_json(block.text)

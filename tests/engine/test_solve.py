@@ -19,8 +19,8 @@ from strategies.instances import small_instances
 import wattsched
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
-from wattsched.instances.io import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import worker as worker_module
 from wattsched.solvers.registry import names
@@ -127,7 +127,10 @@ def test_bad_arguments_are_named(values: dict, message: str) -> None:
         ({"solver": None}, "solver must be a name, got NoneType"),
         ({"formulation": 3}, "formulation must be a name, got int"),
         ({"objective": 3}, "objective must be a name, got int"),
-        ({"warm": {"jobs": []}}, "warm must be a Result or a Decision, got dict"),
+        (
+            {"initial_solution": {"jobs": []}},
+            "initial_solution must be a Result or a decision of sizing, got dict",
+        ),
     ],
 )
 def test_arguments_of_another_type_are_named(values: dict, message: str) -> None:
@@ -136,16 +139,19 @@ def test_arguments_of_another_type_are_named(values: dict, message: str) -> None
 
 
 def test_a_document_is_no_instance() -> None:
-    with pytest.raises(TypeError, match="instance must be an Instance of sizing or a path, got dict"):
+    with pytest.raises(TypeError, match="instance must be an instance or a path, got dict"):
         wattsched.solve(small().model_dump())  # type: ignore[arg-type]  # on purpose
 
 
-def test_only_a_decision_is_checked() -> None:
+def test_a_decision_and_a_result_are_checked_and_nothing_else() -> None:
     result = wattsched.solve(small())
-    with pytest.raises(TypeError, match="decision must be a Decision, such as a result's field 'decision'"):
-        wattsched.check(small(), result)  # type: ignore[arg-type]  # on purpose
     assert result.decision is not None
     assert wattsched.check(small(), result.decision).faults == []
+    assert wattsched.check(small(), result) == wattsched.check(small(), result.decision)
+    better = result.model_copy(update={"objective": 1.0})
+    assert any("claims 1" in fault for fault in wattsched.check(small(), better).faults)
+    with pytest.raises(TypeError, match="answer must be a decision of sizing, or a result, got dict"):
+        wattsched.check(small(), {})  # type: ignore[arg-type]  # on purpose
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -254,7 +260,7 @@ def test_whatever_becomes_of_the_solver_the_greedy_decision_is_in_hand(
 def test_a_warm_decision_is_never_made_worse() -> None:
     instance = generate("hetero", jobs=40, seed=5)
     best = wattsched.solve(instance)
-    again = wattsched.solve(instance, warm=best, time_limit=5.0)
+    again = wattsched.solve(instance, initial_solution=best, time_limit=5.0)
     assert again.objective <= best.objective * (1 + 1e-9)
 
 
@@ -263,7 +269,7 @@ def test_results_convert_to_pandas() -> None:
     result = wattsched.solve(instance)
     frame = result.to_frame()
     assert set(frame.index) == {job.name for job in instance.jobs}
-    assert frame["gpus"].sum() == result.totals.gpus_used
+    assert frame["gpus"].sum() == result.totals["gpus_used"]
     assert not np.isnan(result.prices_frame()["price"]).any()
 
 
@@ -298,7 +304,7 @@ def test_last_rounds_prices_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dual._Oracle, "__call__", counted)
     cold = wattsched.solve(instance, solver="greedy")
     evaluations = len(calls)
-    warm = wattsched.solve(instance, solver="greedy", warm=first)
+    warm = wattsched.solve(instance, solver="greedy", initial_solution=first)
     assert len(calls) - evaluations < evaluations
     assert warm.bound == pytest.approx(cold.bound, rel=1e-5)
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
-from wattsched.instances.io import InputError
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-formulation.md"
 
@@ -112,15 +112,15 @@ def test_error_of_a_formulation_is_one_line_with_its_place(
 def test_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, name: str, message: str) -> None:
     file = write(tmp_path, text)
     with pytest.raises(InputError, match=r"mine\.py") as caught:
-        formulation("sizing", f"{file}:{name}")
+        problem("sizing").formulation(f"{file}:{name}")
     assert message in caught.value.faults[0]
 
 
 def test_missing_file_and_missing_name_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.py: no such file"):
-        formulation("sizing", f"{tmp_path}/nowhere.py:made")
+        problem("sizing").formulation(f"{tmp_path}/nowhere.py:made")
     with pytest.raises(InputError, match=r"FILE\.py:NAME"):
-        formulation("sizing", "nowhere.py")
+        problem("sizing").formulation("nowhere.py")
 
 
 def test_changed_file_is_read_again_and_classes_are_made(tmp_path: Path) -> None:
@@ -143,17 +143,17 @@ def test_installed_package_offers_a_formulation_by_entry_point(
     (metadata / "entry_points.txt").write_text("[wattsched.formulations]\nown = own_package:made\n")
     monkeypatch.syspath_prepend(tmp_path)
     instance = generate("uniform", jobs=4, seed=1)
-    model = formulation("sizing", "own")(expand(instance), instance.objective)
+    model = problem("sizing").formulation("own")(expand(instance), instance.objective)
     assert model.program.n_groups == 4
     with pytest.raises(ValueError, match=r"unknown formulation 'other'.*own, FILE\.py:NAME"):
-        formulation("sizing", "other")
+        problem("sizing").formulation("other")
 
 
 def test_dominated_options_are_kept_on_request(tmp_path: Path) -> None:
     options = expand(generate("uniform", jobs=2, seed=1))
-    few = formulation("sizing", f"{write(tmp_path, PROGRAM)}:made")(options, "completion")
+    few = problem("sizing").formulation(f"{write(tmp_path, PROGRAM)}:made")(options, "completion")
     file = write(tmp_path, PROGRAM + "made.keep_dominated = True\n")
-    all_of_them = formulation("sizing", f"{file}:made")(options, "completion")
+    all_of_them = problem("sizing").formulation(f"{file}:made")(options, "completion")
     assert few.dropped > 0
     assert all_of_them.dropped == 0
     assert all_of_them.program.n_choices == len(options)

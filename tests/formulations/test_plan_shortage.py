@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from strategies.sharing import sharing_instances
 from strategies.shifting import tiny as tiny_shifting
 
-from wattsched import plan
+from wattsched import solve
 from wattsched.instances.sharing.instance import SharingInstance
 
 TOLD = re.compile(r"(.+) is short by at least (\S+)")
@@ -29,7 +29,7 @@ def _grown(instance: Any, row: str, by: float) -> Any:
 
 def _hold(instance: Any, formulation: str, optimum: Any) -> int:
     """Check what is said of an instance; the number of budgets that were named."""
-    result = plan(instance, formulation=formulation)
+    result = solve(instance, formulation=formulation)
     if result.termination.reason != "infeasible":
         return 0
     named = 0
@@ -83,10 +83,10 @@ def _on_one_node(jobs: int, **more: Any) -> SharingInstance:
 
 
 def test_units_that_are_too_few_are_told_not_jobs_that_could_run() -> None:
-    assert plan(_on_one_node(1)).termination.reason == "optimal"
-    assert plan(_on_one_node(3)).termination.detail == "nodes:node is short by at least 2"
+    assert solve(_on_one_node(1)).termination.reason == "optimal"
+    assert solve(_on_one_node(3)).termination.detail == "nodes:node is short by at least 2"
 
 
 def test_budgets_are_told_under_the_name_that_they_have_in_the_file() -> None:
-    told = plan(_on_one_node(1, budgets={"power_w": 200.0})).termination.detail
+    told = solve(_on_one_node(1, budgets={"power_w": 200.0})).termination.detail
     assert told == "power_w is short by at least 100"

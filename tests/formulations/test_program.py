@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
@@ -28,7 +28,7 @@ def test_any_prices_prove_a_bound(
 ) -> None:
     options = expand(instance)
     assume(not options.jobs_without_options())
-    program = formulation("sizing", name)(options, objective).program
+    program = problem("sizing").formulation(name)(options, objective).program
     y = scale * np.random.default_rng(seed).standard_normal(program.n_rows)
     bound = program.lagrangian_bound(y)
 

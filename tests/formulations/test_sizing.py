@@ -8,10 +8,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.registry import formulation, names
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sizing.checker import check
@@ -25,16 +25,15 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     options = expand(instance)
     if options.jobs_without_options():
         return None
-    model = formulation("sizing", name)(options, objective)
+    model = problem("sizing").formulation(name)(options, objective)
     solution = get(SOLVER[name])(model.program, EXACT)
     if solution.x is None:
         assert solution.termination.reason == "infeasible", solution.termination
         return None
-    chosen = model.choose(solution.x)
-    decision = model.place(solution.x, solution.starts, chosen)
+    decision = model.decode(solution.x, solution.starts)
     report = check(instance.model_copy(update={"objective": objective}), decision)
     assert report.faults == []
-    value = OBJECTIVES[objective].of(options, chosen)
+    value = OBJECTIVES[objective].of(options, options.matching(decision))
     assert report.objective == pytest.approx(value, rel=1e-9, abs=1e-9)
     return value
 
@@ -44,7 +43,7 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
 def test_formulations_agree_with_brute_force(instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)
     event("infeasible" if truth is None else f"feasible, {objective}")
-    for name in names("sizing"):
+    for name in problem("sizing").formulations:
         value = solved(instance, name, objective)
         if truth is None:
             assert value is None, name
@@ -68,5 +67,5 @@ def test_a_fixed_job_across_two_blocks_reserves_nothing_else() -> None:
     jobs = [fixed, *({"name": n, "options": small} for n in "ab"), {"name": "c", "options": last}]
     instance = Instance.model_validate({"cluster": {"gpu_types": types, "nodes": nodes}, "jobs": jobs})
     assert optimum(instance, "completion") == 4.0
-    for name in names("sizing"):
+    for name in problem("sizing").formulations:
         assert solved(instance, name, "completion") == pytest.approx(4.0)

@@ -13,10 +13,10 @@ from strategies.instances import small_instances
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
-from wattsched.formulations.registry import formulation
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
@@ -30,7 +30,7 @@ def model_of(instance: Instance, objective: str) -> Model:
     """The aggregated model; the example is dropped when a job has no option."""
     options = expand(instance)
     assume(not options.jobs_without_options())
-    return formulation("sizing", "mckp")(options, objective)
+    return problem("sizing").formulation("mckp")(options, objective)
 
 
 def optimum(instance: Instance, objective: str) -> float:
@@ -156,5 +156,5 @@ def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, object
     mckp.add_buddy_rows(rows, everything)
     mckp.add_budget_rows(rows, everything)
     full = get("highs")(mckp.assemble(everything, rows), EXACT)
-    reduced = get("highs")(formulation("sizing", "mckp")(options, objective).program, EXACT)
+    reduced = get("highs")(problem("sizing").formulation("mckp")(options, objective).program, EXACT)
     assert (full.objective or np.inf) == pytest.approx(reduced.objective or np.inf, rel=1e-6, abs=1e-7)

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from strategies.instances import instances_with_sets
 
 import wattsched
-from wattsched.formulations.registry import formulation
+from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.solvers import price
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
-from wattsched.verification.sizing.checker import check, check_result
+from wattsched.verification.sizing.checker import check
 
 EXACT = Limits(gap=0.0)
 PAIRS = [
@@ -37,18 +38,17 @@ def solved(instance: Instance, objective: str, build: str, solver: str) -> float
     options = expand(instance)
     if options.jobs_without_options():
         return None
-    model = formulation("sizing", build)(options, objective)
+    model = problem("sizing").formulation(build)(options, objective)
     solution = get(solver)(model.program, EXACT)
     if solution.x is None:
         assert solution.termination.reason == "infeasible", solution.termination
         return None
-    chosen = model.choose(solution.x)
-    decision = model.place(solution.x, solution.starts, chosen)
+    decision = model.decode(solution.x, solution.starts)
     report = check(instance.model_copy(update={"objective": objective}), decision)
     assert report.faults == []
     if any(assignment.set for assignment in decision.jobs):
         event("shares")
-    value = OBJECTIVES[objective].of(options, chosen)
+    value = OBJECTIVES[objective].of(options, options.matching(decision))
     assert report.objective == pytest.approx(value, rel=1e-9, abs=1e-9)
     return value
 
@@ -116,7 +116,7 @@ def test_large_rounds_share(solver: str) -> None:
     assert result.termination.reason == "optimal"
     assert result.size is not None
     assert result.size.columns > 1000
-    assert check_result(instance, result.model_dump(mode="json")).faults == []
+    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
     assert result.decision is not None
     assert sum(assignment.set is not None for assignment in result.decision.jobs) > 40
     without = wattsched.solve(instance.model_copy(update={"sets": []}), gap=1e-3)

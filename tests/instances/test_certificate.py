@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,18 +15,19 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 import wattsched
-from wattsched.formulations.registry import formulation
+from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.solvers.registry import names
 from wattsched.topology.buddy import free_by_level
+from wattsched.verification import claims
 from wattsched.verification.interval import Enclosure, float_above, float_below, logarithm, square_root
+from wattsched.verification.report import Proof, Report
 from wattsched.verification.sizing import bound
-from wattsched.verification.sizing.bound import Proof, prove
-from wattsched.verification.sizing.checker import check_result
-from wattsched.verification.sizing.claims import claims_of
+from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.cluster import free_gpus, places_of
 from wattsched.verification.sizing.configurations import Menus
 from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
@@ -122,7 +124,7 @@ def test_the_bound_is_that_of_the_program(case: tuple[Instance, dict[str, float]
     instance, prices = case
     options = expand(instance)
     assume(not options.jobs_without_options())
-    program = formulation("sizing", "mckp")(options, instance.objective).program
+    program = problem("sizing").formulation("mckp")(options, instance.objective).program
     sign = 1.0 if program.sense == "min" else -1.0
     # Rows that can never bind are not in the program.
     prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
@@ -267,14 +269,15 @@ def test_every_certificate_passes(instance: Instance, objective: str, solver: st
     result = solved(instance, solver=solver, objective=objective, formulation=build)
     if result["termination"]["reason"] == "error":
         return
-    report = check_result(instance, result)
-    assert report.faults == []
+    verdict = verdict_on(instance, result)
+    assert verdict.faults == []
     best = optimum(instance, objective)
     if result["decision"] is not None:
-        assert report.proven_bound is not None
+        assert verdict.proof is not None
+        assert verdict.proof.bound is not None
         assert best is not None
-        assert not better(best, report.proven_bound, objective)
-        assert report.proven_bound == pytest.approx(result["certificate"]["bound"], rel=1e-9, abs=1e-9)
+        assert not better(best, verdict.proof.bound, objective)
+        assert verdict.proof.bound == pytest.approx(result["certificate"]["bound"], rel=1e-9, abs=1e-9)
 
 
 @SOME
@@ -300,7 +303,7 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     size = sum(abs(price) * float(rows[row].limit + rows[row].standing) for row, price in prices.items())
     claimed = result["certificate"]["bound"]
     excess = claimed - proof.bound if OBJECTIVES[objective] == "min" else proof.bound - claimed
-    caught = any("certificate: claims the bound" in fault for fault in check_result(instance, result).faults)
+    caught = any("certificate: claims the bound" in fault for fault in verdict_on(instance, result).faults)
     assert caught or excess <= 1e-8 * max(1.0, size + abs(proof.bound))
     assert not caught or excess > 0
 
@@ -313,13 +316,13 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
 def test_families_pass_and_each_tampering_is_caught(family: str, fields: dict, objective: str) -> None:
     instance = with_objective(generate(family, jobs=6, seed=2, **fields), objective)
     result = wattsched.solve(instance).model_dump(mode="json")
-    assert check_result(instance, result).faults == []
+    assert verdict_on(instance, result).faults == []
     worse = 1e-6 if result["sense"] == "min" else -1e-6
     bound, objective_value = result["certificate"]["bound"], result["objective"]
     scale = max(abs(bound), 1.0)
 
     def said(**changes: Any) -> str:
-        return "; ".join(check_result(instance, {**result, **changes}).faults)
+        return "; ".join(verdict_on(instance, {**result, **changes}).faults)
 
     claimed = {**result["certificate"], "bound": bound + 10 * worse * scale}
     assert "certificate: claims the bound" in said(certificate=claimed)
@@ -341,30 +344,33 @@ def test_families_pass_and_each_tampering_is_caught(family: str, fields: dict, o
 def test_a_decision_that_beats_the_proof_is_a_contradiction() -> None:
     """Only a proof that is wrong, or a rule that the checker does not know, can bring that about."""
     result = solved(SIX)
-    proof = Proof([], bound=4000.0, reach=4000.0)
-    faults = list(claims_of(SIX, result, 3900.0, proof))
-    assert any("which the certificate proves that no decision can beat" in fault for fault in faults)
-    lenient = Proof([], bound=4000.0, reach=4000.0, leeway=100.0)
-    assert not any("no decision can beat" in fault for fault in claims_of(SIX, result, 3900.0, lenient))
+
+    def told(proof: Proof) -> bool:
+        report = Report([], 3900.0)
+        rules = replace(problem("sizing"), prove=lambda *_: proof, check=lambda *_: report)
+        return any(
+            "no decision can beat" in fault for fault in claims.check_result(rules, SIX, result).faults
+        )
+
+    assert told(Proof([], bound=4000.0, reach=4000.0))
+    assert not told(Proof([], bound=4000.0, reach=4000.0, leeway=100.0))
 
 
 def test_infeasible_results_claim_nothing_else() -> None:
     tight = SIX.model_copy(update={"budgets": SIX.budgets.model_copy(update={"power_w": 250.0})})
     result = solved(tight)
     assert result["termination"]["reason"] == "infeasible"
-    assert check_result(tight, result).faults == []
+    assert verdict_on(tight, result).faults == []
     for name, value in (
         ("objective", 1.0),
         ("bound", 1.0),
         ("gap", 0.0),
         ("certificate", {"prices": {}, "bound": 1.0}),
     ):
-        assert any(name in fault for fault in check_result(tight, {**result, name: value}).faults)
-    assert check_result(tight, {**result, "checked": True}).faults != []
+        assert any(name in fault for fault in verdict_on(tight, {**result, name: value}).faults)
+    assert verdict_on(tight, {**result, "checked": True}).faults != []
     decided = {**result, "decision": solved(SIX)["decision"]}
-    assert (
-        "termination: the result says 'infeasible' but has a decision" in check_result(tight, decided).faults
-    )
+    assert "termination: the result says 'infeasible' but has a decision" in verdict_on(tight, decided).faults
 
 
 @pytest.mark.parametrize(
@@ -380,7 +386,7 @@ def test_infeasible_results_claim_nothing_else() -> None:
     ],
 )
 def test_malformed_claims(changes: dict[str, Any], said: str) -> None:
-    faults = check_result(SIX, {**solved(SIX), **changes}).faults
+    faults = verdict_on(SIX, {**solved(SIX), **changes}).faults
     assert any(said in fault for fault in faults), faults
 
 
@@ -396,7 +402,7 @@ def test_costs_and_prices_that_cancel_leave_their_rounding() -> None:
     assert proof.reach is not None
     assert proof.bound == pytest.approx(0.0, abs=1e-13)
     assert -1e-9 * 2 * price <= proof.reach < 0.0
-    assert check_result(instance, solved(instance)).faults == []
+    assert verdict_on(instance, solved(instance)).faults == []
 
 
 def test_two_thousand_jobs_are_proven_in_doubles() -> None:

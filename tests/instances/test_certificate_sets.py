@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from strategies.instances import instances_with_sets
 
 import wattsched
-from wattsched.formulations.registry import formulation
+from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 from wattsched.verification.sizing.bound import prove
-from wattsched.verification.sizing.checker import check_result
 from wattsched.verification.sizing.cluster import places_of
 from wattsched.verification.sizing.configurations import Menus
 from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
@@ -92,7 +92,7 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     instance, prices = case
     options = expand(instance)
     assume(not options.jobs_without_options())
-    program = formulation("sizing", "mckp")(options, instance.objective).program
+    program = problem("sizing").formulation("mckp")(options, instance.objective).program
     # Rows that can never bind are not in the program.
     prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
     sign = 1.0 if program.sense == "min" else -1.0
@@ -120,13 +120,14 @@ def test_every_certificate_passes(instance: Instance, objective: str, solver: st
     content = result.model_dump(mode="json")
     if content["termination"]["reason"] == "error":
         return
-    report = check_result(instance, content)
-    assert report.faults == []
+    verdict = verdict_on(instance, content)
+    assert verdict.faults == []
     best = optimum(instance, objective)
     if result.decision is not None:
         assert best is not None
-        assert report.proven_bound is not None
-        assert not better(best, report.proven_bound, objective)
+        assert verdict.proof is not None
+        assert verdict.proof.bound is not None
+        assert not better(best, verdict.proof.bound, objective)
 
 
 def test_prices_of_sets_by_hand() -> None:
@@ -155,5 +156,5 @@ def test_prices_of_sets_by_hand() -> None:
     assert list(result["prices"]) == ["gpus:A"]
     assert row in result["certificate"]["prices"]
     result["certificate"]["prices"][row] *= -1
-    assert any("claims the bound" in fault for fault in check_result(instance, result).faults)
+    assert any("claims the bound" in fault for fault in verdict_on(instance, result).faults)
     assert "no row" in prove(instance, {"share:both:A:a": 1.0}).faults[0]

@@ -15,15 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.instances.io import (
-    InputError,
-    instance_of,
-    instance_schema,
-    read_instance,
-    read_json,
-    write_atomically,
-    write_json,
-)
+from wattsched.documents import instance_of, read_instance
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import read_json, write_atomically, write_json
 from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable, Placement
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
@@ -123,7 +117,7 @@ def test_what_is_written_is_read_back(
     assert read_instance(path) == instance
     write_json(path, instance)
     assert path.read_bytes() == first
-    jsonschema.validate(read_json(path), instance_schema())
+    jsonschema.validate(read_json(path), Instance.model_json_schema())
 
 
 # --- files that are no documents --------------------------------------------------------------------
@@ -293,14 +287,13 @@ def test_every_fault_is_reported_but_not_without_end() -> None:
 
 
 def test_schema_is_stable_and_refuses_what_reading_refuses() -> None:
-    assert instance_schema() == instance_schema()
-    jsonschema.Draft202012Validator.check_schema(instance_schema())
-    jsonschema.validate(document(job()), instance_schema())
+    jsonschema.Draft202012Validator.check_schema(Instance.model_json_schema())
+    jsonschema.validate(document(job()), Instance.model_json_schema())
     rows = [{"gpus": 1, "pool": "A", "power_w": 1.0, "rate": 1.0}]
-    jsonschema.validate(document(job(options=rows)), instance_schema())
+    jsonschema.validate(document(job(options=rows)), Instance.model_json_schema())
     for bad in (document(job(weight=-1.0)), document(job(wait=True)), document(format="x"), {"jobs": []}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(bad, instance_schema())
+            jsonschema.validate(bad, Instance.model_json_schema())
 
 
 # --- writing ----------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.patterns import build
-from wattsched.instances.io import InputError
+from wattsched.instances.errors import InputError
 from wattsched.instances.sharing.instance import Job
 from wattsched.instances.traces.gavel import read_jobs, read_pairs, round_of_pairs
 from wattsched.solvers.registry import get
@@ -66,12 +67,13 @@ def test_two_thousand_jobs_on_three_types_are_certified(data_dir: Path, objectiv
     jobs = read_jobs(folder / "traces" / "msr_seed0_jobs.csv", 2000)
     assert len(jobs) == 2000
     instance = round_of_pairs(table, jobs, dict.fromkeys(("v100", "p100", "k80"), 500), objective=objective)
-    plan = build(instance, objective)
+    plan = build(patterns_of(instance), objective)
     answer = get("highs")(plan.program, Limits(gap=1e-3))
     assert answer.x is not None
     assert answer.prices is not None
-    report = check(instance, plan.decide(answer.x))
+    report = check(instance, plan.decode(answer.x, {}))
     assert report.faults == []
-    prices = plan.priced(answer.prices)
-    assert prices is not None
-    assert prove(instance, prices) == pytest.approx(report.objective, rel=1e-3)
+    assert plan.named_prices is not None
+    assert prove(instance, plan.named_prices(answer.prices)).bound == pytest.approx(
+        report.objective, rel=1e-3
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.io import InputError
+from wattsched.instances.errors import InputError
 from wattsched.instances.traces import TraceJob, formats, round_at
 from wattsched.perfmodels.profile import find
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import wattsched
+from wattsched.documents import instance_of
 from wattsched.formulations.sizing.data import expand
-from wattsched.instances.io import InputError, instance_of
+from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.sizing.checker import check
@@ -142,7 +143,7 @@ def test_who_shares_the_gpus_that_it_holds_does_not_restart() -> None:
     assert again["a"].set == again["b"].set == "ab"
     assert again["a"].nodes == again["b"].nodes == {"n": [1]}
     assert result.totals is not None
-    assert (result.totals.restarts, result.totals.migrations) == (0, 0)
+    assert (result.totals["restarts"], result.totals["migrations"]) == (0, 0)
 
 
 def test_an_answer_is_a_start_for_the_next_round() -> None:
@@ -153,7 +154,7 @@ def test_an_answer_is_a_start_for_the_next_round() -> None:
     chosen = options.matching(result.decision)
     assert options.shared[chosen].any()
     assert (chosen >= 0).all()
-    assert wattsched.solve(instance, warm=result).objective == pytest.approx(result.objective)
+    assert wattsched.solve(instance, initial_solution=result).objective == pytest.approx(result.objective)
 
 
 # --- the checker ------------------------------------------------------------------------------------
@@ -177,10 +178,10 @@ def test_a_set_is_right() -> None:
     decision = Decision.model_validate({"jobs": [*ab, job("c", 1, [1])], "waiting": ["d"]})
     report = check(instance, decision)
     assert report.faults == []
-    assert report.gpus_used == 2
-    assert report.power_w == pytest.approx(100 + 240 + 200 + 20)
+    assert report.totals["gpus_used"] == 2
+    assert report.totals["power_w"] == pytest.approx(100 + 240 + 200 + 20)
     # a is complete after 444 s, b after 500 s, c after 400 s, all of them beyond the round of 300 s.
-    assert report.energy_j == pytest.approx(300 * report.power_w)
+    assert report.totals["energy_j"] == pytest.approx(300 * report.totals["power_w"])
     assert report.objective == pytest.approx(0.9 + 0.8 + 1.0)
 
 
@@ -191,7 +192,7 @@ def test_a_job_that_completes_takes_its_part_of_the_watts_along() -> None:
     decision = Decision.model_validate({"jobs": ab, "waiting": ["c", "d"]})
     report = check(Instance.model_validate(content), decision)
     # For 100 s the GPU draws 240 W, then half of the 190 W above idle.
-    assert report.energy_j == pytest.approx(300 * (100 + 50 + 20) + 100 * 240 + 200 * (50 + 95))
+    assert report.totals["energy_j"] == pytest.approx(300 * (100 + 50 + 20) + 100 * 240 + 200 * (50 + 95))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.documents import instance_of
+from wattsched.formulations.sharing.data import patterns_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.io import document_text
-from wattsched.instances.problems import any_instance_of
+from wattsched.problems import problem
 from wattsched.verification.sharing.checker import check
 
 
@@ -19,9 +21,9 @@ def test_instances_are_valid_and_equal_for_equal_seeds(units: str) -> None:
     text = document_text(made)
     assert document_text(sharing_round(jobs=60, seed=3, units=units)) == text  # type: ignore[arg-type]
     assert document_text(sharing_round(jobs=60, seed=4, units=units)) != text  # type: ignore[arg-type]
-    assert any_instance_of(json.loads(text)) == made
-    for name, rule in PROBLEM.rules.items():
-        decision = rule(made, made.objective)
+    assert instance_of(json.loads(text)) == made
+    for name, rule in problem("sharing").heuristics.items():
+        decision = rule(patterns_of(made), made.objective, Timer())
         # First come, first served misses deadlines when the queue stops.
         assert decision is not None or name != "eaco"
         if decision is not None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wattsched.documents import instance_of
 from wattsched.instances.clusters import homogeneous_cluster, idle_power_w
-from wattsched.instances.io import document_text, instance_of
+from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.traces import TraceJob, busiest_s, formats, round_at
@@ -72,8 +73,8 @@ def test_the_busiest_hour_of_real_traces(form: str, file: str, data_dir: Path, o
         assert reread(instance) == instance
         report = check(instance, as_it_runs(instance))
         assert report.faults == []
-        assert (report.migrations, report.restarts) == (0, 0)
-        used, there = report.gpus_used, instance.cluster.total_gpus
+        assert (report.totals["migrations"], report.totals["restarts"]) == (0, 0)
+        used, there = report.totals["gpus_used"], instance.cluster.total_gpus
         asked = sum((job.max_gpus or 0) // 4 for job in instance.jobs)
         assert used >= 0.95 * min(there, asked)
     assert document_text(round_at(trace, "busiest", openb)) == document_text(instance)
@@ -148,7 +149,7 @@ def test_odd_and_huge_requests(gpus: int) -> None:
         instance = round_at([TraceJob("j", 0, 10, gpus)], 0, cluster)
         report = check(reread(instance), as_it_runs(instance))
         assert report.faults == []
-        assert report.gpus_used == min(gpus, 64, 8 if cluster.total_gpus == 12 else 512)
+        assert report.totals["gpus_used"] == min(gpus, 64, 8 if cluster.total_gpus == 12 else 512)
 
 
 def test_the_choice_of_a_model_depends_on_seed_and_name_only() -> None:

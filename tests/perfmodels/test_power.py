@@ -1,4 +1,4 @@
-"""Clock and power limit: ends, interpolation, order and range."""
+"""Timer and power limit: ends, interpolation, order and range."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import pyomo
 from wattsched.solvers.solution import Limits
 from wattsched.solvers.worker import start_worker
@@ -25,10 +25,10 @@ def name(request):
 
 
 def test_time_around_the_solver_is_spared():
-    assert pyomo._solver_s(Clock(None), 3.0) is None
-    assert 6.0 < pyomo._solver_s(Clock(10.0), 3.0) <= 7.0
-    assert 0.0 < pyomo._solver_s(Clock(1.0), 3.0) <= 0.3
-    assert pyomo._solver_s(Clock(0.0), 3.0) > 0.0
+    assert pyomo._solver_s(Timer(None), 3.0) is None
+    assert 6.0 < pyomo._solver_s(Timer(10.0), 3.0) <= 7.0
+    assert 0.0 < pyomo._solver_s(Timer(1.0), 3.0) <= 0.3
+    assert pyomo._solver_s(Timer(0.0), 3.0) > 0.0
 
 
 def test_solver_is_told_to_stop_well_before_the_limit(name, knapsack, monkeypatch):

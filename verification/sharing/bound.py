@@ -23,13 +23,22 @@ import numpy as np
 
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance
 from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.verification.report import Proof
 from wattsched.verification.sharing.checker import dearest_alone, why_not_wait
 from wattsched.verification.sharing.outcomes import Outcomes
 
 TOLERANCE = 1e-9
 
 
-def prove(instance: SharingInstance, prices: Mapping[str, float]) -> float:
+def prove(instance: SharingInstance, prices: Mapping[str, float]) -> Proof:
+    """Bound on the instance's objective that prices prove, from prices as `lower_bound` takes them."""
+    try:
+        return Proof(bound=lower_bound(instance, prices))
+    except ValueError as error:
+        return Proof([str(error)])
+
+
+def lower_bound(instance: SharingInstance, prices: Mapping[str, float]) -> float:
     """Bound on the instance's objective that prices prove.
 
     Parameters

@@ -14,11 +14,11 @@ from math import fsum
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import Alone, Job, SharingInstance
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.verification.report import PlanReport
+from wattsched.verification.report import Report
 from wattsched.verification.sharing.outcomes import TOLERANCE, Outcomes, SetOutcome
 
 
-def check(instance: SharingInstance, decision: SharingDecision) -> PlanReport:
+def check(instance: SharingInstance, decision: SharingDecision) -> Report:
     """Check a decision.
 
     Parameters
@@ -29,7 +29,7 @@ def check(instance: SharingInstance, decision: SharingDecision) -> PlanReport:
 
     Returns
     -------
-    PlanReport
+    Report
         With the totals ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where
         the instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``,
         ``mean_completion_s``, ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
@@ -60,7 +60,7 @@ def check(instance: SharingInstance, decision: SharingDecision) -> PlanReport:
     totals = _totals(instance, decision, runs, outcomes)
     faults += _over_budget(instance, totals)
     objective = None if faults else _objective(instance, runs, waiting, totals, outcomes)
-    return PlanReport(faults, objective, totals)
+    return Report(faults, objective, totals)
 
 
 @dataclass(frozen=True)

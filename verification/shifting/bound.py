@@ -22,6 +22,7 @@ from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.instance import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray
+from wattsched.verification.report import Proof
 from wattsched.verification.shifting.checker import TOLERANCE
 from wattsched.verification.shifting.cost_to_go import LeastCost, PricedJob
 
@@ -49,7 +50,24 @@ class _Charges:
     gpu: dict[str, FloatArray]
 
 
-def prove(instance: ShiftingInstance, prices: Mapping[str, float]) -> float:
+def prove(instance: ShiftingInstance, prices: Mapping[str, float]) -> Proof:
+    """Bound on the instance's objective that prices prove, or that there is no decision.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance
+        Free of faults.
+    prices : mapping of str to float
+        As `lower_bound` takes them.
+    """
+    try:
+        bound = lower_bound(instance, prices)
+    except ValueError as error:
+        return Proof([str(error)])
+    return Proof(bound=bound, excess=_excess(instance, prices, bound))
+
+
+def lower_bound(instance: ShiftingInstance, prices: Mapping[str, float]) -> float:
     """Lower bound on the instance's objective that prices prove; infinite where a job has no schedule.
 
     Parameters
@@ -203,17 +221,10 @@ def _priced(
 ROUNDING = 1e-9
 
 
-def excess(instance: ShiftingInstance, prices: Mapping[str, float], bound: float) -> float:
-    """By how much a bound lies above the objective of any decision: positive, it proves that there is none.
-
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        Free of faults.
-    prices, bound
-        As `certificate.prove` takes and finds them.
-    """
-    if not math.isfinite(bound):  # it may have overflowed
+def _excess(instance: ShiftingInstance, prices: Mapping[str, float], bound: float) -> float:
+    """By how much a bound lies above the objective of any decision; more than 0 proves that there is none."""
+    known = {"completion_s", *per_joule(instance)}
+    if not math.isfinite(bound) or CRITERIA[instance.objective] not in known:  # it may have overflowed
         return -math.inf
     # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
     leeway: float = sum(
@@ -221,10 +232,10 @@ def excess(instance: ShiftingInstance, prices: Mapping[str, float], bound: float
         for name, price in prices.items()
         if name in BUDGETS
     )
-    return bound - leeway - dearest(instance) * (1 + ROUNDING)
+    return bound - leeway - objective_upper_bound(instance) * (1 + ROUNDING)
 
 
-def dearest(instance: ShiftingInstance) -> float:
+def objective_upper_bound(instance: ShiftingInstance) -> float:
     """Objective that no decision exceeds: every job draws its most throughout, and all work is left over."""
     criterion = CRITERIA[instance.objective]
     after_s = [(job, job.remaining_work / _fastest(instance, job)) for job in instance.jobs]

@@ -11,7 +11,7 @@ from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecisio
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.instance import OptionTable
 from wattsched.instances.units import J_PER_KWH
-from wattsched.verification.report import PlanReport
+from wattsched.verification.report import Report
 
 TOLERANCE = 1e-6
 """By how much a budget may be exceeded, relative to it."""
@@ -48,7 +48,7 @@ class _Sums:
         self.money += joules / J_PER_KWH * _forecast(instance, "price_per_kwh", slot)
 
 
-def check(instance: ShiftingInstance, decision: ShiftingDecision) -> PlanReport:
+def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
     """Check a decision against its instance and recompute what it amounts to.
 
     Parameters
@@ -58,7 +58,7 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> PlanReport:
 
     Returns
     -------
-    PlanReport
+    Report
         With the totals ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
         ``unfinished`` jobs and ``restarts``.
     """
@@ -84,7 +84,7 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> PlanReport:
     for name, limit in instance.budgets:
         if limit is not None and totals.get(name, 0.0) > limit * (1 + TOLERANCE):
             sums.faults.append(f"{name}: {totals[name]:.10g} is above the budget of {limit:.10g}")
-    return PlanReport(sums.faults, totals.get(OBJECTIVES.get(instance.objective, "")), totals)
+    return Report(sums.faults, totals.get(OBJECTIVES.get(instance.objective, "")), totals)
 
 
 def _by_job(

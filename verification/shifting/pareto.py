@@ -1,4 +1,4 @@
-"""Along the frontier between average completion time and another criterion: its instances, and its claims."""
+"""Between average completion time and another criterion: the instances of Pareto points, and their claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.verification.plan_claims import check_plan_result
+from wattsched.verification.claims import Rules, check_result
 
 TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
 """Criterion to the name of its budget and total."""
@@ -35,8 +35,8 @@ def bounded(
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
 
 
-def frontier_faults(instance: ShiftingInstance, frontier: dict[str, Any]) -> list[str]:
-    """What is wrong with a frontier: with a point's decision or its proof, or with their order.
+def pareto_faults(rules: Rules[Any, Any], instance: ShiftingInstance, frontier: dict[str, Any]) -> list[str]:
+    """What is wrong with a Pareto result: with a point's decision or its proof, or with their order.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def frontier_faults(instance: ShiftingInstance, frontier: dict[str, Any]) -> lis
     ValueError
         If the instance has no forecast of the criterion.
     """
-    against, faults = frontier["against"], []
+    against, faults = frontier["tradeoff"], []
     require_forecast(instance, against)
     if frontier["instance"] != instance.name:
         faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
@@ -58,7 +58,7 @@ def frontier_faults(instance: ShiftingInstance, frontier: dict[str, Any]) -> lis
         if objective not in ("completion", against):
             faults.append(f"points[{number}]: minimises '{objective}', which is no end of this frontier")
             continue
-        verdict = check_plan_result(bounded(instance, objective, against, point["limit"]), result)
+        verdict = check_result(rules, bounded(instance, objective, against, point["limit"]), result)
         faults += [f"points[{number}].{fault}" for fault in verdict.faults]
         if verdict.report is None:
             faults.append(f"points[{number}]: has no decision")

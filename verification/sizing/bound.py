@@ -16,14 +16,13 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeGuard
 
 from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.claims import is_finite
 from wattsched.verification.interval import Enclosure, float_above, float_below
+from wattsched.verification.report import Proof
 from wattsched.verification.sizing.cluster import places_of
 from wattsched.verification.sizing.configurations import Menus
 from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
@@ -44,37 +43,11 @@ CLAIM_TOLERANCE = 1e-9
 """By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What row prices prove.
-
-    Attributes
-    ----------
-    faults : list of str
-        Why the prices prove nothing, one line each.
-    bound : float, optional
-        Proven: no decision has a better objective; rounded to the safe side.
-    reach : float, optional
-        Best bound that an honest computation can have found with these prices.
-    leeway : float
-        By how much a decision may beat the bound because budgets are checked with a tolerance.
-    exact : bool
-        Whether every number was rational.
-    """
-
-    faults: list[str]
-    bound: float | None = None
-    reach: float | None = None
-    leeway: float = 0.0
-    exact: bool = True
-
-
 def prove(
     instance: Instance,
     prices: Mapping[str, object],
     *,
     exact: bool = False,
-    menus: Menus | None = None,
 ) -> Proof:
     """Bound on the instance's objective that row prices prove.
 
@@ -88,10 +61,8 @@ def prove(
     exact : bool
         Ask for rational arithmetic whatever it takes. Otherwise it is used for small rounds and for numbers
         near the ends of the range of doubles, and doubles with a bound on their rounding for the rest.
-    menus : Menus, optional
-        Of the instance, when they are known already.
     """
-    menus = menus or Menus(instance, places_of(instance.cluster))
+    menus = Menus(instance, places_of(instance.cluster))
     rows = rows_of(instance, menus)
     sense = OBJECTIVES[instance.objective]
     charged, faults = _charged(prices, rows, sense)
@@ -133,14 +104,6 @@ def _charged(
     return charged, faults
 
 
-def is_finite(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number in the range of doubles."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number beyond the range
-        return False
-
-
 def _is_small(instance: Instance, menus: Menus) -> bool:
     sizes = (len(menus.of(job).listed) + len(menus.in_sets(job.name)) for job in instance.jobs)
     return sum(sizes) <= EXACT_OPTIONS
@@ -165,4 +128,4 @@ def _proof(bound: Enclosure, terms: Fraction, leeway: Fraction, sense: str, exac
     proven, honest = float_below(bound.low), float_above(reach)
     if sense == "max":
         proven, honest = -proven, -honest
-    return Proof([], proven, honest, float_above(leeway), exact)
+    return Proof([], proven, honest, float_above(leeway), exact=exact)

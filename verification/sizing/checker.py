@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-from pydantic import ValidationError
-
-from wattsched.instances.io import lines_of, require
+from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance, Job
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.cluster import Strict
-from wattsched.verification.sizing.bound import Proof, prove
-from wattsched.verification.sizing.claims import claims_of, number, totals_claims
+from wattsched.verification.report import Report
 from wattsched.verification.sizing.cluster import Place, gpu_faults, places_of
 from wattsched.verification.sizing.configurations import Menus
 from wattsched.verification.sizing.outcomes import (
@@ -35,39 +30,6 @@ from wattsched.verification.sizing.outcomes import (
 )
 
 
-class Report(Strict):
-    """What checking a decision found.
-
-    Attributes
-    ----------
-    faults : list of str
-        One line each; the decision is valid when there is none.
-    objective : float, optional
-        Recomputed; None when some job does nothing that it could do.
-    power_w : float
-        Site power: running jobs, idle GPUs, node base power.
-    energy_j, carbon_g : float
-        In the scope of the budgets; carbon needs a carbon intensity.
-    gpus_used : int
-    migrations : int
-        Running jobs that keep their configuration but on other GPUs.
-    restarts : int
-        Running jobs that change GPU count, batch size or pool, or stop.
-    proven_bound : float, optional
-        What the row prices of a result's certificate prove, in the sense of the objective.
-    """
-
-    faults: list[str]
-    objective: float | None
-    power_w: float
-    energy_j: float
-    carbon_g: float | None
-    gpus_used: int
-    migrations: int
-    restarts: int
-    proven_bound: float | None = None
-
-
 def check(instance: Instance, decision: Decision) -> Report:
     """Check a decision against every rule of its instance, and recompute its objective.
 
@@ -80,6 +42,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     Returns
     -------
     Report
+        With the totals ``power_w`` (running jobs, idle GPUs, node base power), ``energy_j`` and, where the
+        carbon intensity is known, ``carbon_g`` in the scope of the budgets, ``gpus_used``,
+        ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop) and
+        ``migrations`` (those that keep their configuration but on other GPUs). The objective is None when
+        some job does nothing that it could do.
 
     Raises
     ------
@@ -88,10 +55,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    return _check(instance, decision, Menus(instance, places_of(instance.cluster)))
-
-
-def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
+    menus = Menus(instance, places_of(instance.cluster))
     places = menus.places
     faults = [*_pairing(instance, decision), *set_faults(instance, decision)]
     faults += gpu_faults(instance, users_of(decision), places)
@@ -124,66 +88,16 @@ def _check(instance: Instance, decision: Decision, menus: Menus) -> Report:
         faults.append(f"objective '{instance.objective}' is not known")
     elif {outcome.job.name for outcome in outcomes} == {job.name for job in instance.jobs}:
         objective = objective_of(instance, outcomes)
-    return Report(
-        faults=faults,
-        objective=objective,
-        power_w=power_w,
-        energy_j=energy_j,
-        carbon_g=carbon_g,
-        gpus_used=sum(a.gpus for a in users_of(decision)),
-        migrations=sum(migrates(outcome) for outcome in outcomes),
-        restarts=sum(outcome.restarts for outcome in outcomes),
-    )
-
-
-def check_result(instance: Instance, result: dict[str, Any]) -> Report:
-    """Check a result document: its decision, its certificate, and all that it claims about them.
-
-    Parameters
-    ----------
-    instance : Instance
-    result : dict
-        Parsed ``wattsched-result/1``. Its ``objective_name`` replaces the instance's objective.
-    """
-    if (name := result.get("objective_name")) is not None:
-        instance = instance.model_copy(update={"objective": str(name)})
-    menus = Menus(instance, places_of(instance.cluster))
-    report = _check_decision(instance, result.get("decision"), menus)
-    proof = _check_certificate(instance, result.get("certificate"), menus)
-    claims = claims_of(instance, result, report.objective, proof)
-    faults = [*report.faults, *([] if proof is None else proof.faults), *claims]
-    if report.objective is not None:
-        available = sum(place.available for place in menus.places.values())
-        faults += totals_claims(result.get("totals"), {**report.model_dump(), "gpus_available": available})
-    proven = None if proof is None else proof.bound
-    return report.model_copy(update={"faults": faults, "proven_bound": proven})
-
-
-def _check_decision(instance: Instance, content: Any, menus: Menus) -> Report:
-    if content is None:
-        return _empty()
-    try:
-        decision = Decision.model_validate(content)
-    except ValidationError as error:
-        return _empty(*(f"decision: {line}" for line in lines_of(error, content)))
-    return _check(instance, decision, menus)
-
-
-def _check_certificate(instance: Instance, content: Any, menus: Menus) -> Proof | None:
-    """What the prices of a certificate prove; None without a certificate, or an objective to prove it of."""
-    if content is None or instance.objective not in OBJECTIVES:
-        return None
-    prices = content.get("prices") if isinstance(content, dict) else None
-    if not isinstance(prices, dict) or number(content, "bound") is None:
-        return Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])
-    return prove(instance, prices, menus=menus)
-
-
-def _empty(*faults: str) -> Report:
-    return Report(
-        faults=list(faults), objective=None, power_w=0.0, energy_j=0.0, carbon_g=None,
-        gpus_used=0, migrations=0, restarts=0,
-    )  # fmt: skip
+    totals = {
+        "gpus_used": sum(a.gpus for a in users_of(decision)),
+        "gpus_available": sum(place.available for place in places.values()),
+        "power_w": power_w,
+        "energy_j": energy_j,
+        **({} if carbon_g is None else {"carbon_g": carbon_g}),
+        "restarts": sum(outcome.restarts for outcome in outcomes),
+        "migrations": sum(migrates(outcome) for outcome in outcomes),
+    }
+    return Report(faults, objective, totals)
 
 
 # --- every job once ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.formulations.timer import Clock
+from wattsched.formulations.timer import Timer
 from wattsched.replay.jobs.menus import efficient
 from wattsched.replay.jobs.policies.price import next_review_s
 from wattsched.replay.jobs.policies.rounds import columns_of, program_of
@@ -33,7 +33,7 @@ class PowerFlow:
         """Apply the rule."""
         columns = columns_of(view, self._rows, max(self._setting.round_s, 1.0))
         program = program_of(view, columns, columns.completion_s, self.most_w(view))
-        point, detail, _ = choose(program, Clock(None))
+        point, detail, _ = choose(program, Timer(None))
         if point is None:
             raise ValueError(f"policy '{self.name}': {detail}")
         again_s = np.inf if view.allowance is None else next_review_s(view.time_s, self._setting)

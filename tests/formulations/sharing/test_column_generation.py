@@ -12,38 +12,39 @@ from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing import column_generation
 from wattsched.formulations.sharing.column_generation import generate
+from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.formulations.sharing.program import all_columns, program_of, round_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
-from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.bound import lower_bound
 from wattsched.verification.sharing.checker import check
 
 
 @settings(max_examples=50)
 @given(sharing_instances(most_jobs=9, most_per_set=4), st.sampled_from([0, 5_000]))
 def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> None:
-    of = round_of(instance, instance.objective)
+    of = round_of(patterns_of(instance), instance.objective)
     every = program_of(of, all_columns(of))
     relaxed = solve_lp(every, Limits())
     assume(relaxed.x is not None)
     with patch.object(column_generation, "FEW_PATTERNS", few):
-        plan = generate(of)
-    assert plan.bound is not None
+        plan = generate(of, Timer())
     assert plan.prices is not None
     margin = 1e-7 + 2e-5 * abs(relaxed.bound)
-    assert relaxed.bound - margin <= plan.bound <= relaxed.bound + 1e-7 * max(1.0, abs(relaxed.bound))
-    proven = prove(instance, plan.prices)
-    assert proven == pytest.approx(plan.program.reported(plan.bound), rel=1e-6, abs=1e-7)
-    known = eaco(instance, instance.objective)
-    assert known is None or plan.point(known) is not None
+    assert relaxed.bound - margin <= plan.outside <= relaxed.bound + 1e-7 * max(1.0, abs(relaxed.bound))
+    proven = lower_bound(instance, plan.prices)
+    assert proven == pytest.approx(plan.program.reported(plan.outside), rel=1e-6, abs=1e-7)
+    known = eaco(patterns_of(instance), instance.objective)
+    assert known is None or plan.encode(known) is not None
     answer = get("highs")(plan.program, Limits())
     if answer.x is not None:
-        report = check(instance, plan.decide(answer.x))
+        report = check(instance, plan.decode(answer.x, {}))
         assert report.faults == []
-        assert plan.program.objective(answer.x) >= plan.bound - 1e-7
+        assert plan.program.objective(answer.x) >= plan.outside - 1e-7
         assert report.objective == pytest.approx(
             plan.program.reported(plan.program.objective(answer.x)), rel=1e-7, abs=1e-9
         )
@@ -75,11 +76,10 @@ def test_many_different_jobs_are_certified() -> None:
             ],
         }
     )
-    plan = generate(round_of(instance, "eaco"))
-    assert plan.bound is not None
+    plan = generate(round_of(patterns_of(instance), "eaco"), Timer())
     answer = get("highs")(plan.program, Limits(gap=1e-3))
     assert answer.x is not None
-    report = check(instance, plan.decide(answer.x))
+    report = check(instance, plan.decode(answer.x, {}))
     assert report.faults == []
     assert report.objective is not None
-    assert report.objective - plan.bound <= 2e-3 * report.objective
+    assert report.objective - plan.outside <= 2e-3 * report.objective

@@ -7,7 +7,9 @@ from brute_force.sharing import optimum
 from hypothesis import given, settings
 from strategies.sharing import sharing_instances
 
+from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.sharing import matching, patterns
+from wattsched.formulations.sharing.data import patterns_of
 from wattsched.instances.sharing.instance import Budgets, SharingInstance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
@@ -20,22 +22,22 @@ def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> No
     unit = instance.unit_types[0].model_copy(update={"pool": None})
     instance = instance.model_copy(update={"budgets": Budgets(), "unit_types": [unit], "pools": []})
     best = optimum(instance, instance.objective)
-    plan = matching.build(instance, instance.objective)
-    answer = get("highs")(plan.program, Limits(gap=0.0))
-    other = patterns.build(instance, instance.objective)
+    other = patterns.build(patterns_of(instance), instance.objective)
     of_patterns = get("highs")(other.program, Limits(gap=0.0))
     if best is None:
-        assert answer.termination.reason == "infeasible"
+        with pytest.raises(InfeasibleError):
+            matching.build(patterns_of(instance), instance.objective)
         assert of_patterns.termination.reason == "infeasible"
         return
+    plan = matching.build(patterns_of(instance), instance.objective)
+    answer = get("highs")(plan.program, Limits(gap=0.0))
     assert answer.x is not None
     assert of_patterns.objective is not None
-    report = check(instance, plan.decide(answer.x))
+    report = check(instance, plan.decode(answer.x, {}))
     assert report.faults == []
     assert report.objective == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert other.program.reported(of_patterns.objective) == pytest.approx(best, rel=1e-7, abs=1e-9)
-    assert plan.bound is not None
-    assert plan.program.reported(plan.bound) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert plan.program.reported(plan.outside) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -58,4 +60,4 @@ def test_what_is_no_matching_is_refused(change: dict, told: str) -> None:
         "jobs": [{"name": "j", "job_class": "c"}],
     }
     with pytest.raises(ValueError, match=told):
-        matching.build(SharingInstance.model_validate(document | change), "eaco")
+        matching.build(patterns_of(SharingInstance.model_validate(document | change)), "eaco")

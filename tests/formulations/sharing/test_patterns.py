@@ -7,11 +7,12 @@ from brute_force.sharing import optimum
 from hypothesis import event, given, settings
 from strategies.sharing import sharing_instances
 
+from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.patterns import build
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
-from wattsched.verification.sharing.bound import prove
+from wattsched.verification.sharing.bound import lower_bound
 from wattsched.verification.sharing.checker import check
 
 
@@ -19,26 +20,26 @@ from wattsched.verification.sharing.checker import check
 @given(sharing_instances())
 def test_optimum_is_that_of_all_partitions(instance: SharingInstance) -> None:
     best = optimum(instance, instance.objective)
-    plan = build(instance, instance.objective)
+    plan = build(patterns_of(instance), instance.objective)
     answer = get("highs")(plan.program, Limits(gap=0.0))
     event("infeasible" if best is None else "feasible")
     if best is None:
         assert answer.termination.reason == "infeasible"
         return
     assert answer.x is not None
-    decision = plan.decide(answer.x)
+    decision = plan.decode(answer.x, {})
     report = check(instance, decision)
     assert report.faults == []
     assert report.objective == pytest.approx(best, rel=1e-7, abs=1e-9)
     assert plan.program.reported(plan.program.objective(answer.x)) == pytest.approx(best, rel=1e-7, abs=1e-9)
-    again = plan.point(decision)
+    again = plan.encode(decision)
     assert again is not None
     assert plan.program.violation(again) <= 1e-7
     assert plan.program.objective(again) == pytest.approx(answer.objective)
     assert answer.prices is not None
-    prices = plan.priced(answer.prices)
-    assert prices is not None
-    bound = prove(instance, prices)
+    assert plan.named_prices is not None
+    prices = plan.named_prices(answer.prices)
+    bound = lower_bound(instance, prices)
     margin = 1e-7 * max(1.0, abs(best))
     assert bound >= best - margin if plan.program.sense == "max" else bound <= best + margin
     # Nothing of what the rows between jobs and units prove is lost on the way.

@@ -9,16 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.sharing import sharing_instances
 
-from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.formulations.sharing.data import patterns_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.problems import problem
 from wattsched.verification.sharing.checker import check
+
+PROBLEM = problem("sharing")
 
 
 @settings(max_examples=150)
-@given(sharing_instances(), st.sampled_from(list(PROBLEM.rules)))
+@given(sharing_instances(), st.sampled_from(list(PROBLEM.heuristics)))
 def test_decisions_are_valid_and_no_better_than_the_best(instance: SharingInstance, rule: str) -> None:
-    decision = PROBLEM.rules[rule](instance, instance.objective)
-    assert decision == PROBLEM.rules[rule](instance, instance.objective)
+    decide = PROBLEM.heuristics[rule]
+    decision = decide(patterns_of(instance), instance.objective, Timer())
+    assert decision == decide(patterns_of(instance), instance.objective, Timer())
     if decision is None:
         return
     report = check(instance, decision)
@@ -53,7 +58,7 @@ def instance_of(
 
 
 def formed(rule: str, instance: SharingInstance) -> tuple[list[str], list[str]]:
-    decision = PROBLEM.rules[rule](instance, "eaco")
+    decision = PROBLEM.heuristics[rule](patterns_of(instance), "eaco", Timer())
     return ["+".join(s.jobs) for s in decision.sets], decision.waiting
 
 
@@ -86,17 +91,17 @@ def test_gandiva_pairs_when_units_are_short_and_it_helps(slowdown: float, runnin
 
 def test_a_round_without_jobs_has_its_decision() -> None:
     instance = instance_of(2, {"a": 10.0}, "", [], limits={"jobs_per_set": 2})
-    for rule in PROBLEM.rules.values():
-        decision = rule(instance, "eaco")
+    for rule in PROBLEM.heuristics.values():
+        decision = rule(patterns_of(instance), "eaco", Timer())
         assert check(instance, decision).objective == 0
     for build in PROBLEM.formulations.values():
-        plan = build(instance, "eaco", None)
-        assert check(instance, plan.decide(np.zeros(plan.program.n_columns))).faults == []
+        plan = build(patterns_of(instance), "eaco", Timer())
+        assert check(instance, plan.decode(np.zeros(plan.program.n_columns), {})).faults == []
 
 
 def test_rows_have_names() -> None:
     instance = instance_of(2, {"a": 10.0, "b": 20.0}, "abb", [], limits={"jobs_per_set": 2})
-    plan = PROBLEM.formulations["patterns"](instance, "eaco", None)
+    plan = PROBLEM.formulations["patterns"](patterns_of(instance), "eaco", Timer())
     names = plan.program.row_names()
     assert len(set(names)) == len(names) == plan.program.n_rows
     assert {"job:a0", "job:b1", "slot:u:a+b:b", "slot:u:b+b:b", "gpus:u"} <= set(names)

@@ -10,15 +10,16 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
-from wattsched import plan
-from wattsched.cli.plans import plan_text
-from wattsched.formulations.shifting.infeasibility import impossible, shortage
+from wattsched import solve
+from wattsched.cli.files import answer_text
+from wattsched.documents import verdict_on
+from wattsched.formulations.shifting.data import horizon_of
+from wattsched.formulations.shifting.infeasibility import diagnose, refute
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
-from wattsched.plan_result import PlanResult
-from wattsched.verification.plan_claims import check_plan_result
-from wattsched.verification.shifting.bound import BUDGETS, dearest
+from wattsched.result import Result
+from wattsched.verification.shifting.bound import BUDGETS, objective_upper_bound
 from wattsched.verification.shifting.checker import check
 
 
@@ -32,7 +33,7 @@ def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, f
 def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
     for seed in range(first, first + 60):
         instance, rng = tiny(seed), random.Random(seed)
-        tries = [impossible(instance, random_prices(instance, rng)) for _ in range(20)]
+        tries = [refute(horizon_of(instance), random_prices(instance, rng)) for _ in range(20)]
         if any(tries):
             assert brute_force.optimum(instance) is None, seed
 
@@ -46,10 +47,10 @@ def test_no_decision_is_dearer_than_the_dearest(first: int) -> None:
         instance = instance.model_copy(update={"jobs": free})
         nothing = ShiftingDecision(jobs=[], waiting=[job.name for job in instance.jobs])
         idle = check(instance, nothing).objective
-        blind = plan(instance, solver="carbon-blind").objective
+        blind = solve(instance, solver="carbon-blind").objective
         assert idle is not None
         assert blind is not None
-        assert max(idle, blind) <= dearest(instance) * (1 + 1e-9), seed
+        assert max(idle, blind) <= objective_upper_bound(instance) * (1 + 1e-9), seed
 
 
 def short_of_carbon() -> ShiftingInstance:
@@ -69,38 +70,38 @@ def short_of_carbon() -> ShiftingInstance:
 
 
 @pytest.fixture(scope="module")
-def proven() -> tuple[ShiftingInstance, PlanResult]:
+def proven() -> tuple[ShiftingInstance, Result]:
     instance = short_of_carbon()
-    assert not shortage(instance)
-    return instance, plan(instance, time_limit=30)
+    assert not diagnose(horizon_of(instance))
+    return instance, solve(instance, time_limit=30)
 
 
-def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, PlanResult]) -> None:
+def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, Result]) -> None:
     instance, result = proven
     assert result.termination.reason == "infeasible"
     assert (result.objective, result.bound, result.decision) == (None, None, None)
     told = result.termination.detail
     assert told.startswith("carbon_g is short by at least ")
     short_by = float(told.split()[6])
-    least = plan(
+    least = solve(
         instance.model_copy(update={"objective": "carbon", "budgets": HorizonBudgets()}), time_limit=30
     )
     assert least.objective is not None
     assert 0.99 * (least.objective - 20_000) <= short_by <= least.objective - 20_000
-    verdict = check_plan_result(instance, json.loads(plan_text(result)))
-    assert (verdict.faults, verdict.impossible) == ([], True)
+    verdict = verdict_on(instance, json.loads(answer_text(result)))
+    assert (verdict.faults, verdict.infeasible) == ([], True)
 
 
-def test_a_proof_that_proves_nothing_is_found(proven: tuple[ShiftingInstance, PlanResult]) -> None:
+def test_a_proof_that_proves_nothing_is_found(proven: tuple[ShiftingInstance, Result]) -> None:
     instance, result = proven
-    document: dict[str, Any] = json.loads(plan_text(result))
+    document: dict[str, Any] = json.loads(answer_text(result))
     roomy = instance.model_copy(update={"budgets": HorizonBudgets(carbon_g=30_000.0)})
-    assert check_plan_result(roomy, document).faults
-    assert not check_plan_result(roomy, document).impossible
+    assert verdict_on(roomy, document).faults
+    assert not verdict_on(roomy, document).infeasible
     weak = {name: 1e-9 * price for name, price in document["certificate"]["prices"].items()}
     document["certificate"] = {"prices": weak, "bound": 0.0}
-    verdict = check_plan_result(instance, document)
-    assert not verdict.impossible
+    verdict = verdict_on(instance, document)
+    assert not verdict.infeasible
     assert "which leaves room for a decision" in verdict.faults[0]
 
 
@@ -116,10 +117,10 @@ def test_gpus_that_are_too_few() -> None:
     }
     instance = ShiftingInstance.model_validate(document)
     prices = {"gpus:a@0": -1.0, "gpus:a@1": -1.0}
-    proof = impossible(instance, prices)
+    proof = refute(horizon_of(instance), prices)
     assert proof is not None
     assert proof.detail == "the GPUs of a are too few for the work that must end in time"
     fewer = instance.model_copy(update={"jobs": instance.jobs[:4]})
-    assert impossible(fewer, prices) is None
-    assert plan(fewer).solved
-    assert plan(instance).termination.reason == "infeasible"
+    assert refute(horizon_of(fewer), prices) is None
+    assert solve(fewer).solved
+    assert solve(instance).termination.reason == "infeasible"

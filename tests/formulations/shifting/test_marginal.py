@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from wattsched.formulations.shifting import schedules
+from wattsched.formulations.shifting.data import horizon_of
 from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
-from wattsched.formulations.shifting.pareto import trace
-from wattsched.formulations.shifting.problem import PROBLEM
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
-from wattsched.verification.report import PlanReport
+from wattsched.tradeoffs import pareto
 from wattsched.verification.shifting.checker import check
 
 
@@ -23,8 +22,8 @@ def test_decisions_are_valid_and_deterministic() -> None:
     for seed in range(4):
         instance = shifting_horizon(jobs=25, slots=24, seed=seed, carbon_fraction=0.9)
         for rule in (greedy, carbon_blind):
-            decision = rule(instance, "completion")
-            assert decision == rule(instance, "completion")
+            decision = rule(horizon_of(instance), "completion")
+            assert decision == rule(horizon_of(instance), "completion")
             if decision is not None:
                 found += 1
                 assert not check(instance, decision).faults
@@ -51,10 +50,10 @@ def test_one_job_takes_the_cleanest_slots() -> None:
             "jobs": [{"name": "x", "options": "t", "remaining_work": 5.3 * 3600.0, "must_finish": True}],
         }
     )
-    decision = greedy(instance, "carbon")
+    decision = greedy(horizon_of(instance), "carbon")
     assert decision is not None
     found = check(instance, decision)
-    plan = schedules.build(instance, "carbon")
+    plan = schedules.build(horizon_of(instance), "carbon")
     solution = highs.solve(plan.program, Limits(gap=0.0))
     assert solution.objective is not None
     assert not found.faults
@@ -67,7 +66,7 @@ def test_looking_at_the_forecast_saves_grams() -> None:
     saved = []
     for seed in range(4):
         instance = shifting_horizon(jobs=15, slots=24, seed=seed, completion_factor=4.0)
-        aware, blind = greedy(instance, "carbon"), carbon_blind(instance, "carbon")
+        aware, blind = greedy(horizon_of(instance), "carbon"), carbon_blind(horizon_of(instance), "carbon")
         assert aware is not None
         assert blind is not None
         seen, unseen = check(instance, aware).objective, check(instance, blind).objective
@@ -77,35 +76,26 @@ def test_looking_at_the_forecast_saves_grams() -> None:
     assert np.mean(saved) > 0.0
 
 
-class Answered:
-    def __init__(self, report: PlanReport) -> None:
-        self.objective, self.totals = report.objective, report.totals
-
-
 def test_the_frontier_runs_from_quick_to_clean() -> None:
     instance = shifting_horizon(jobs=2, slots=4, seed=1).model_copy(update={"budgets": HorizonBudgets()})
     instance = instance.model_copy(
         update={"tables": {name: _two_rows(table) for name, table in instance.tables.items()}}
     )
 
-    def solve(bounded: ShiftingInstance) -> Answered:
-        plan = PROBLEM.formulations["schedules"](bounded, bounded.objective, None)
-        solution = highs.solve(plan.program, Limits(gap=0.0))
-        assert solution.x is not None
-        return Answered(check(bounded, plan.decide(solution.x)))
+    def amounts(one: ShiftingInstance) -> list[tuple[float, float]]:
+        totals = [point.result.totals for point in pareto(one, 5, solver="highs", gap=0.0).points]
+        return [(total["average_completion_s"], total["carbon_g"]) for total in totals]
 
-    points = trace(instance, 5, solve)
-    assert len(points) >= 2
-    assert all(not isinstance(p.answer, str) for p in points)
-    times = [p.average_completion_s for p in points]
-    grams = [p.total for p in points]
-    assert times == sorted(times)
-    assert grams == sorted(grams, reverse=True)
-    bounded = instance.model_copy(update={"budgets": HorizonBudgets(average_completion_s=times[0])})
-    assert [p.total for p in trace(bounded, 5, solve)] == grams
-    for n, against in ((1, "carbon"), (3, "smoke"), (3, "money")):
-        with pytest.raises(ValueError, match="frontier"):
-            trace(instance, n, solve, against)
+    found = amounts(instance)
+    assert len(found) >= 2
+    assert found == sorted(found)
+    assert [grams for _, grams in found] == sorted((grams for _, grams in found), reverse=True)
+    bounded = instance.model_copy(update={"budgets": HorizonBudgets(average_completion_s=found[0][0])})
+    assert amounts(bounded) == found
+    with pytest.raises(ValueError, match="frontier"):
+        pareto(instance, 1)
+    with pytest.raises(ValueError, match="frontier"):
+        pareto(instance.model_copy(update={"price_per_kwh": None}), 3, tradeoff="money")
 
 
 def _two_rows(table: object) -> object:

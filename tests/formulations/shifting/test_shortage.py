@@ -8,18 +8,18 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
-from wattsched import plan
+from wattsched import solve
+from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.shifting import schedules
-from wattsched.formulations.shifting.infeasibility import shortage
+from wattsched.formulations.shifting.data import horizon_of
+from wattsched.formulations.shifting.infeasibility import diagnose
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance, ShiftingJob
-from wattsched.solvers import auto
-from wattsched.solvers.solution import Limits
 
 
 @pytest.mark.parametrize("first", range(0, 300, 60))
 def test_only_what_cannot_be_is_refused(first: int) -> None:
     for seed in range(first, first + 60):
-        if shortage(tiny(seed)):
+        if diagnose(horizon_of(tiny(seed))):
             assert brute_force.optimum(tiny(seed)) is None, seed
 
 
@@ -32,7 +32,7 @@ def test_a_budget_of_the_optimum_is_not_refused(first: int) -> None:
         field = fields.get(instance.objective, "money")
         if best:
             budgets = HorizonBudgets.model_validate({field: best})
-            assert not shortage(instance.model_copy(update={"budgets": budgets})), seed
+            assert not diagnose(horizon_of(instance.model_copy(update={"budgets": budgets}))), seed
 
 
 def _one_job(budgets: dict[str, float] | None = None, **fields: Any) -> ShiftingInstance:
@@ -77,7 +77,7 @@ def _one_job(budgets: dict[str, float] | None = None, **fields: Any) -> Shifting
 )
 @pytest.mark.parametrize("solver", ["auto", "greedy"])
 def test_what_is_short_is_told(instance: ShiftingInstance, told: str, solver: str) -> None:
-    result = plan(instance, solver=solver)
+    result = solve(instance, solver=solver)
     if told:
         assert (result.termination.reason, result.termination.detail) == ("infeasible", told)
     else:
@@ -91,6 +91,7 @@ def test_a_job_none_of_whose_schedules_ends_in_time() -> None:
     options = wide | {"frequency_mhz": list(range(1000, 1080))}
     other = ShiftingJob.model_validate({"name": "other", "options": options, "remaining_work": 3600.0})
     instance = late.model_copy(update={"jobs": [*late.jobs, other]})
-    assert not shortage(instance)
-    solution = auto.solve(schedules.build(instance, "completion").program, Limits(time_s=10.0))
-    assert solution.termination.reason == "infeasible"
+    assert not diagnose(horizon_of(instance))
+    with pytest.raises(InfeasibleError, match="'job' has no schedule that ends in time"):
+        schedules.build(horizon_of(instance), "completion")
+    assert solve(instance).termination.reason == "infeasible"

@@ -121,8 +121,8 @@ def test_deadlines_and_exclusive_jobs_are_kept() -> None:
     ],
 )
 def test_prices_that_prove_nothing_are_refused(prices: dict[str, float], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        prove(eaco_instance("AlexNet"), prices)
+    (fault,) = prove(eaco_instance("AlexNet"), prices).faults
+    assert told in fault
 
 
 def test_units_of_a_pool_share_its_gpus() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from wattsched.instances.problems import any_instance_of
+from wattsched.documents import instance_of
 from wattsched.instances.sharing.instance import SharingInstance, faults_of
 
 GOOD: dict[str, Any] = {
@@ -24,7 +24,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_the_document_without_faults_has_none() -> None:
-    instance = any_instance_of(GOOD)
+    instance = instance_of(GOOD)
     assert isinstance(instance, SharingInstance)
     assert instance.unit_types[0].row == "nodes:node"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wattsched.instances.io import InputError
-from wattsched.instances.problems import any_instance_of
+from wattsched.documents import instance_of
+from wattsched.instances.errors import InputError
 
 GOOD: dict[str, Any] = {
     "problem": "shifting",
@@ -29,7 +29,7 @@ def faults(change: Any) -> str:
     document = copy.deepcopy(GOOD)
     change(document)
     with pytest.raises(InputError) as error:
-        any_instance_of(document)
+        instance_of(document)
     return str(error.value)
 
 
@@ -56,11 +56,11 @@ def both_hold(gpus: int) -> Any:
 def test_two_running_jobs_may_hold_all_of_a_pool() -> None:
     document = copy.deepcopy(GOOD)
     both_hold(2)(document)
-    assert len(any_instance_of(document).jobs) == 2
+    assert len(instance_of(document).jobs) == 2
 
 
 def test_a_good_instance_is_read() -> None:
-    assert any_instance_of(copy.deepcopy(GOOD)).slots == 3
+    assert instance_of(copy.deepcopy(GOOD)).slots == 3
 
 
 def test_options_may_be_a_list_of_rows() -> None:
@@ -68,7 +68,7 @@ def test_options_may_be_a_list_of_rows() -> None:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     document = copy.deepcopy(GOOD)
     document["jobs"][0]["options"] = rows
-    assert any_instance_of(document) == any_instance_of(copy.deepcopy(GOOD))
+    assert instance_of(document) == instance_of(copy.deepcopy(GOOD))
 
 
 @pytest.mark.parametrize(

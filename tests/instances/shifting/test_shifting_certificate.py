@@ -24,7 +24,7 @@ from wattsched.verification.shifting import bound, cost_to_go
 )
 def test_prices_are_refused(prices: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        bound.prove(shifting_horizon(jobs=3, slots=4), prices)
+        bound.lower_bound(shifting_horizon(jobs=3, slots=4), prices)
 
 
 def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     for levels, followed in ((4, 1), (16, 4), (64, 100), (1024, 100_000)):
         monkeypatch.setattr(bound, "LEVELS", (levels, levels))
         monkeypatch.setattr(cost_to_go, "MOST_FOLLOWED", followed)
-        bounds.append(bound.prove(instance, prices))
+        bounds.append(bound.lower_bound(instance, prices))
     assert bounds[0] < bounds[1] < bounds[2]
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
 
@@ -49,6 +49,6 @@ def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
         best = optimum(instance)
         for _ in range(10):
             prices = {row: -(10 ** rng.uniform(0, 18)) for row in rows if rng.random() < 0.5}
-            proven = bound.prove(instance, prices)
+            proven = bound.lower_bound(instance, prices)
             assert not math.isnan(proven)
             assert best is None or proven <= best + 1e-9 * abs(best), number

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.formulations.sharing.data import patterns_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.problems import problem
 from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, anew, fifo
 from wattsched.replay.sharing.sets import Sets
 from wattsched.replay.sharing.stream import Moment, replay
+
+RULES = problem("sharing").heuristics
 
 
 def moment(
@@ -37,7 +41,9 @@ def moment(
 @pytest.mark.parametrize(("rule", "policy"), [("fifo", fifo), ("fifo-packed", FifoPacked())])
 def test_fifo_decides_as_the_rules_of_a_round(eaco_stream: Any, nodes: int, rule: str, policy: Any) -> None:
     instance, arrival_s = eaco_stream(nodes, 1)
-    ruled = replay(instance, arrival_s, anew(instance, lambda of: PROBLEM.rules[rule](of, "eaco")))
+    ruled = replay(
+        instance, arrival_s, anew(instance, lambda of: RULES[rule](patterns_of(of), "eaco", Timer()))
+    )
     done = replay(instance, arrival_s, policy)
     assert done.energy_j == pytest.approx(ruled.energy_j, rel=0.02 if rule == "fifo-packed" else 1e-9)
     assert done.wait_s.sum() == pytest.approx(ruled.wait_s.sum(), rel=0.05, abs=1.0)

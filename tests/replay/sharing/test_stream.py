@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from wattsched.formulations.sharing.problem import PROBLEM
+from wattsched.formulations.sharing.data import patterns_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.problems import problem
 from wattsched.replay.sharing.published import anew
 from wattsched.replay.sharing.stream import Moment, Replay, replay
 
 ARRIVALS = [0.0, 0.0, 50.0, 1000.0]
+
+RULES = problem("sharing").heuristics
 
 
 def stream(units: int, **job: object) -> SharingInstance:
@@ -32,7 +36,9 @@ def stream(units: int, **job: object) -> SharingInstance:
 
 def run(rule: str, units: int) -> Replay:
     instance = stream(units)
-    return replay(instance, ARRIVALS, anew(instance, lambda of: PROBLEM.rules[rule](of, "eaco")))
+    return replay(
+        instance, ARRIVALS, anew(instance, lambda of: RULES[rule](patterns_of(of), "eaco", Timer()))
+    )
 
 
 def test_first_come_first_served() -> None:

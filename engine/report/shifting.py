@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import count, duration, listed, number
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.views import View
+from wattsched.report.wording import Goal, count, duration, listed, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,3 +106,33 @@ def _told(run: Run) -> str:
     settings += [f"{run.power_limit_w:g} W"] if run.power_limit_w is not None else []
     settings += [f"batch {run.batch_size}"] if run.batch_size is not None else []
     return f"{where}: {' '.join(settings)}"
+
+
+def about(instance: ShiftingInstance) -> str:
+    """Jobs and slots of a horizon."""
+    slots = f"{count(instance.slots, 'slot')} of {duration(instance.slot_s)}"
+    return f"{count(len(instance.jobs), 'job')} over {slots}"
+
+
+def rows_of(decision: ShiftingDecision) -> list[dict[str, Any]]:
+    """A row for every run of every job; waiting jobs have one row."""
+    running = [
+        {"job": schedule.job, "waiting": False, **run.model_dump()}
+        for schedule in decision.jobs
+        for run in schedule.runs
+    ]
+    return [*running, *({"job": job, "waiting": True} for job in decision.waiting)]
+
+
+VIEW = View(
+    goals={
+        "completion": Goal("average completion time", "s"),
+        "carbon": Goal("carbon", "g"),
+        "energy": Goal("energy", "J"),
+        "money": Goal("cost"),
+    },
+    about=about,
+    print_instance=print_instance,
+    print_decision=print_decision,
+    rows=rows_of,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import count
 from wattsched.replay.placement.curves import saving_pct
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.wording import count
 from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:

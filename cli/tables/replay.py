@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import count, duration, energy, number, percent
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.wording import count, duration, energy, number, percent
 
 if TYPE_CHECKING:
     from rich.console import Console

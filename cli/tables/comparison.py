@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from wattsched.cli.failures import printable
-from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import LONGEST, count, listed
 from wattsched.comparisons.statistics import SHIFT_S
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.wording import LONGEST, count, listed, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

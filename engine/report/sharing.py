@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from wattsched.cli.terminal import Justify, heading, line, table
-from wattsched.cli.wording import count, listed, number
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.views import View
+from wattsched.report.wording import Goal, count, listed, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,3 +113,32 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple
         who = listed([" + ".join(formed.jobs) for formed in sets], most=max(1, MOST_JOBS // len(classes)))
         rows.append((unit_type, f"{len(sets):,}", *told, mix, who))
     return rows
+
+
+def units_of(instance: SharingInstance) -> int:
+    """Units of all types."""
+    return sum(unit.count for unit in instance.unit_types)
+
+
+def rows_of(decision: SharingDecision) -> list[dict[str, Any]]:
+    """A row for every job, with the number of its set; waiting jobs have none."""
+    return [
+        {"job": job, "waiting": False, "set": number, "unit_type": formed.unit_type, "shares_with": others}
+        for number, formed in enumerate(decision.sets)
+        for job in formed.jobs
+        for others in [[other for other in formed.jobs if other != job]]
+    ] + [{"job": job, "waiting": True} for job in decision.waiting]
+
+
+VIEW = View(
+    goals={
+        "eaco": Goal("weighted energy and epoch time", "kWh and h"),
+        "energy": Goal("energy until all running jobs are complete", "kWh"),
+        "power": Goal("power", "W"),
+        "throughput": Goal("normalised throughput", "", "gain"),
+    },
+    about=lambda instance: f"{count(len(instance.jobs), 'job')} on {count(units_of(instance), 'unit')}",
+    print_instance=print_instance,
+    print_decision=print_decision,
+    rows=rows_of,
+)

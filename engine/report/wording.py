@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
@@ -13,6 +14,9 @@ LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
 LONGEST = 1e15
+
+TOTALS = {"carbon_g": "CO2", "gpus_used": "GPUs"}
+"""Totals that are called otherwise than their names say."""
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -51,12 +55,24 @@ def duration(seconds: float) -> str:
     return f"{number(seconds, 3)} s" if seconds >= 1 else f"{number(1000 * seconds, 2)} ms"
 
 
+def printable(text: str) -> str:
+    """Text on one line without control characters, which names in a file may hold."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def percent(share: float) -> str:
     """Share as a percentage; a small one keeps its first digits."""
     value = 100 * share
-    return (
-        f"{number(value, 3 if value < 99.95 else 4)} %" if value >= 1e-4 or value == 0 else "below 0.0001 %"
-    )
+    return f"{number(value, 3 if value < 99.95 else 4)} %"
+
+
+def gap_text(gap: float | None) -> str:
+    """Relative gap; the last digits of an objective are none."""
+    if gap is None:
+        return "no bound"
+    return f"gap {percent(gap)}" if gap >= 1e-6 else "gap below 0.0001 %"
 
 
 def count(n: int, noun: str) -> str:
@@ -72,101 +88,115 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + rest
 
 
+def spoken(name: str, value: float) -> str:
+    """Amount of a total, with the unit that its name ends in."""
+    for suffix, words in (
+        ("_w", lambda watts: quantity(watts, "W")),
+        ("_j", energy),
+        ("_g", lambda grams: quantity(grams, "g")),
+        ("_s", duration),
+        ("_pct", lambda share: percent(share / 100)),
+    ):
+        if name.endswith(suffix):
+            return words(value)
+    return number(value)
+
+
+def total_label(name: str) -> str:
+    """Name of a total without its unit."""
+    return TOTALS.get(name, re.sub("_(w|j|g|s|pct)$", "", name).replace("_", " "))
+
+
 @dataclass(frozen=True)
 class Goal:
     """How an objective reads: its noun, its unit, and what one does to it."""
 
     noun: str
-    unit: str
-    verb: str
+    unit: str = ""
+    verb: str = "save"
 
     def amount(self, value: float) -> str:
         """Value of the objective with its unit."""
         return f"{number(value)} {self.unit}".rstrip()
 
 
-GOALS = {
-    "completion": Goal("weighted completion time", "s", "save"),
-    "progress": Goal("weighted progress", "/h", "gain"),
-    "makespan": Goal("largest weighted completion time", "s", "save"),
-    "max-min": Goal("smallest relative progress", "", "gain"),
-    "proportional": Goal("weighted sum of log slowdowns", "", "save"),
-    "goodput": Goal("goodput", "", "gain"),
-    "flow": Goal("value of the work done", "", "gain"),
-}
-
-
-def goal_of(objective: str, sense: str) -> Goal:
-    """Words for an objective; one that has none is called by its name."""
-    return GOALS.get(objective, Goal(objective, "", "save" if sense == "min" else "gain"))
-
-
 @dataclass(frozen=True)
 class Scarce:
-    """A row of the program in words.
+    """A row of a program in words.
 
     Attributes
     ----------
     label : str
         What the row limits.
     unit : str
-        Unit of its capacity.
+        Unit of its capacity; empty where nothing is known of the row.
+    counted : bool
+        Whether there is a whole number of it.
     """
 
     label: str
-    unit: str
+    unit: str = ""
+    counted: bool = False
 
 
 def scarce(row: str) -> Scarce:
-    """Words for a row name such as ``gpus:A100``, ``buddy:A100:8`` or ``power_w:rack3``."""
+    """Words for a row name such as ``gpus:A100@7``, ``buddy:A100:8`` or ``power_w:rack3``."""
     kind, _, rest = row.partition(":")
-    if kind == "gpus":
-        return Scarce(f"{rest} GPUs", "GPU")
-    if kind == "buddy":
-        pool, _, size = rest.rpartition(":")
-        return Scarce(f"{pool} blocks of {size}", "GPU")
-    if kind == "power_w":
-        return Scarce(f"power cap of {rest}" if rest else "power cap", "W")
-    if kind == "energy_j":
-        return Scarce("energy budget", "J")
-    if kind == "carbon_g":
-        return Scarce("carbon budget", "g")
-    if kind == "money":
-        return Scarce("money budget", "unit of money")
-    if kind == "completion_s":
-        return Scarce("bound on average completion", "s")
-    return Scarce(row, "unit")
+    match kind:
+        case "gpus":
+            pool, _, slot = rest.partition("@")
+            return Scarce(f"{pool} GPUs in slot {slot}" if slot else f"{pool} GPUs", "GPU", counted=True)
+        case "nodes":
+            return Scarce(f"{rest} nodes", "node", counted=True)
+        case "buddy":
+            pool, _, size = rest.rpartition(":")
+            return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)
+        case "power_w":
+            return Scarce(f"power cap of {rest}" if rest else "power cap", "W")
+        case "energy_j":
+            return Scarce("energy budget", "J")
+        case "carbon_g":
+            return Scarce("carbon budget", "g")
+        case "money":
+            return Scarce("money budget", "unit of money")
+        case "completion_s":
+            return Scarce("bound on average completion", "s")
+    return Scarce(row.replace("_", " "))
 
 
-def worth(row: str, prices: dict[str, float], goal: Goal, capacity: float | None) -> str:
+def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | None) -> str:
     """Plain sentence on a row's price: what one more GPU, one more block or a few more watts would change.
 
     Parameters
     ----------
     capacity : float, optional
-        The budget, so that the sentence speaks of a small part of it: prices hold at the margin only.
+        The budget, so that the sentence speaks of a small part of it: shadow prices hold for small changes.
     """
+    known, price = scarce(row), prices[row]
     if row.startswith("buddy:"):
         pool, _, size = row.removeprefix("buddy:").rpartition(":")
-        return (
-            f"one more block of {size} would {goal.verb} {goal.amount(_block_price(prices, pool, int(size)))}"
-        )
-    if row.startswith("gpus:"):
-        return f"one more GPU would {goal.verb} {goal.amount(prices[row])}"
+        block = _block_price(prices, pool, int(size))
+        return f"one more block of {size} would {goal.verb} {goal.amount(block)}"
+    if known.counted:
+        return f"one more {known.unit} would {goal.verb} {goal.amount(price)}"
+    if not known.unit:
+        return ""
     step = 1.0 if capacity is None else _round_part(capacity)
-    return f"{quantity(step, scarce(row).unit)} more would {goal.verb} {goal.amount(prices[row] * step)}"
+    return f"{quantity(step, known.unit)} more would {goal.verb} {goal.amount(price * step)}"
 
 
 def unit_price(row: str, price: float, goal: Goal) -> str:
     """Price with its unit: ``312 s per GPU``, ``4.2 s per W``, ``31 s per MJ``."""
     unit = scarce(row).unit
+    if not unit:
+        return goal.amount(price)
     units = [(s, p) for s, p in reversed(PREFIXES) if s <= LARGEST_UNIT.get(unit, 1.0)]
     # The smallest unit that gives a price which can be read.
     scale, prefix = next(((s, p) for s, p in units if abs(price) * s >= 0.1), units[-1])
     return f"{goal.amount(price * scale)} per {prefix}{unit}"
 
 
-def _block_price(prices: dict[str, float], pool: str, size: int) -> float:
+def _block_price(prices: Mapping[str, float], pool: str, size: int) -> float:
     """Worth of a whole free block: it counts in the rows of its own level and of all smaller ones."""
     levels = [prices.get(f"gpus:{pool}", 0.0)]
     while size > 1:

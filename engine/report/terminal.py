@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from wattsched.cli.failures import printable
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 INDENT = 2
 GAP = 2
 NARROWEST = 72
+PAGE = 100
+"""Columns of a page that is no terminal."""
 NARROWEST_CELL = 8
 
 TIE = "\ue000"
@@ -44,6 +47,15 @@ def console(*, stderr: bool = False) -> Console:
     # Below this a table says nothing any more; let the terminal break the lines.
     made.width = max(made.width, NARROWEST)
     return made
+
+
+def recorded(show: Callable[[Console], None], *, html: bool = False) -> str:
+    """What something prints, as text or as HTML with its colours."""
+    out = Console(file=io.StringIO(), record=True, highlight=False, markup=False, emoji=False, width=PAGE)
+    show(out)
+    if html:
+        return out.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    return out.export_text()
 
 
 @contextmanager

@@ -1,0 +1,219 @@
+"""From what is known of an instance to its answer: the best decision that holds, and the best bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattsched.call import EARLIER, Call, Candidate
+from wattsched.certificate import certificate_of
+from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
+from wattsched.formulations.model import Model
+from wattsched.result import Certificate, Result, Size
+from wattsched.solvers.solution import Solution, Termination, relative_gap
+from wattsched.verification.claims import INTERNAL
+from wattsched.verification.report import Report
+
+_ROUNDING = 1e-6
+_ROUNDING_GAP = 1e-12
+_EXPLANATION_S = 10.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known when the solver has ended.
+
+    Attributes
+    ----------
+    call : Call
+    model : Model
+        Of the asked formulation.
+    asked : Solution
+        The solver's answer to the model's program.
+    known : list of Candidate
+        What was found besides.
+    """
+
+    call: Call
+    model: Model[Any]
+    asked: Solution
+    known: list[Candidate]
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """Prices of capacities and budgets, and the bound that they prove."""
+        return certificate_of(self.call, self.model, self.asked, self.known)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """Decisions and points, the cheapest first; of equals the solver's own."""
+        found = [*self.call.of_solution(self.call.solver, self.model, self.asked), *self.known]
+        return sorted(found, key=lambda candidate: candidate.cost)
+
+    def answer(self) -> Result:
+        """Decode and check the candidates until one holds, and state the best bound of all."""
+        failed: list[str] = []
+        for candidate in self.candidates:
+            decision, report = self._decided(candidate)
+            if decision is not None and not report.faults and report.objective is not None:
+                return self._with_decision(candidate, decision, report, failed[:1])
+            # An earlier decision that is no longer possible says nothing of this instance.
+            failed += _failed(candidate.of, report) if candidate.of != EARLIER else []
+        return self._without_decision(failed)
+
+    def _decided(self, candidate: Candidate) -> tuple[Any, Report]:
+        """Decision of a candidate, and what the checker says of it."""
+        if candidate.report is not None:
+            return candidate.decision, candidate.report
+        solution = candidate.solution
+        if candidate.model is None or solution is None or solution.x is None:
+            return None, Report([])
+        try:
+            with self.call.timer.phase("decode"):
+                decision = candidate.model.decode(solution.x, solution.starts)
+        except ValueError as error:  # a formulation may let through what does not fit
+            return None, Report([str(error)])
+        checked = self.call.checked(candidate.of, decision)
+        return decision, checked.report or Report([])
+
+    def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
+        call, certificate = self.call, self.certificate
+        objective = report.objective or 0.0
+        cost = call.sign * objective
+        most = cost + _ROUNDING * max(1.0, abs(cost))
+        bounds = list(self._bounds())
+        wrong = [*failed, *(self._disproved(b, objective) for b in bounds if b > most)]
+        # Rounding in the last digits must not put the bound on the wrong side.
+        bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
+        gap = relative_gap(cost, bound) if np.isfinite(bound) else None
+        earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
+        return call.result(
+            self._termination(chosen, gap, wrong),
+            objective=objective,
+            bound=call.sign * bound if np.isfinite(bound) else None,
+            gap=gap,
+            unsupported=self._unsupported,
+            faults=[*wrong, *earlier],
+            checked=True,
+            prices={} if certificate is None else self._improvements(certificate),
+            totals=report.totals,
+            certificate=certificate,
+            decision=decision,
+            size=self.size,
+        )
+
+    def _bounds(self) -> Iterator[float]:
+        """Lower bounds on the cost of every decision."""
+        yield min(self.asked.bound, self.model.outside)
+        for candidate in self.known:
+            if candidate.model is not None and candidate.solution is not None:
+                yield min(candidate.solution.bound, candidate.model.outside)
+        if self.certificate is not None:
+            yield self.call.sign * self.certificate.bound
+
+    def _disproved(self, bound: float, objective: float) -> str:
+        found = f"the bound found is {self.call.sign * bound:g}"
+        found = "infeasibility was proved" if np.isinf(bound) else found
+        return f"a decision of {objective:g} exists, but {found}"
+
+    def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
+        call, ended = self.call, self.asked.termination
+        detail = wrong[0] if wrong else ended.detail
+        if chosen.of != call.solver and not wrong:
+            lost = self.asked.x is None and not call.by_heuristic
+            why = f"{call.solver}: {detail or 'no decision in time'}; " if lost else ""
+            detail = f"{why}this is the decision of '{chosen.of}'"
+        # Asked for no gap at all, the last digits still differ.
+        if gap is not None and gap <= max(call.limits.gap, _ROUNDING_GAP):
+            return Termination("optimal", None, detail)
+        if not detail and ended.reason == "optimal" and not self.whole:
+            detail = "the best of the columns generated; others may be better"
+        return Termination("feasible", ended.limit, detail)
+
+    def _without_decision(self, failed: list[str]) -> Result:
+        """No decision holds: infeasible if that can be shown, otherwise as the solver said."""
+        call, ended = self.call, self.asked.termination
+        if failed:
+            return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
+        if self.whole and (reasons := self._reasons()):
+            return call.result(Termination("infeasible", detail="; ".join(reasons)), size=self.size)
+        if self.whole and ended.reason == "infeasible":
+            detail = f"{call.solver} proved that no decision exists"
+            return call.result(Termination("infeasible", detail=detail), size=self.size)
+        certificate = self.certificate
+        proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
+        if proof is not None:
+            return _infeasible(call, proof, size=self.size)
+        if ended.reason in ("optimal", "feasible", "infeasible"):
+            # That a program of some of the columns is infeasible says nothing of the instance.
+            said = "" if ended.reason == "infeasible" else ended.detail
+            ended = Termination("no_solution", ended.limit, said or "no decision was found")
+        return call.result(
+            ended,
+            bound=None if certificate is None else certificate.bound,
+            certificate=certificate,
+            unsupported=self._unsupported,
+            size=self.size,
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the program holds every decision."""
+        return self.model.outside == np.inf
+
+    @property
+    def size(self) -> Size:
+        """Size of the program."""
+        program, model = self.model.program, self.model
+        entries = int(program.matrix.nnz)
+        return Size(
+            columns=program.n_columns,
+            rows=program.n_rows,
+            nonzeros=entries,
+            options=model.options,
+            dropped=model.dropped,
+        )
+
+    @property
+    def _unsupported(self) -> str:
+        return self.asked.termination.detail if self.asked.termination.reason == "error" else ""
+
+    def _reasons(self) -> list[str]:
+        """Which limits are short, and by how much; empty when that cannot be shown."""
+        from wattsched.solvers.infeasibility import short_rows
+
+        problem, left_s = self.call.problem, self.call.timer.remaining_s()
+        program = self.call.model(problem.default).program
+        time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
+        rows = short_rows(program, time_s, problem.may_grow)
+        return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
+
+    def _improvements(self, certificate: Certificate) -> dict[str, float]:
+        """Improvement of the objective per unit of capacity, for the rows that are capacities."""
+        return {
+            name: -self.call.sign * price + 0.0
+            for name, price in certificate.prices.items()
+            if not name.startswith(INTERNAL)
+        }
+
+
+def refuted(call: Call, error: InfeasibleError) -> Result:
+    """Answer that a formulation proved while it was built."""
+    return _infeasible(call, error.proof or InfeasibilityProof({}, np.inf, error.detail))
+
+
+def _infeasible(call: Call, proof: InfeasibilityProof, **values: object) -> Result:
+    ended = Termination("infeasible", detail=proof.detail)
+    if not np.isfinite(proof.bound):
+        return call.result(ended, **values)
+    certificate = Certificate(prices=dict(proof.prices), bound=proof.bound)
+    return call.result(ended, certificate=certificate, **values)
+
+
+def _failed(of: str, report: Report | None) -> list[str]:
+    faults = [] if report is None else report.faults[:1]
+    return [f"the decision of '{of}' failed its check: {fault}" for fault in faults]

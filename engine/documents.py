@@ -1,0 +1,188 @@
+"""Instances, results and decisions as documents: read, validated and checked, for every problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wattsched.instances.errors import InputError, require, validated
+from wattsched.instances.io import read_json
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from wattsched.problems import Problem
+    from wattsched.result import Result
+    from wattsched.verification.claims import Verdict
+    from wattsched.verification.report import Report
+
+INSTANCE_FORMAT = "wattsched-instance/1"
+RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
+
+
+def read_instance(path: str | Path) -> Any:
+    """Read, validate and check an instance file (``.json`` or ``.json.gz``) of any problem.
+
+    Raises
+    ------
+    InputError
+        With every fault found: of the file, of a field, or of what the fields mean together.
+    """
+    return instance_of(read_json(path), source=str(path))
+
+
+def instance_of(document: Any, source: str = "") -> Any:
+    """Validate a parsed document as an instance of the problem that it names.
+
+    Raises
+    ------
+    InputError
+        As `read_instance`.
+    """
+    _require_object(document, source)
+    found = document.get("format", INSTANCE_FORMAT)
+    if found != INSTANCE_FORMAT:
+        raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
+    rules = _problem_of(document, source)
+    instance = validated(rules.instance, document, source)
+    if faults := rules.faults(instance):
+        raise InputError(faults, source)
+    return instance
+
+
+def read_result(path: str | Path) -> Result:
+    """Read and validate a result file of any problem, of this format or the one before.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    return result_of(read_json(path), source=str(path))
+
+
+def result_of(document: Any, source: str = "") -> Result:
+    """Validate a parsed document as a result, its decision included.
+
+    Raises
+    ------
+    InputError
+        As `read_result`.
+    """
+    from wattsched.result import Result
+
+    if not is_result(document):
+        raise InputError([f"is not a result ('format': '{RESULT_FORMATS[-1]}')"], source)
+    document = upgraded(document)
+    rules = _problem_of(document, source)
+    result = validated(Result, document, source)
+    if result.decision is None:
+        return result
+    try:
+        decision = validated(rules.decision, result.decision)
+    except InputError as error:
+        raise InputError([f"decision: {fault}" for fault in error.faults], source) from None
+    return result.model_copy(update={"decision": decision})
+
+
+def is_result(document: Any) -> bool:
+    """Whether a parsed document is a result."""
+    return isinstance(document, dict) and document.get("format") in RESULT_FORMATS
+
+
+def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
+    """Validate a parsed document as a bare decision of whichever problem it fits; with that problem's name.
+
+    Raises
+    ------
+    InputError
+        With the faults that it has as a decision of `sizing`, where it fits none.
+    """
+    from wattsched.problems import PROBLEMS, problem
+
+    told: list[InputError] = []
+    for name in PROBLEMS:
+        try:
+            return name, validated(problem(name).decision, document, source)
+        except InputError as error:
+            told.append(error)
+    raise told[0]
+
+
+def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """A result of the format before as one of today's: a field was renamed, and totals had values of null."""
+    if document.get("format") != RESULT_FORMATS[0]:
+        return document
+    newer = {"unsupported" if name == "unsupported" else name: value for name, value in document.items()}
+    if isinstance(totals := newer.get("totals"), dict):
+        newer["totals"] = {name: value for name, value in totals.items() if value is not None}
+    return newer | {"format": RESULT_FORMATS[1], "totals": newer.get("totals") or {}}
+
+
+def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> Report:
+    """Check a decision, or a result with all that it claims, against its instance.
+
+    GPUs, blocks, budgets and the objective are recomputed from the two alone, and the bound is proven again
+    from the prices of the certificate, without any code of formulations and solvers.
+
+    Parameters
+    ----------
+    instance : model of an instance, str or Path
+        Free of faults; a file is.
+    answer : model of a decision, Result, str or Path
+
+    Returns
+    -------
+    Report
+        Valid when it has no faults.
+
+    Raises
+    ------
+    TypeError
+        For arguments of another type.
+    InputError
+        For files that are no instance or no result.
+    """
+    from wattsched.problems import problem
+    from wattsched.result import Result
+
+    if isinstance(instance, str | Path):
+        instance = read_instance(instance)
+    rules = problem(getattr(instance, "problem", ""))
+    require("instance", instance, (rules.instance,), "an instance")
+    if isinstance(answer, str | Path):
+        answer = read_result(answer)
+    if not isinstance(answer, Result):
+        require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
+        return rules.check(instance, answer)
+    verdict = verdict_on(instance, answer.model_dump(mode="json"))
+    report = verdict.report
+    from wattsched.verification.report import Report
+
+    if report is None:
+        return Report(verdict.faults)
+    return Report(verdict.faults, report.objective, report.totals)
+
+
+def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
+    """Check a parsed result against its instance."""
+    from wattsched.problems import problem
+    from wattsched.verification.claims import check_result
+
+    return check_result(problem(instance.problem), instance, upgraded(document))
+
+
+def _require_object(document: Any, source: str) -> None:
+    if not isinstance(document, dict):
+        names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+        kind = names.get(type(document), "a number")
+        raise InputError([f"the document must be an object, not {kind}"], source)
+
+
+def _problem_of(document: dict[str, Any], source: str) -> Problem[Any, Any, Any]:
+    from wattsched.problems import problem
+
+    try:
+        return problem(document.get("problem", "sizing"))
+    except ValueError as error:
+        raise InputError([str(error)], source) from None

@@ -1,0 +1,236 @@
+"""The problems by name: all that the engine, the command line and comparisons know of each.
+
+Adding a formulation, a heuristic or an objective is one file in its room and one line here; adding a problem
+is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+from wattsched.formulations import external
+from wattsched.formulations.infeasibility import (
+    InfeasibilityProof,
+    ShortRow,
+    describe_limit,
+    is_limit,
+)
+from wattsched.formulations.model import Model
+from wattsched.formulations.timer import Timer
+from wattsched.verification.claims import DecisionT, InstanceT, Rules
+
+DataT = TypeVar("DataT")
+
+Formulation = Callable[[DataT, str, Timer], Model[DecisionT]]
+Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
+
+
+@dataclass(frozen=True)
+class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT]):
+    """What is decided, how it is written down, and how answers are checked; see also `Rules`.
+
+    Attributes
+    ----------
+    expand : callable
+        Instance to its data in arrays, which formulations and heuristics share.
+    formulations : mapping of str to callable
+        Name to a builder of the model from data, objective and timer; the default comes first.
+    safety_net : str
+        The heuristic, or the solver of the default formulation's program, that has a decision in hand before
+        anything else is tried.
+    heuristics : mapping of str to callable
+        Quick rules from data, objective and timer to a decision or None, published ones among them.
+    faults : callable
+        Instance to what its fields mean together and cannot, one line each.
+    misspelt : callable, optional
+        Of these the faults that a solve would not notice; the others have answers. Without it all are refused
+        in instances that were made in Python, too.
+    diagnose : callable
+        Data to sentences that say why there is no decision, where a quick look can tell; else none.
+    describe : callable
+        Data and a row that is short to a sentence, or None where the row stands for no limit.
+    may_grow : callable, optional
+        Whether a row, by its name, is a limit that could be another; see `solvers.infeasibility.short_rows`.
+    refute : callable
+        Data and certificate prices to the proof that there is no decision, or None where they prove none.
+    traces_pareto : bool
+        Whether `pareto` takes its instances.
+    adapt : callable, optional
+        A user's formulation, as `formulations.external` finds it, to a builder.
+    """
+
+    expand: Callable[[InstanceT], DataT]
+    formulations: Mapping[str, Formulation[DataT, DecisionT]]
+    safety_net: str
+    heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
+    faults: Callable[[InstanceT], list[str]] = lambda instance: []
+    misspelt: Callable[[InstanceT], list[str]] | None = None
+    diagnose: Callable[[DataT], list[str]] = lambda data: []
+    describe: Callable[[DataT, ShortRow], str | None] = describe_limit
+    may_grow: Callable[[str], bool] | None = is_limit
+    refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
+    traces_pareto: bool = False
+    adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
+
+    @property
+    def default(self) -> str:
+        """Name of the default formulation."""
+        return next(iter(self.formulations))
+
+    def formulation(self, name: str) -> Formulation[DataT, DecisionT]:
+        """Builder of a formulation.
+
+        Parameters
+        ----------
+        name : str
+            One of `formulations`; with `adapt` also an entry point of the group `external.GROUP`, or
+            ``path/to/file.py:NAME``, which executes that file.
+
+        Raises
+        ------
+        ValueError
+            If there is none of that name.
+        wattsched.InputError
+            If a user's formulation cannot be loaded.
+        """
+        if name in self.formulations:
+            return self.formulations[name]
+        own = None if self.adapt is None else external.find(name)
+        if own is None or self.adapt is None:
+            raise ValueError(
+                f"unknown formulation '{name}' of problem '{self.name}'; known: "
+                f"{', '.join(self.formulation_names())}"
+            )
+        return self.adapt(own)
+
+    def formulation_names(self) -> list[str]:
+        """Names that `formulation` takes."""
+        own = [] if self.adapt is None else [*external.installed(), "FILE.py:NAME"]
+        return [*self.formulations, *own]
+
+    def require_objective(self, name: str) -> None:
+        """Refuse an unknown objective.
+
+        Raises
+        ------
+        ValueError
+            Which lists the known ones.
+        """
+        if name not in self.objectives:
+            known = ", ".join(self.objectives)
+            raise ValueError(f"unknown objective '{name}' of problem '{self.name}'; known: {known}")
+
+
+def _sizing() -> Problem[Any, Any, Any]:
+    from wattsched.formulations.sizing import assignment, intervals, mckp, own
+    from wattsched.formulations.sizing.budgets import describe
+    from wattsched.formulations.sizing.data import comparable_options, diagnose
+    from wattsched.formulations.sizing.objectives import OBJECTIVES
+    from wattsched.instances.sizing.decision import Decision
+    from wattsched.instances.sizing.instance import Instance
+    from wattsched.instances.sizing.validity import faults_of, unknown_pools
+    from wattsched.verification.sizing.bound import prove
+    from wattsched.verification.sizing.checker import check
+
+    return Problem(
+        name="sizing",
+        instance=Instance,
+        decision=Decision,
+        objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
+        expand=comparable_options,
+        formulations={
+            "mckp": mckp.build,
+            "assignment": assignment.build,
+            "intervals": intervals.build,
+        },
+        safety_net="greedy",
+        check=check,
+        prove=prove,
+        faults=faults_of,
+        misspelt=unknown_pools,
+        diagnose=diagnose,
+        describe=describe,
+        may_grow=None,
+        adapt=own.adapt,
+    )
+
+
+def _shifting() -> Problem[Any, Any, Any]:
+    from wattsched.formulations.shifting import schedules, time_indexed
+    from wattsched.formulations.shifting.data import horizon_of
+    from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
+    from wattsched.formulations.shifting.infeasibility import diagnose, refute
+    from wattsched.instances.shifting.decision import ShiftingDecision
+    from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
+    from wattsched.verification.shifting.bound import prove
+    from wattsched.verification.shifting.checker import check
+
+    return Problem(
+        name="shifting",
+        instance=ShiftingInstance,
+        decision=ShiftingDecision,
+        objectives=OBJECTIVES,
+        expand=horizon_of,
+        formulations={"schedules": schedules.build, "time-indexed": time_indexed.build},
+        safety_net="greedy",
+        check=check,
+        prove=prove,
+        heuristics={"greedy": greedy, "carbon-blind": carbon_blind},
+        faults=faults_of,
+        diagnose=diagnose,
+        refute=refute,
+        traces_pareto=True,
+    )
+
+
+def _sharing() -> Problem[Any, Any, Any]:
+    from wattsched.formulations.sharing import matching, patterns
+    from wattsched.formulations.sharing.data import patterns_of
+    from wattsched.formulations.sharing.heuristics import eaco, fifo, fifo_packed, gandiva
+    from wattsched.instances.sharing.decision import SharingDecision
+    from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
+    from wattsched.verification.sharing.bound import prove
+    from wattsched.verification.sharing.checker import check
+
+    return Problem(
+        name="sharing",
+        instance=SharingInstance,
+        decision=SharingDecision,
+        objectives=OBJECTIVES,
+        expand=patterns_of,
+        formulations={"patterns": patterns.build, "matching": matching.build},
+        safety_net="eaco",
+        check=check,
+        prove=prove,
+        heuristics={"eaco": eaco, "fifo": fifo, "fifo-packed": fifo_packed, "gandiva": gandiva},
+        faults=faults_of,
+    )
+
+
+PROBLEMS: dict[str, Callable[[], Problem[Any, Any, Any]]] = {
+    "sizing": _sizing,
+    "shifting": _shifting,
+    "sharing": _sharing,
+}
+"""Imported when they are asked for, so that a command loads one problem and not all."""
+
+
+def problem(name: object) -> Problem[Any, Any, Any]:
+    """Find a problem.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if not isinstance(name, str) or name not in PROBLEMS:
+        raise ValueError(f"problem: must be one of {', '.join(PROBLEMS)}, got {name!r:.80}")
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Problem[Any, Any, Any]:
+    return PROBLEMS[name]()

@@ -1,0 +1,338 @@
+"""Rounds and their decisions on a page: cluster, budgets, jobs and sets; and what every job does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
+from wattsched.formulations.sizing.data import expand
+from wattsched.instances.clusters import full_power_w
+from wattsched.report.terminal import Justify, bar, heading, line, table
+from wattsched.report.views import View
+from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity
+from wattsched.topology.buddy import free_by_level
+from wattsched.topology.pools import pools_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.formulations.sizing.data import Options
+    from wattsched.instances.sizing.decision import Assignment, Decision
+    from wattsched.instances.sizing.instance import Instance, Job, JobSet
+    from wattsched.topology.pools import Pool
+
+POOL_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("pool", "left"),
+    ("GPU type", "left"),
+    ("nodes", "right"),
+    ("GPUs", "right"),
+    ("idle W", "right"),
+    ("max W", "right"),
+    ("free GPUs in blocks of", "left"),
+)
+
+MOST_POOLS = 16
+MOST_DOMAINS = 12
+
+
+def print_instance(out: Console, instance: Instance) -> None:
+    """Print an instance."""
+    options = expand(instance)
+    line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
+    _print_cluster(out, instance, options)
+    _print_budgets(out, instance, options)
+    _print_jobs(out, instance, options)
+    print_sets(out, instance.sets)
+
+
+def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
+    cluster = instance.cluster
+    levels = Counter(group.level for group in cluster.groups)
+    tree = [count(n, level) for level, n in levels.items()]
+    tree.append(count(len(cluster.nodes), "node"))
+    heading(out, f"Cluster {cluster.name}", f"{count(cluster.total_gpus, 'GPU')} in {', '.join(tree)}")
+    rows = [
+        _pool_row(instance, pool, free)
+        for pool, free in list(zip(options.pools, free_gpus(options), strict=True))[:MOST_POOLS]
+    ]
+    table(out, POOL_COLUMNS, rows)
+    if len(options.pools) > MOST_POOLS:
+        line(out, (f"... {count(len(options.pools) - MOST_POOLS, 'more pool')}", "dim"), indent=2)
+
+
+def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ...]:
+    kind = instance.cluster.gpu_types[pool.gpu_type]
+    levels = free_by_level(pool.blocks, free)
+    return (
+        pool.name,
+        pool.gpu_type if pool.gpu_type != pool.name else "",
+        f"{len(pool.nodes):,}",
+        f"{int(pool.available.sum()):,}",
+        number(kind.idle_power_w),
+        "" if kind.max_power_w is None else number(kind.max_power_w),
+        free_blocks(levels.tolist()),
+    )
+
+
+def free_blocks(levels: list[int]) -> str:
+    """Free GPUs by the smallest block that counts, equal sizes together: ``1-4: 16, 8: 8``."""
+    parts = []
+    for free, same in groupby(range(len(levels)), key=levels.__getitem__):
+        sizes = [1 << k for k in same]
+        span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+        parts.append(f"{span}: {free:,}")
+    return ", ".join(parts)
+
+
+def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
+    budgets, cluster = instance.budgets, instance.cluster
+    idle, full = standing_power_w(instance, options.pools), full_power_w(cluster, cluster.nodes)
+    rows = [_power_row("site", budgets.power_w, idle, full)]
+    for domain in cluster.power_domains[:MOST_DOMAINS]:
+        nodes = [n for n in cluster.nodes if domain.name in cluster.domain_names()[n.name]]
+        standing = standing_power_w(instance, options.pools, domain.name)
+        rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, nodes)))
+    heading(out, "Power", "the cap between the idle cluster and every GPU at its limit")
+    columns = ("", "idle", "cap", "full", "")
+    table(out, [(c, "right" if c else "left") for c in columns], rows)
+    if len(cluster.power_domains) > MOST_DOMAINS:
+        line(
+            out,
+            (f"... {count(len(cluster.power_domains) - MOST_DOMAINS, 'more power domain')}", "dim"),
+            indent=2,
+        )
+    scope = "in this round" if budgets.scope == "round" else "until every job is complete"
+    if budgets.energy_j is not None:
+        line(out, f"energy budget {energy(budgets.energy_j)} {scope}", indent=2)
+    if budgets.carbon_g is not None:
+        line(out, f"carbon budget {quantity(budgets.carbon_g, 'g')} of CO2 {scope}", indent=2)
+    if instance.carbon_g_per_kwh is not None:
+        line(out, f"carbon intensity {number(instance.carbon_g_per_kwh)} g/kWh", indent=2)
+
+
+def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple[str, ...]:
+    if cap is None:
+        return (label, quantity(idle, "W"), "none", quantity(full, "W"), "")
+    share = (cap - idle) / (full - idle) if full > idle else 1.0
+    return (label, quantity(idle, "W"), quantity(cap, "W"), quantity(full, "W"), bar(share))
+
+
+def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
+    jobs = instance.jobs
+    running = sum(job.current is not None for job in jobs)
+    deadlines = sum(job.deadline_s is not None for job in jobs)
+    fixed = sum(not job.preemptible for job in jobs)
+    about = [f"{running} running", f"{deadlines} with a deadline", f"{fixed} not preemptible"]
+    heading(out, f"Jobs: {len(jobs):,}", ", ".join(text for text in about if not text.startswith("0 ")))
+    goal = VIEW.goal(instance.objective, "min")
+    line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
+    if not jobs:
+        return
+    sizes, per_job = _largest_gpus(options), np.diff(options.start)
+    rows = []
+    for size in np.unique(sizes):
+        mine = sizes == size
+        rows.append((str(size) if size else "none", f"{mine.sum():,}", _range(per_job[mine])))
+    table(out, [("GPUs up to", "right"), ("jobs", "right"), ("options per job", "right")], rows)
+    line(out, f"{len(options):,} options in all", indent=2)
+    if late := options.jobs_without_options():
+        line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
+
+
+def _largest_gpus(options: Options) -> np.ndarray:
+    """Largest GPU count that each job could have."""
+    largest = np.zeros(len(options.start) - 1, dtype=np.int64)
+    np.maximum.at(largest, options.job, options.gpus)
+    return largest
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = int(values.min()), int(values.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+MOST_SETS = 12
+MOST_SET_JOBS = 6
+
+SET_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("set", "left"),
+    ("GPUs", "right"),
+    ("pool", "left"),
+    ("set to", "right"),
+    ("W", "right"),
+    ("jobs and their rates", "left"),
+)
+
+
+def print_sets(out: Console, sets: list[JobSet]) -> None:
+    """Print the first sets of an instance; nothing when there are none."""
+    if not sets:
+        return
+    heading(out, f"Sets: {len(sets):,}", "jobs that may share GPUs")
+    table(out, SET_COLUMNS, [_set_row(declared) for declared in sets[:MOST_SETS]])
+    if len(sets) > MOST_SETS:
+        line(out, (f"... {count(len(sets) - MOST_SETS, 'more set')}", "dim"), indent=2)
+
+
+def _set_row(declared: JobSet) -> tuple[str, ...]:
+    clock, limit_w = declared.frequency_mhz, declared.power_limit_w
+    settings = [f"{clock} MHz" if clock is not None else "", f"{limit_w:g} W" if limit_w is not None else ""]
+    return (
+        declared.name,
+        str(declared.gpus),
+        declared.pool,
+        ", ".join(filter(None, settings)),
+        number(declared.power_w),
+        listed((f"{job} {number(rate)}" for job, rate in declared.rates.items()), MOST_SET_JOBS),
+    )
+
+
+MOST_ROWS = 20
+MOST_NODES = 3
+
+DECISION_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("job", "left"),
+    ("GPUs", "right"),
+    ("pool", "left"),
+    ("in set", "left"),
+    ("set to", "right"),
+    ("batch", "right"),
+    ("done in", "right"),
+    ("now", "left"),
+    ("nodes", "left"),
+)
+
+
+def print_decision(out: Console, decision: Decision, instance: Instance | None = None) -> None:
+    """Print the first jobs that run and the names of those that wait."""
+    heading(out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait")
+    shown = decision.jobs[:MOST_ROWS]
+    jobs = {} if instance is None else {job.name: job for job in instance.jobs}
+    finish_s = {} if instance is None else completion_times_s(instance, shown)
+    table(out, DECISION_COLUMNS, [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown])
+    if len(decision.jobs) > MOST_ROWS:
+        line(out, (f"... {len(decision.jobs) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    if decision.waiting:
+        stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
+        line(out, f"waiting: {listed(decision.waiting)}", indent=2)
+        if len(stopped) == len(decision.waiting) > 1:
+            line(out, "all of them ran before", indent=2)
+        elif stopped:
+            line(out, f"of these stopped: {listed(stopped)}", indent=2)
+
+
+def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
+    """Seconds to completion of some jobs that run, restart included."""
+    from wattsched.formulations.sizing.data import expand
+    from wattsched.instances.sizing.decision import Decision
+
+    names = {assignment.job for assignment in running}
+    formed = {assignment.set for assignment in running}
+    sets = [declared for declared in instance.sets if declared.name in formed]
+    members = {name for declared in sets for name in declared.rates}
+    jobs = [job for job in instance.jobs if job.name in names | members]
+    options = expand(instance.model_copy(update={"jobs": jobs, "sets": sets}))
+    chosen = options.matching(Decision(jobs=running, waiting=[]))
+    return {job.name: float(options.completion_s[c]) for job, c in zip(jobs, chosen, strict=True) if c >= 0}
+
+
+def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tuple[str, ...]:
+    return (
+        assignment.job,
+        str(assignment.gpus),
+        assignment.pool,
+        assignment.set or "",
+        _setting(assignment),
+        "" if assignment.batch_size is None else str(assignment.batch_size),
+        "" if finish_s is None else duration(finish_s),
+        _change(assignment, job),
+        places(assignment.nodes),
+    )
+
+
+def _setting(assignment: Assignment) -> str:
+    """Timer or power limit; a profile has at most one of the two."""
+    clock, limit = assignment.frequency_mhz, assignment.power_limit_w
+    settings = [f"{clock} MHz" if clock is not None else "", f"{limit:g} W" if limit is not None else ""]
+    return ", ".join(filter(None, settings))
+
+
+def _change(assignment: Assignment, job: Job | None) -> str:
+    """What becomes of a job that runs already."""
+    if job is None or job.current is None:
+        return ""
+    held = job.current
+    same = (held.gpus, held.pool, held.batch_size) == (
+        assignment.gpus,
+        assignment.pool,
+        assignment.batch_size,
+    )
+    if not same:
+        return "restarts"
+    if held.nodes and _sorted(held.nodes) != _sorted(assignment.nodes):
+        return "migrates"
+    return "stays"
+
+
+def _sorted(nodes: dict[str, list[int]]) -> dict[str, list[int]]:
+    return {name: sorted(gpus) for name, gpus in nodes.items()}
+
+
+def places(nodes: dict[str, list[int]]) -> str:
+    """GPUs by node: ``n3:0-7 n4:0-3``."""
+    named = [f"{name}:{ranges(gpus)}" for name, gpus in list(nodes.items())[:MOST_NODES]]
+    if len(nodes) > MOST_NODES:
+        named.append(f"+{count(len(nodes) - MOST_NODES, 'node')}")
+    return " ".join(named)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers with runs joined: ``0-3,6``."""
+    ordered = sorted(numbers)
+    if not ordered:
+        return ""
+    cuts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(ordered)) if b != a + 1), len(ordered)]
+    runs = [(ordered[a], ordered[b - 1]) for a, b in pairwise(cuts)]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def about(instance: Instance) -> str:
+    """Jobs, GPUs and nodes of a round."""
+    cluster = instance.cluster
+    jobs, gpus = count(len(instance.jobs), "job"), count(cluster.total_gpus, "GPU")
+    return f"{jobs} on {gpus} in {count(len(cluster.nodes), 'node')}"
+
+
+def capacities(instance: Instance) -> dict[str, float]:
+    """GPUs of the pools and caps of the power domains, by the names of their rows."""
+    rows = {f"gpus:{pool.name}": float(pool.available.sum()) for pool in pools_of(instance.cluster)}
+    return rows | {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
+
+
+def rows_of(decision: Decision) -> list[dict[str, Any]]:
+    """A row for every job; waiting jobs have 0 GPUs."""
+    running = [{**assignment.model_dump(), "waiting": False} for assignment in decision.jobs]
+    return [*running, *({"job": name, "gpus": 0, "waiting": True} for name in decision.waiting)]
+
+
+VIEW = View(
+    goals={
+        "completion": Goal("weighted completion time", "s"),
+        "progress": Goal("weighted progress", "/h", "gain"),
+        "makespan": Goal("largest weighted completion time", "s"),
+        "max-min": Goal("smallest relative progress", "", "gain"),
+        "proportional": Goal("weighted sum of log slowdowns"),
+        "goodput": Goal("goodput", "", "gain"),
+        "flow": Goal("value of the work done", "", "gain"),
+    },
+    about=about,
+    print_instance=print_instance,
+    print_decision=print_decision,
+    rows=rows_of,
+    capacities=capacities,
+)

@@ -1,0 +1,147 @@
+"""A result on a page: how good it is, what it uses, what budgets are worth, who runs where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from wattsched.report.terminal import Justify, bar, heading, line, table
+from wattsched.report.views import View, view
+from wattsched.report.wording import (
+    Goal,
+    count,
+    duration,
+    gap_text,
+    listed,
+    percent,
+    scarce,
+    spoken,
+    total_label,
+    unit_price,
+    worth,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.result import Result
+
+MOST_PRICES = 12
+STYLES = {"optimal": "bold green", "feasible": "bold yellow"}
+
+CHANGES = ("restarts", "migrations")
+"""Totals that are told only where there are some."""
+
+CAPACITIES = {"gpus_used": "gpus_available"}
+"""Totals whose capacity is another total."""
+
+BUDGET_ROWS = {"average_completion_s": "completion_s"}
+"""Budgets whose rows are called otherwise."""
+
+
+def print_result(out: Console, result: Result, instance: Any = None) -> None:
+    """Print a result; with its instance also budgets, completion times and what is not scarce."""
+    problem = view(result.problem)
+    goal = problem.goal(result.objective_name, result.sense)
+    about = result.problem if instance is None else problem.about(instance)
+    line(out, (result.instance, "bold"), f": {about}")
+    line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
+    _print_verdict(out, result, goal)
+    for fault in result.faults:
+        line(out, ("not used", "yellow"), f": {fault}", indent=2)
+    if result.totals:
+        _print_totals(out, result.totals, None if instance is None else instance.budgets)
+    if result.decision is not None:
+        _print_prices(out, result.prices, goal, {} if instance is None else capacities_of(problem, instance))
+        problem.print_decision(out, result.decision, instance)
+    _print_time(out, result)
+
+
+def _print_verdict(out: Console, result: Result, goal: Goal) -> None:
+    ended = result.termination
+    style = STYLES.get(ended.reason, "bold red")
+    if result.objective is None:
+        out.print()
+        detail = f": {ended.detail}" if ended.detail else ""
+        line(out, (ended.reason.replace("_", " "), style), detail)
+        if result.bound is not None:
+            word = "at least" if result.sense == "min" else "at most"
+            line(out, f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
+        return
+    heading(out, f"{goal.noun[:1].upper()}{goal.noun[1:]}")
+    stopped = f" (stopped by the {ended.limit} limit)" if ended.limit else ""
+    gap = gap_text(result.gap)
+    line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
+    if result.bound is not None:
+        word = "less" if result.sense == "min" else "more"
+        line(out, (f"no decision can have {word} than {goal.amount(result.bound)}", "dim"), indent=2)
+    if ended.detail:
+        line(out, (ended.detail, "dim"), indent=2)
+
+
+def _print_totals(out: Console, totals: Mapping[str, float], budgets: Any) -> None:
+    untold = {*CHANGES, *CAPACITIES.values()}
+    rows = [
+        _used(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)))
+        for name, value in totals.items()
+        if name not in untold
+    ]
+    to_completion = getattr(budgets, "scope", None) == "completion"
+    heading(out, "Uses", "energy until all jobs are complete" if to_completion else "")
+    columns: list[tuple[str, Justify]] = [
+        ("", "left"),
+        ("", "right"),
+        ("", "right"),
+        ("", "right"),
+        ("", "left"),
+    ]
+    table(out, columns, rows, header=False)
+    if any(totals.get(name) for name in CHANGES):
+        changes = [count(int(totals[name]), name[:-1]) for name in CHANGES if name in totals]
+        line(out, f"running jobs: {', '.join(changes)}", indent=2)
+
+
+def _used(name: str, value: float, capacity: float | None) -> tuple[str, ...]:
+    if not capacity:
+        return (total_label(name), spoken(name, value), "", "", "")
+    share = value / capacity
+    amounts = spoken(name, value), f"of {spoken(name, capacity)}"
+    return (total_label(name), *amounts, percent(share), bar(share))
+
+
+def _print_prices(
+    out: Console, stated: Mapping[str, float], goal: Goal, capacities: Mapping[str, float]
+) -> None:
+    prices = {row: price for row, price in stated.items() if price > 0}
+    if not prices and not capacities:
+        return
+    heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")
+    rows = [
+        (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
+        for row, price in list(prices.items())[:MOST_PRICES]
+    ]
+    table(out, [("", "left"), ("", "right"), ("", "left")], rows, header=False)
+    if len(prices) > MOST_PRICES:
+        line(out, (f"... {len(prices) - MOST_PRICES} more, use --json or -o", "dim"), indent=2)
+    if spare := [scarce(row).label for row in capacities if row not in prices]:
+        line(out, (f"not scarce, price 0: {listed(spare)}", "dim"), indent=2)
+
+
+def capacities_of(problem: View, instance: Any) -> dict[str, float]:
+    """Capacities and budgets of an instance by the names of their rows."""
+    budgets = {
+        BUDGET_ROWS.get(name, name): value
+        for name, value in instance.budgets
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return problem.capacities(instance) | budgets
+
+
+def _print_time(out: Console, result: Result) -> None:
+    phases = [f"{name} {duration(s)}" for name, s in result.time_s.items() if name != "total"]
+    total = result.time_s.get("total")
+    if total is None:
+        return
+    out.print()
+    size = "" if result.size is None else f"{result.size.columns:,} columns, {result.size.rows:,} rows; "
+    line(out, (f"{size}{duration(total)}: {', '.join(phases)}", "dim"))

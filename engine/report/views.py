@@ -1,0 +1,58 @@
+"""How the instances and decisions of each problem read: one value per problem, in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wattsched.report.wording import Goal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class View:
+    """What is to be known of a problem to print its instances and decisions.
+
+    Attributes
+    ----------
+    goals : mapping of str to Goal
+        Words for its objectives.
+    about : callable
+        Instance to its size in words.
+    print_instance : callable
+        Prints an instance on a console.
+    print_decision : callable
+        Prints a decision, with its instance or None.
+    rows : callable
+        Decision to the rows of a table, one per job, with the job's name under ``job``.
+    capacities : callable
+        Instance to its capacities besides budgets, by the names of their rows.
+    """
+
+    goals: Mapping[str, Goal]
+    about: Callable[[Any], str]
+    print_instance: Callable[[Console, Any], None]
+    print_decision: Callable[[Console, Any, Any], None]
+    rows: Callable[[Any], list[dict[str, Any]]]
+    capacities: Callable[[Any], dict[str, float]] = lambda instance: {}
+
+    def goal(self, objective: str, sense: str) -> Goal:
+        """Words for an objective; one that has none is called by its name."""
+        return self.goals.get(objective, Goal(objective, verb="save" if sense == "min" else "gain"))
+
+
+VIEWS = {
+    "sizing": "wattsched.report.sizing",
+    "shifting": "wattsched.report.shifting",
+    "sharing": "wattsched.report.sharing",
+}
+
+
+def view(problem: str) -> View:
+    """View of a problem."""
+    found: View = import_module(VIEWS[problem]).VIEW
+    return found

@@ -1,0 +1,184 @@
+"""Between the soonest completion and the least carbon, energy or money: `pareto`, for `shifting`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field
+
+from wattsched.documents import result_of
+from wattsched.engine import solve, sound_instance
+from wattsched.instances.errors import InputError, require, validated
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.problems import problem
+from wattsched.result import Finite, Result, TerminationReport
+from wattsched.topology.cluster import Strict
+from wattsched.verification.shifting.pareto import TOTALS, bounded, pareto_faults, require_forecast
+
+Tradeoff = Literal["carbon", "energy", "money"]
+
+TRADEOFFS: dict[str, Tradeoff] = {"carbon": "carbon", "energy": "energy", "money": "money"}
+"""Objective of an instance to the criterion that completion is traded against; carbon for the others."""
+
+FORMAT = "wattsched-frontier/1"
+ROOM = 1e-6
+"""What a limit leaves, relative to it, so that an end keeps its own total."""
+
+
+class ParetoPoint(Strict):
+    """A decision of least average completion time within a limit, or one of the two ends.
+
+    Attributes
+    ----------
+    limit : float, optional
+        On the criterion that completion is traded against, instead of the instance's budget; None at the
+        ends.
+    result : Result
+        Its totals hold both criteria.
+    """
+
+    limit: Finite | None
+    result: Result
+
+
+class ParetoResult(Strict):
+    """Result of `pareto`; the file format ``wattsched-frontier/1``.
+
+    Attributes
+    ----------
+    tradeoff : {"carbon", "energy", "money"}
+        What completion is traded against.
+    points : list of ParetoPoint
+        From the soonest completion to the least of the other criterion, none dominated.
+    termination : TerminationReport, optional
+        Why there are no points.
+    """
+
+    format: Literal["wattsched-frontier/1"] = "wattsched-frontier/1"
+    instance: str
+    problem: Literal["shifting"] = "shifting"
+    tradeoff: Tradeoff = Field(validation_alias=AliasChoices("tradeoff", "against"))
+    points: list[ParetoPoint]
+    termination: TerminationReport | None = None
+
+
+def pareto(
+    instance: ShiftingInstance | str | Path,
+    points: int,
+    *,
+    tradeoff: Tradeoff | None = None,
+    solve: Callable[..., Result] = solve,
+    **options: Any,
+) -> ParetoResult:
+    """Least average completion time for totals of another criterion, evenly spaced from end to end.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance, str or Path
+        With the forecast that the criterion needs. Its budgets hold besides; those of the two criteria are
+        replaced.
+    points : int
+        Number of points, at least 2. Dominated ones are left out, and so are there fewer where solutions
+        coincide.
+    tradeoff : {"carbon", "energy", "money"}, optional
+        Default: the instance's objective, or carbon.
+    solve : callable
+        Takes an instance and `options`.
+    **options
+        As for `solve`; the time limit is that of each point.
+
+    Raises
+    ------
+    ValueError
+        If there are less than 2 points, or the instance has no forecast of the criterion.
+    """
+    horizon, _ = sound_instance(instance)
+    require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
+    against = tradeoff or TRADEOFFS.get(horizon.objective, "carbon")
+    if points < 2:
+        raise ValueError(f"frontier: needs at least 2 points, got {points}")
+    require_forecast(horizon, against)
+    ended: list[TerminationReport] = []
+
+    def point(objective: str, limit: float | None = None) -> ParetoPoint | None:
+        result = solve(bounded(horizon, objective, against, limit), **options)
+        ended.append(result.termination)
+        return None if result.decision is None else ParetoPoint(limit=limit, result=result)
+
+    ends = [point("completion")]
+    if ends[0] is not None:
+        ends.append(point(against))
+    found = [one for one in ends if one is not None]
+    if len(found) == 2:
+        quick, clean = (one.result.totals[TOTALS[against]] for one in found)
+        for i in range(1, points - 1):
+            limit = quick + (clean - quick) * i / (points - 1)
+            between = point("completion", limit * (1 + ROOM)) if limit > 0 else None
+            found += [] if between is None else [between]
+    return ParetoResult(
+        instance=horizon.name,
+        tradeoff=against,
+        points=_undominated(found, TOTALS[against]),
+        # Without a point there was one answer alone.
+        termination=None if found else ended[0],
+    )
+
+
+def _undominated(points: list[ParetoPoint], total: str) -> list[ParetoPoint]:
+    kept: list[ParetoPoint] = []
+    for point in sorted(
+        points, key=lambda p: (p.result.totals["average_completion_s"], p.result.totals[total])
+    ):
+        if not kept or point.result.totals[total] < kept[-1].result.totals[total]:
+            kept.append(point)
+    return kept
+
+
+def is_pareto(document: Any) -> bool:
+    """Whether a parsed document is a Pareto result."""
+    return isinstance(document, dict) and document.get("format") == FORMAT
+
+
+def pareto_of(document: Any, source: str = "") -> ParetoResult:
+    """Validate a parsed document as a Pareto result, its decisions included.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    known = validated(ParetoResult, _with_results(document, source), source)
+    wanted = ("average_completion_s", TOTALS[known.tradeoff])
+    for number, point in enumerate(known.points):
+        if lacking := [name for name in wanted if name not in point.result.totals]:
+            raise InputError([f"points[{number}].result.totals: '{lacking[0]}' is missing"], source)
+    return known
+
+
+def _with_results(document: dict[str, Any], source: str) -> dict[str, Any]:
+    """The document with its results validated, where it has some."""
+    points = document.get("points")
+    if not isinstance(points, list):
+        return document
+    read = []
+    for number, point in enumerate(points):
+        if isinstance(point, dict) and isinstance(point.get("result"), dict):
+            try:
+                point = {**point, "result": result_of(point["result"])}
+            except InputError as error:
+                raise InputError([f"points[{number}].result.{f}" for f in error.faults], source) from None
+        read.append(point)
+    return {**document, "points": read}
+
+
+def faults_of_pareto(instance: ShiftingInstance, found: ParetoResult) -> list[str]:
+    """What is wrong with a Pareto result: with a point's decision or its proof, or with their order.
+
+    Raises
+    ------
+    ValueError
+        If the instance has no forecast of the criterion.
+    """
+    return pareto_faults(problem("shifting"), instance, found.model_dump(mode="json"))
