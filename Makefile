@@ -8,7 +8,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.t
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench results clean
+.PHONY: help demo test lint imports types unit bench results clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -18,9 +18,13 @@ demo: $(VENV)/package  ## Solve the bundled instance and show the decision
 
 test: lint types unit  ## All checks: lint, types, unit tests
 
-lint: $(VENV)/tools  ## Style and format
+lint: $(VENV)/tools $(VENV)/package  ## Style, format, and imports that run one way
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	cd $(VENV) && bin/lint-imports --config ../pyproject.toml --no-cache
+
+imports: $(VENV)/tools $(VENV)/package  ## Draw which part imports which, as a graph for Graphviz
+	@cd $(VENV) && bin/import-linter drawgraph wattsched --show-import-totals
 
 types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched

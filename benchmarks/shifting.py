@@ -80,7 +80,7 @@ def unseen(instance: ShiftingInstance, seconds: float) -> Result:
 
 def compare(instance: ShiftingInstance, seconds: float) -> Compared:
     """Decide at a flat forecast and at the true one: grams at equal times, and times at equal grams."""
-    quickest = solve(bounded(instance, "completion"), gap=5e-3, time_limit=seconds)
+    quickest = solve(bounded(instance, "mean-completion"), gap=5e-3, time_limit=seconds)
     assert quickest.objective is not None
     roomy = bounded(instance, "carbon", average_completion_s=FACTOR * quickest.objective)
     result = unseen(roomy, seconds)
@@ -101,21 +101,23 @@ def within(instance: ShiftingInstance, part: float, seconds: float) -> WithinBud
 
     The decision for a flat forecast has a budget of its own, cut until it keeps to the true one.
     """
-    free = bounded(instance, "completion")
+    free = bounded(instance, "mean-completion")
     idle_g = standing_g(instance)
-    rule_g = check(free, carbon_blind(horizon_of(free), "completion")).totals["carbon_g"]
+    rule_g = check(free, carbon_blind(horizon_of(free), "mean-completion")).totals["carbon_g"]
     budget_g = idle_g + part * (rule_g - idle_g)
-    rule = carbon_blind(horizon_of(bounded(instance, "completion", carbon_g=budget_g)), "completion")
+    rule = carbon_blind(
+        horizon_of(bounded(instance, "mean-completion", carbon_g=budget_g)), "mean-completion"
+    )
     told_g = budget_g
     for _ in range(2):
-        blind = unseen(bounded(instance, "completion", carbon_g=told_g), seconds)
+        blind = unseen(bounded(instance, "mean-completion", carbon_g=told_g), seconds)
         if blind.decision is None:
             return None
         if (grams := blind.totals["carbon_g"]) <= budget_g * (1 + 1e-6):
             break
         told_g = idle_g + (told_g - idle_g) * (budget_g - idle_g) / (grams - idle_g)
     # What is left over after the last cut, or of the budget, counts for both.
-    equal = bounded(instance, "completion", carbon_g=grams * (1 + 1e-9))
+    equal = bounded(instance, "mean-completion", carbon_g=grams * (1 + 1e-9))
     aware = solve(equal, gap=2e-3, time_limit=seconds, initial_solution=blind)
     assert aware.objective is not None
     return WithinBudget(

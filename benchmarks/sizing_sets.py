@@ -38,7 +38,7 @@ ROUNDS = (
     ("goodput", 8, 12.0),
     ("goodput", 4, 9.6),
     ("progress", 8, 6.0),
-    ("completion", 8, 6.0),
+    ("total-completion", 8, 6.0),
 )
 """Objective, nodes with eight GPUs, and the cap in kW."""
 

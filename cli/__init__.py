@@ -5,6 +5,7 @@ Commands are imported when they are called, so that ``wattsched --help`` is quic
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -12,8 +13,8 @@ from typing import Any
 
 import click
 
-import wattsched
-from wattsched.cli.failures import exit_code_of, noticing_broken_pipes, readable_streams
+from wattsched.cli.failures import exit_code_of, noted, noticing_broken_pipes, readable_streams
+from wattsched.version import __version__
 
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
@@ -81,6 +82,7 @@ class CommandLine(click.Group):
         if not standalone_mode:
             return run()
         readable_streams()
+        warnings.showwarning = noted
         raise SystemExit(exit_code_of(run))
 
 
@@ -90,7 +92,7 @@ class CommandLine(click.Group):
     epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(wattsched.__version__, prog_name="wattsched", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="wattsched", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Scheduling decisions for GPU clusters, with a bound and the price of every budget."""

@@ -45,7 +45,7 @@ def command(instance_file: str, result_file: str) -> int:
             verdict = Verdict(report.faults, report)
         else:
             verdict = verdict_on(instance, document)
-    objective = str(document.get("objective_name", instance.objective))
+    objective = getattr(answer, "objective_name", instance.objective)
     sense = rules.objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
     told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]

@@ -27,6 +27,8 @@ BROKEN_PIPE = 141
 
 DEBUG = "WATTSCHED_DEBUG"
 
+_told: set[str] = set()
+
 
 def exit_code_of(run: Callable[[], Any]) -> int:
     """Run a command; report what it raises, and return the exit code.
@@ -151,6 +153,13 @@ def readable_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def noted(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+    """Say in one line what is called otherwise now; other warnings are not for users of a command."""
+    if category.__name__ == "FormerNameWarning" and str(message) not in _told:
+        _told.add(str(message))
+        _say([f"note: {message}"])
 
 
 def _usage(error: click.UsageError) -> str:

@@ -90,7 +90,7 @@ def _round_options() -> list[click.Parameter]:
         click.Option(["--gpus-per-node"], type=count, default=8, help="Without --cluster, or of a .conf."),
         click.Option(["--gpu-type"], default="A100", help="Without --cluster, or of a .conf."),
         click.Option(["--power-fraction"], type=Number(), help="Cap on the site's power, of its full draw."),
-        click.Option(["--objective"], default="completion", help="Goal of the instance."),
+        click.Option(["--objective"], default="total-completion", help="Goal of the instance."),
         click.Option(["--round", "round_s"], type=Number(above=0), default=300.0, help="Seconds."),
         click.Option(["--restart", "restart_s"], type=Number(0), default=30.0, help="Seconds lost."),
         click.Option(["--seed"], type=Whole(0), default=0, help="Of the choice of models."),
@@ -169,7 +169,7 @@ def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, An
     name = Path(files[0]).name.partition(".")[0]
     _require_distinct_names(traces, files)
     with refusing(options={name: option_name(name) for name in values}):
-        problem("sizing").require_objective(values["objective"])
+        values["objective"] = problem("sizing").objective(values["objective"])
         return round_at(
             [job for trace in traces for job in trace], values.pop("at"), cluster, name=name, **values
         )

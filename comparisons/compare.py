@@ -13,13 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import wattsched
 from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
 from wattsched.engine import require_names
 from wattsched.instances.io import write_atomically
 from wattsched.problems import problem
+from wattsched.version import __version__
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
@@ -215,7 +215,7 @@ def document(comparison: Comparison) -> str:
     runs = ",\n".join(f"  {json.dumps(run.as_dict())}" for run in comparison.runs)
     head = {
         "format": FORMAT,
-        "version": wattsched.__version__,
+        "version": __version__,
         "settings": asdict(comparison.settings),
         "summaries": [_numbers(asdict(summary)) for summary in comparison.summaries],
         "disagreements": comparison.disagreements,

@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import wattsched
 from wattsched.formulations.external import source_of
 from wattsched.problems import problem
+from wattsched.version import __version__
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -139,7 +139,7 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
 
 @cache
 def _versions() -> dict[str, str]:
-    versions = {"wattsched": wattsched.__version__}
+    versions = {"wattsched": __version__}
     for library in LIBRARIES:
         try:
             versions[library] = version(library)
@@ -154,7 +154,8 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
     from wattsched.formulations.model import UnsuitableError
     from wattsched.instances.errors import InputError
 
-    objective_name = settings.objective or case.objective
+    rules = problem(case.problem)
+    objective_name = rules.objective(settings.objective or case.objective)
     asked: dict[str, Any] = {
         "key": key_of(case, formulation, solver, settings),
         "instance": case.label,
@@ -162,12 +163,12 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         "formulation": formulation,
         "solver": solver,
         "objective_name": objective_name,
-        "sense": problem(case.problem).objectives[objective_name],
+        "sense": rules.objectives[objective_name],
         "gap_asked": settings.gap,
         "time_limit_s": settings.time_limit_s,
         "threads": settings.threads,
         "seed": settings.seed,
-        "version": wattsched.__version__,
+        "version": __version__,
     }
     try:
         result = solve(

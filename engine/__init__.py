@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wattsched.version import __version__
+
 if TYPE_CHECKING:
     from wattsched.comparisons.compare import compare as compare
     from wattsched.documents import check as check
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from wattsched.result import Result as Result
     from wattsched.tradeoffs import pareto as pareto
 
-__version__ = "0.1.0"
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {

@@ -44,7 +44,7 @@ def instance_of(document: Any, source: str = "") -> Any:
     if found != INSTANCE_FORMAT:
         raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
     rules = _problem_of(document, source)
-    instance = validated(rules.instance, document, source)
+    instance = validated(rules.instance, _renamed(rules, document, "objective"), source)
     if faults := rules.faults(instance):
         raise InputError(faults, source)
     return instance
@@ -75,7 +75,7 @@ def result_of(document: Any, source: str = "") -> Result:
         raise InputError([f"is not a result ('format': '{RESULT_FORMATS[-1]}')"], source)
     document = upgraded(document)
     rules = _problem_of(document, source)
-    result = validated(Result, document, source)
+    result = validated(Result, _renamed(rules, document, "objective_name"), source)
     if result.decision is None:
         return result
     try:
@@ -113,7 +113,7 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
     """A result of the format before as one of today's: a field was renamed, and totals had values of null."""
     if document.get("format") != RESULT_FORMATS[0]:
         return document
-    newer = {"unsupported" if name == "unsupported" else name: value for name, value in document.items()}
+    newer = {"unsupported" if name == "declined" else name: value for name, value in document.items()}
     if isinstance(totals := newer.get("totals"), dict):
         newer["totals"] = {name: value for name, value in totals.items() if value is not None}
     return newer | {"format": RESULT_FORMATS[1], "totals": newer.get("totals") or {}}
@@ -169,7 +169,16 @@ def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
     from wattsched.problems import problem
     from wattsched.verification.claims import check_result
 
-    return check_result(problem(instance.problem), instance, upgraded(document))
+    rules = problem(instance.problem)
+    return check_result(rules, instance, _renamed(rules, upgraded(document), "objective_name"))
+
+
+def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str) -> dict[str, Any]:
+    """The document with its objective called as it is today."""
+    name = document.get(field)
+    if not isinstance(name, str) or name not in rules.former:
+        return document
+    return document | {field: rules.objective(name)}
 
 
 def _require_object(document: Any, source: str) -> None:

@@ -95,7 +95,7 @@ def solve(
     require("objective", objective, (str, NoneType), "a name")
     sound, problem = sound_instance(instance)
     earlier = _earlier(problem, initial_solution)
-    require_names(problem, formulation, solver, goal := objective or sound.objective)
+    goal = require_names(problem, formulation, solver, objective or sound.objective)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
     call = Call(sound, problem, formulation or problem.default, solver, limits)
@@ -126,8 +126,8 @@ def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
 
 def require_names(
     problem: Problem[Any, Any, Any], formulation: str | None, solver: str, objective: str
-) -> None:
-    """Refuse unknown names.
+) -> str:
+    """Refuse unknown names; the objective's name as it is called today.
 
     Raises
     ------
@@ -135,14 +135,15 @@ def require_names(
         Which lists the known ones.
     """
     problem.formulation(formulation or problem.default)
-    problem.require_objective(objective)
+    goal = problem.objective(objective)
     if solver in problem.heuristics:
-        return
+        return goal
     try:
         find_solver(solver)
     except ValueError as error:
         own = f"; heuristics of problem '{problem.name}': {', '.join(problem.heuristics)}"
         raise ValueError(f"{error}{own if problem.heuristics else ''}") from None
+    return goal
 
 
 def model_of(
@@ -163,7 +164,7 @@ def model_of(
         When the instance has no decision, and so no program.
     """
     sound, problem = sound_instance(instance)
-    problem.require_objective(goal := objective or sound.objective)
+    goal = problem.objective(objective or sound.objective)
     build = problem.formulation(formulation or problem.default)
     data = problem.expand(sound.model_copy(update={"objective": goal}))
     if reasons := problem.diagnose(data):

@@ -6,6 +6,7 @@ is one value.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +21,7 @@ from wattsched.formulations.infeasibility import (
 )
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
+from wattsched.instances.errors import FormerNameWarning
 from wattsched.verification.claims import DecisionT, InstanceT, Rules
 
 DataT = TypeVar("DataT")
@@ -56,6 +58,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Whether a row, by its name, is a limit that could be another; see `solvers.infeasibility.short_rows`.
     refute : callable
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
+    former : mapping of str to str
+        Former names of objectives, which are still read, and today's.
     traces_pareto : bool
         Whether `pareto` takes its instances.
     adapt : callable, optional
@@ -72,6 +76,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     describe: Callable[[DataT, ShortRow], str | None] = describe_limit
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
+    former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
     adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
 
@@ -111,17 +116,21 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         own = [] if self.adapt is None else [*external.installed(), "FILE.py:NAME"]
         return [*self.formulations, *own]
 
-    def require_objective(self, name: str) -> None:
-        """Refuse an unknown objective.
+    def objective(self, name: str) -> str:
+        """Name of an objective as it is called today; one that is called otherwise now is told so.
 
         Raises
         ------
         ValueError
-            Which lists the known ones.
+            For an unknown one; it lists the known ones.
         """
+        if name in self.former:
+            warnings.warn(f"the objective '{name}' is called '{self.former[name]}' now", FormerNameWarning, 2)
+            return self.former[name]
         if name not in self.objectives:
             known = ", ".join(self.objectives)
             raise ValueError(f"unknown objective '{name}' of problem '{self.name}'; known: {known}")
+        return name
 
 
 def _sizing() -> Problem[Any, Any, Any]:
@@ -154,6 +163,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         diagnose=diagnose,
         describe=describe,
         may_grow=None,
+        former={"completion": "total-completion", "flow": "work-value"},
         adapt=own.adapt,
     )
 
@@ -182,6 +192,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         faults=faults_of,
         diagnose=diagnose,
         refute=refute,
+        former={"completion": "mean-completion"},
         traces_pareto=True,
     )
 

@@ -107,7 +107,7 @@ def pareto(
         ended.append(result.termination)
         return None if result.decision is None else ParetoPoint(limit=limit, result=result)
 
-    ends = [point("completion")]
+    ends = [point("mean-completion")]
     if ends[0] is not None:
         ends.append(point(against))
     found = [one for one in ends if one is not None]
@@ -115,7 +115,7 @@ def pareto(
         quick, clean = (one.result.totals[TOTALS[against]] for one in found)
         for i in range(1, points - 1):
             limit = quick + (clean - quick) * i / (points - 1)
-            between = point("completion", limit * (1 + ROOM)) if limit > 0 else None
+            between = point("mean-completion", limit * (1 + ROOM)) if limit > 0 else None
             found += [] if between is None else [between]
     return ParetoResult(
         instance=horizon.name,

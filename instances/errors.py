@@ -93,6 +93,10 @@ class InputError(Exception):
         super().__init__("\n".join(f"{source}: {fault}" if source else fault for fault in self.faults))
 
 
+class FormerNameWarning(FutureWarning):
+    """A name that is still read is called otherwise now."""
+
+
 def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
     """Validate a parsed document.
 

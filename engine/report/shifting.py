@@ -126,7 +126,7 @@ def rows_of(decision: ShiftingDecision) -> list[dict[str, Any]]:
 
 VIEW = View(
     goals={
-        "completion": Goal("average completion time", "s"),
+        "mean-completion": Goal("average completion time", "s"),
         "carbon": Goal("carbon", "g"),
         "energy": Goal("energy", "J"),
         "money": Goal("cost"),

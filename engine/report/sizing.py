@@ -322,13 +322,13 @@ def rows_of(decision: Decision) -> list[dict[str, Any]]:
 
 VIEW = View(
     goals={
-        "completion": Goal("weighted completion time", "s"),
+        "total-completion": Goal("weighted completion time", "s"),
         "progress": Goal("weighted progress", "/h", "gain"),
         "makespan": Goal("largest weighted completion time", "s"),
         "max-min": Goal("smallest relative progress", "", "gain"),
         "proportional": Goal("weighted sum of log slowdowns"),
         "goodput": Goal("goodput", "", "gain"),
-        "flow": Goal("value of the work done", "", "gain"),
+        "work-value": Goal("value of the work done", "", "gain"),
     },
     about=about,
     print_instance=print_instance,

@@ -24,8 +24,6 @@ from wattsched.report.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.result import Result
-
 MOST_PRICES = 12
 STYLES = {"optimal": "bold green", "feasible": "bold yellow"}
 
@@ -39,8 +37,8 @@ BUDGET_ROWS = {"average_completion_s": "completion_s"}
 """Budgets whose rows are called otherwise."""
 
 
-def print_result(out: Console, result: Result, instance: Any = None) -> None:
-    """Print a result; with its instance also budgets, completion times and what is not scarce."""
+def print_result(out: Console, result: Any, instance: Any = None) -> None:
+    """Print a `Result`; with its instance also budgets, completion times and what is not scarce."""
     problem = view(result.problem)
     goal = problem.goal(result.objective_name, result.sense)
     about = result.problem if instance is None else problem.about(instance)
@@ -57,7 +55,7 @@ def print_result(out: Console, result: Result, instance: Any = None) -> None:
     _print_time(out, result)
 
 
-def _print_verdict(out: Console, result: Result, goal: Goal) -> None:
+def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
     ended = result.termination
     style = STYLES.get(ended.reason, "bold red")
     if result.objective is None:
@@ -137,7 +135,7 @@ def capacities_of(problem: View, instance: Any) -> dict[str, float]:
     return problem.capacities(instance) | budgets
 
 
-def _print_time(out: Console, result: Result) -> None:
+def _print_time(out: Console, result: Any) -> None:
     phases = [f"{name} {duration(s)}" for name, s in result.time_s.items() if name != "total"]
     total = result.time_s.get("total")
     if total is None:

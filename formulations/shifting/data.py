@@ -120,7 +120,7 @@ def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
 CRITERIA = ("completion_s", "carbon_g", "energy_j", "money")
 """What schedules are judged by; also the names of the budget rows and their prices."""
 BUDGET_FIELDS = ("average_completion_s", "carbon_g", "energy_j", "money")
-OBJECTIVES = ("completion", "carbon", "energy", "money")
+OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 PAUSE = -1
 NEVER = -1
 

@@ -1,4 +1,4 @@
-r"""What a second of each job's work is worth where rounds follow one another: the values of `flow`.
+r"""What a second of each job's work is worth where rounds follow one another: the values of `work-value`.
 
 For jobs with speed-up :math:`\sqrt{k}` on k GPUs, weights :math:`w_j` and sizes :math:`T_j`, in the order
 :math:`T_1 / w_1 > T_2 / w_2 > \dots`, the least total weighted completion time is linear in the sizes
@@ -127,7 +127,7 @@ OBJECTIVES = {
     objective.name: objective
     for objective in (
         Objective(
-            "completion", "min", _completion, "sum", "s",
+            "total-completion", "min", _completion, "sum", "s",
             "weighted completion time; waiting costs the round plus the best completion",
         ),
         Objective(
@@ -148,7 +148,7 @@ OBJECTIVES = {
             "weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)",
         ),
         Objective(
-            "flow", "max", _flow, "sum", "1",
+            "work-value", "max", _flow, "sum", "1",
             "what the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)",
         ),
     )

@@ -88,7 +88,7 @@ def uniform_round(
     )
     return Instance(
         name=f"uniform-{jobs}-{seed}",
-        objective="completion",
+        objective="total-completion",
         round_s=round_s,
         budgets=budgets,
         cluster=cluster,
@@ -305,7 +305,7 @@ def hetero_round(
     energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
     return Instance(
         name=f"hetero-{jobs}-{seed}",
-        objective="completion",
+        objective="total-completion",
         round_s=round_s,
         budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,

@@ -24,7 +24,7 @@ SECONDS_RANGE = (1e-6, 1e12)
 """Seconds that a job may take at its fastest: beyond these its times get lost in rounding."""
 
 OBJECTIVES: dict[str, Literal["min", "max"]] = dict.fromkeys(
-    ("completion", "carbon", "energy", "money"), "min"
+    ("mean-completion", "carbon", "energy", "money"), "min"
 )
 """What can be optimised; `checker` says what each one is."""
 
@@ -121,7 +121,7 @@ class ShiftingInstance(Strict):
     format: Literal["wattsched-instance/1"] = FORMAT
     name: Name = "instance"
     problem: Literal["shifting"]
-    objective: Name = "completion"
+    objective: Name = "mean-completion"
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
     slot_s: Positive = 3600.0
     carbon_g_per_kwh: list[NonNegative] | None = None

@@ -249,7 +249,7 @@ class Instance(Strict):
     format: Literal["wattsched-instance/1"] = FORMAT
     name: Name = "instance"
     problem: Literal["sizing"] = "sizing"
-    objective: Name = "flow"
+    objective: Name = "work-value"
     round_s: Positive = 300.0
     carbon_g_per_kwh: NonNegative | None = None
     budgets: Budgets = Budgets()

@@ -48,7 +48,7 @@ def round_at(
     seed: int = 0,
     restart_s: float = 30.0,
     power_fraction: float | None = None,
-    objective: str = "completion",
+    objective: str = "total-completion",
     round_s: float = 300.0,
     name: str = "trace",
 ) -> Instance:
@@ -114,7 +114,7 @@ def first_come_round(
     seed: int = 0,
     restart_s: float = 30.0,
     power_fraction: float | None = None,
-    objective: str = "completion",
+    objective: str = "total-completion",
     round_s: float = 300.0,
     name: str = "round",
 ) -> Instance:

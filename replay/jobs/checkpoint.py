@@ -20,11 +20,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
 
-import wattsched
 from wattsched.instances.io import write_atomically
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
+from wattsched.version import __version__
 
 FORMAT = "wattsched-checkpoint/2"
 T = TypeVar("T", Replay, Outcome)
@@ -119,7 +119,7 @@ def _head(trace: Trace) -> dict[str, str]:
     digest = hashlib.sha256("\n".join(trace.names).encode())
     for values in (trace.arrival_s, trace.work, trace.request, trace.menus.rate, trace.menus.power_w):
         digest.update(values.tobytes())
-    return {"format": FORMAT, "version": wattsched.__version__, "trace": digest.hexdigest()}
+    return {"format": FORMAT, "version": __version__, "trace": digest.hexdigest()}
 
 
 def _given(replay: Replay) -> dict[str, object]:

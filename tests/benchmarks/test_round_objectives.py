@@ -36,18 +36,18 @@ def test_values_are_those_of_the_replays_own_policies(script: ModuleType) -> Non
             views.append(view)
             return super().decide(view)
 
-    simulate(trace, Watched(setting, OBJECTIVES["flow"], 300.0), name="flow")
+    simulate(trace, Watched(setting, OBJECTIVES["work-value"], 300.0), name="work-value")
     assert len(views) > 40
     for view in views[::5]:
         columns = columns_of(view, counts, 300.0)
         options = script.options_of(view, columns, 300.0)
         assert OBJECTIVES["progress"].cost(options) == pytest.approx(progress(view, columns))
-        assert OBJECTIVES["completion"].cost(options) == pytest.approx(completion(view, columns))
+        assert OBJECTIVES["total-completion"].cost(options) == pytest.approx(completion(view, columns))
         # heSRPT's weights at p = 1/2: no two jobs are equally large.
         seconds = view.remaining / options.reference_rate
         speed = options.rate / options.reference_rate[columns.owner]
         value = rank_weights(seconds, 0.5)[columns.owner] * speed * useful_share(view, columns)
-        assert -OBJECTIVES["flow"].cost(options) == pytest.approx(value)
+        assert -OBJECTIVES["work-value"].cost(options) == pytest.approx(value)
         worst = program_of(view, columns, OBJECTIVES["makespan"].cost(options))
         solved = find_solver("highs")(script.with_worst(worst), Limits(gap=0.0))
         assert solved.objective == pytest.approx(np.max(worst.cost[solved.x[:-1] > 0.5]))

@@ -7,7 +7,7 @@ from itertools import product
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 
-WHICH = {"completion": 0, "carbon": 1, "energy": 2, "money": 3}
+WHICH = {"mean-completion": 0, "carbon": 1, "energy": 2, "money": 3}
 
 
 def optimum(instance: ShiftingInstance) -> float | None:

@@ -16,7 +16,7 @@ from wattsched.instances.sizing.instance import Instance, Job, JobSet, OptionTab
 from wattsched.topology.cluster import Node
 
 Gpu = tuple[str, int]
-MAXIMISED = ("progress", "max-min", "goodput", "flow")
+MAXIMISED = ("progress", "max-min", "goodput", "work-value")
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def _value(
     waiting: bool = False,
 ) -> float:
     match objective:
-        case "completion" | "makespan":
+        case "total-completion" | "makespan":
             return job.weight * completion
         case "progress":
             return 0.0 if waiting else job.weight * 3600 / completion
@@ -256,7 +256,7 @@ def _value(
             return job.weight * math.log(completion / best)
         case "goodput":
             return 0.0 if waiting else job.weight * speedup * max(0.0, 1 - paid / instance.round_s)
-        case "flow":
+        case "work-value":
             held = min(max(600.0, instance.round_s), completion)
             return 0.0 if waiting else work_value(instance, job) * speedup * max(0.0, 1 - paid / held)
     raise AssertionError(objective)

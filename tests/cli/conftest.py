@@ -50,7 +50,7 @@ def tiny() -> dict[str, Any]:
     ]
     return {
         "format": "wattsched-instance/1",
-        "objective": "completion",
+        "objective": "total-completion",
         "name": "tiny",
         "cluster": {
             "gpu_types": {"G": {"idle_power_w": 10.0, "max_power_w": 60.0}},

@@ -15,7 +15,7 @@ from wattsched.verification.shifting.checker import check
 
 def test_instance_and_decision_are_told() -> None:
     instance = shifting_horizon(jobs=5, slots=12, seed=3, carbon_fraction=0.9)
-    decision = greedy(horizon_of(instance), "completion")
+    decision = greedy(horizon_of(instance), "mean-completion")
     assert decision is not None
     out = Console(file=io.StringIO(), width=200)
     print_instance(out, instance)

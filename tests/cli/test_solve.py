@@ -103,7 +103,7 @@ def test_exit_code_tells_what_became_of_it(run, tiny, write, monkeypatch, reason
         instance="tiny",
         formulation="mckp",
         solver="highs",
-        objective_name="completion",
+        objective_name="total-completion",
         sense="min",
         bound=12.0,
         termination=TerminationReport(reason=reason, limit="time", detail="out of time"),

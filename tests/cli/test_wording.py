@@ -8,7 +8,7 @@ from wattsched.report.sizing import ranges
 from wattsched.report.views import view
 from wattsched.report.wording import duration, number, quantity, scarce, unit_price, worth
 
-COMPLETION = view("sizing").goal("completion", "min")
+COMPLETION = view("sizing").goal("total-completion", "min")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def small(**values: object) -> Instance:
     """Two equal jobs on one node of four GPUs that draw 50 W each when idle."""
     cluster = {"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": [NODE]}
     jobs = [{"name": "a", "options": ROW}, {"name": "b", "options": ROW}]
-    asked = {"objective": "completion", **values}
+    asked = {"objective": "total-completion", **values}
     return Instance.model_validate({"cluster": cluster, "jobs": jobs, **asked})
 
 

@@ -151,9 +151,9 @@ def test_installed_package_offers_a_formulation_by_entry_point(
 
 def test_dominated_options_are_kept_on_request(tmp_path: Path) -> None:
     options = expand(generate("uniform", jobs=2, seed=1))
-    few = problem("sizing").formulation(f"{write(tmp_path, PROGRAM)}:made")(options, "completion")
+    few = problem("sizing").formulation(f"{write(tmp_path, PROGRAM)}:made")(options, "total-completion")
     file = write(tmp_path, PROGRAM + "made.keep_dominated = True\n")
-    all_of_them = problem("sizing").formulation(f"{file}:made")(options, "completion")
+    all_of_them = problem("sizing").formulation(f"{file}:made")(options, "total-completion")
     assert few.dropped > 0
     assert all_of_them.dropped == 0
     assert all_of_them.program.n_choices == len(options)

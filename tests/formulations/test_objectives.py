@@ -21,14 +21,14 @@ JOB = {
 CLUSTER = {"gpu_types": {"A": {"idle_power_w": 10.0}}, "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4}]}
 # Staying takes 1200 s; four GPUs 400 s + 30 s restart; waiting a round of 300 s and then 430 s.
 EXPECTED = {
-    "completion": [2 * 1200, 2 * 430, 2 * 730],
+    "total-completion": [2 * 1200, 2 * 430, 2 * 730],
     "makespan": [2 * 1200, 2 * 430, 2 * 730],
     "progress": [2 * 3600 / 1200, 2 * 3600 / 430, 0.0],
     "max-min": [430 / 1200 / 2, 1 / 2, 430 / 730 / 2],
     "proportional": [2 * math.log(1200 / 430), 0.0, 2 * math.log(730 / 430)],
     "goodput": [2 * 1.0, 2 * 3.0 * 0.9, 0.0],
     # The only job: its value is its weight, the root of 2 * (0 + 2). It ends before the 600 s are over.
-    "flow": [2 * 1.0, 2 * 3.0 * (1 - 30 / 430), 0.0],
+    "work-value": [2 * 1.0, 2 * 3.0 * (1 - 30 / 430), 0.0],
 }
 
 
@@ -39,5 +39,5 @@ def test_values_of_one_job(name: str) -> None:
 
 
 def test_unknown_objectives_are_named() -> None:
-    with pytest.raises(ValueError, match=r"unknown objective 'speed'; known: completion"):
+    with pytest.raises(ValueError, match=r"unknown objective 'speed'; known: total-completion"):
         objective("speed")

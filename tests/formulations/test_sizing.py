@@ -66,6 +66,6 @@ def test_a_fixed_job_across_two_blocks_reserves_nothing_else() -> None:
     last = {"gpus": [1], "pool": ["A"], "completion_s": [1.0], "power_w": [1.0]}
     jobs = [fixed, *({"name": n, "options": small} for n in "ab"), {"name": "c", "options": last}]
     instance = Instance.model_validate({"cluster": {"gpu_types": types, "nodes": nodes}, "jobs": jobs})
-    assert optimum(instance, "completion") == 4.0
+    assert optimum(instance, "total-completion") == 4.0
     for name in problem("sizing").formulations:
-        assert solved(instance, name, "completion") == pytest.approx(4.0)
+        assert solved(instance, name, "total-completion") == pytest.approx(4.0)

@@ -42,7 +42,7 @@ OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [1000.0, 400.0], "power_w": [200.0, 800.0]}
 SIX = Instance.model_validate(
     {
-        "objective": "completion",
+        "objective": "total-completion",
         "cluster": {
             "gpu_types": {"A": {"idle_power_w": 50.0}},
             "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}],

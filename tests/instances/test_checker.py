@@ -51,7 +51,7 @@ TUNE = {
 
 def instance(*jobs: dict[str, Any], **fields: Any) -> Instance:
     content = {"cluster": CLUSTER, "round_s": 300.0, "jobs": list(jobs) or [TRAIN, TUNE]}
-    return Instance.model_validate({"objective": "completion", **content, **fields})
+    return Instance.model_validate({"objective": "total-completion", **content, **fields})
 
 
 def runs(job: str, gpus: int, pool: str, nodes: dict[str, list[int]], **settings: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ BOTH_WAIT = decision(waiting=("train", "tune"))
 # train: 3600 s of work at rate 1.8 is 2000 s, at best 1200 s.
 # tune: 1000 s where it is, 800 + 100 s if it moves.
 OBJECTIVES = {
-    "completion": (2 * 2000 + 1000, 2 * 1500 + 900, 2 * 1500 + 1200),
+    "total-completion": (2 * 2000 + 1000, 2 * 1500 + 900, 2 * 1500 + 1200),
     "makespan": (4000, 3000, 3000),
     "progress": (2 * 3600 / 2000 + 3600 / 1000, 3600 / 900, 0),
     "max-min": (1200 / 2000 / 2, 1200 / 1500 / 2, 1200 / 1500 / 2),
@@ -81,7 +81,7 @@ OBJECTIVES = {
     # The second pays 100 of 300 s for being 1000 / 800 as fast.
     "goodput": (2 * 1.8 + 1, 1.25 * (1 - 100 / 300), 0),
     # train is larger per weight, 3600 / 2 to 1000 s: values are the roots of 2 * (0 + 2) and 1 * (2 + 3).
-    "flow": (2 * 1.8 + math.sqrt(5), math.sqrt(5) * 1.25 * (1 - 100 / 600), 0),
+    "work-value": (2 * 1.8 + math.sqrt(5), math.sqrt(5) * 1.25 * (1 - 100 / 600), 0),
 }
 
 

@@ -69,7 +69,7 @@ def test_a_changed_field_is_told(changes: dict[str, Any], told: str) -> None:
 
 def test_an_objective_without_its_forecast_is_told() -> None:
     horizon = shifting_horizon(jobs=3, seed=0).model_copy(update={"price_per_kwh": None})
-    result = solve(horizon, objective="completion").model_dump(mode="json")
+    result = solve(horizon, objective="mean-completion").model_dump(mode="json")
     assert not verdict_on(horizon, result).faults
     told = verdict_on(horizon, result | {"objective_name": "money"}).faults
     assert any(fault.startswith("objective:") for fault in told)

@@ -6,7 +6,7 @@ import random
 
 from wattsched.instances.shifting.instance import ShiftingInstance
 
-OBJECTIVES = ("completion", "carbon", "energy", "money")
+OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 
 
 def tiny(seed: int) -> ShiftingInstance:

@@ -26,7 +26,7 @@ from wattsched.verification.report import Proof
 from wattsched.verification.shifting.checker import TOLERANCE
 from wattsched.verification.shifting.cost_to_go import LeastCost, PricedJob
 
-CRITERIA = {"completion": "completion_s", "carbon": "carbon_g", "energy": "energy_j", "money": "money"}
+CRITERIA = {"mean-completion": "completion_s", "carbon": "carbon_g", "energy": "energy_j", "money": "money"}
 BUDGETS = {
     "completion_s": "average_completion_s",
     "carbon_g": "carbon_g",

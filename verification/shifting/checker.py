@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 """Work, relative to that of a slot, and times, relative to themselves, that count as rounding."""
 
 OBJECTIVES = {
-    "completion": "average_completion_s",
+    "mean-completion": "average_completion_s",
     "carbon": "carbon_g",
     "energy": "energy_j",
     "money": "money",

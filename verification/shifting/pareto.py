@@ -55,7 +55,7 @@ def pareto_faults(rules: Rules[Any, Any], instance: ShiftingInstance, frontier: 
     for number, point in enumerate(frontier["points"]):
         result = point["result"]
         objective = result["objective_name"]
-        if objective not in ("completion", against):
+        if objective not in ("mean-completion", against):
             faults.append(f"points[{number}]: minimises '{objective}', which is no end of this frontier")
             continue
         verdict = check_result(rules, bounded(instance, objective, against, point["limit"]), result)

@@ -64,7 +64,7 @@ class Rows:
 class Jobs:
     """What is asked of each job; arrays of shape (n_jobs,). `held` is a number of `Rows.place`, or -1.
 
-    `value` is what a second of its work is worth for the objective `flow`; for others its weight.
+    `value` is what a second of its work is worth for the objective `work-value`; for others its weight.
     """
 
     menu: IntArray
@@ -177,7 +177,7 @@ def _jobs(
     best, reference = (np.array(part, dtype=float) for part in zip(*extremes, strict=True))
     weight = np.array([job.weight for job in jobs], dtype=float)
     value = weight
-    if instance.objective == "flow":
+    if instance.objective == "work-value":
         squares = squared_values((job, menus.of(job).reference_rate) for job in jobs)
         value = np.sqrt([float(squares[job.name]) for job in jobs])
     return Jobs(
@@ -334,7 +334,7 @@ class _Site:
     def _waiting(self, jobs: Jobs, energy_j: FloatArray) -> list[FloatArray]:
         job = np.arange(len(jobs.work))
         seconds = self.instance.round_s + jobs.best_s
-        if self.instance.objective in ("progress", "goodput", "flow"):
+        if self.instance.objective in ("progress", "goodput", "work-value"):
             cost = size = np.zeros(len(job))
         else:
             cost, size = self._value(jobs, job, seconds, seconds, seconds)
@@ -354,7 +354,7 @@ class _Site:
         """Values with the sign that makes them costs, and their sizes."""
         weight = jobs.weight[job]
         match self.instance.objective:
-            case "completion" | "makespan":
+            case "total-completion" | "makespan":
                 cost = size = weight * seconds
             case "progress":
                 size = 3600.0 * weight / seconds
@@ -368,7 +368,7 @@ class _Site:
             case "goodput":
                 size = weight * (jobs.reference_s[job] / unit_s)
                 cost = -size * np.maximum(0.0, 1.0 - lost_s / self.instance.round_s)
-            case "flow":
+            case "work-value":
                 size = jobs.value[job] * (jobs.reference_s[job] / unit_s)
                 cost = -size * np.maximum(0.0, 1.0 - lost_s / np.minimum(hold_s(self.instance), seconds))
             case name:

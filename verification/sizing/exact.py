@@ -55,7 +55,7 @@ def cheapest_exactly(
     r"""Sum over the jobs of their cheapest options at these prices, and the worst of the jobs' best values.
 
     Every number of the instance is a rational number, and so is every use and cost that follows from it. Only
-    logarithms (of the proportional objective) and roots (of `flow`) are enclosed. Each job's minimum is
+    logarithms (of the proportional objective) and roots (of `work-value`) are enclosed. Each job's minimum is
     rounded outwards to a multiple of :math:`2^{-200}`, or the fractions of a sum would grow with every job.
 
     Returns
@@ -103,7 +103,7 @@ class _Site:
         self.round_s = Fraction(instance.round_s)
         self.bottleneck = instance.objective in BOTTLENECK
         self.values: dict[str, Enclosure] = {}
-        if instance.objective == "flow":
+        if instance.objective == "work-value":
             squares = squared_values((job, menus.of(job).reference_rate) for job in instance.jobs)
             self.values = {name: square_root(square) for name, square in squares.items()}
         self._rows: dict[int, list[_Row]] = {}
@@ -171,7 +171,7 @@ class _Site:
         """Value of an option, with the sign that makes it a cost."""
         weight, seconds, row = Fraction(job.weight), option.completion_s, option.row
         match self.instance.objective:
-            case "completion" | "makespan":
+            case "total-completion" | "makespan":
                 return Enclosure.of(weight * seconds)
             case "progress":
                 return Enclosure.of(0 if row is None else -3600 * weight / seconds)
@@ -184,7 +184,7 @@ class _Site:
                     return Enclosure.of(0)
                 useful = max(Fraction(0), 1 - option.lost_s / self.round_s)
                 return Enclosure.of(-weight * reference_s / row.unit_s * useful)
-            case "flow":
+            case "work-value":
                 if row is None:
                     return Enclosure.of(0)
                 kept_s = min(Fraction(hold_s(self.instance)), seconds)

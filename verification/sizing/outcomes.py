@@ -1,4 +1,4 @@
-r"""The objective `flow` as the checker reads it: what a second of each job's work is worth.
+r"""The objective `work-value` as the checker reads it: what a second of each job's work is worth.
 
 With :math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight, and :math:`Z^\ge`
 of those that are at least as large, itself included, its value is the root of :math:`w (Z^> + Z^\ge)`. Its
@@ -60,13 +60,13 @@ TOLERANCE = 1e-6
 """Relative tolerance of every comparison."""
 
 OBJECTIVES = {
-    "completion": "min",
+    "total-completion": "min",
     "makespan": "min",
     "progress": "max",
     "max-min": "max",
     "proportional": "min",
     "goodput": "max",
-    "flow": "max",
+    "work-value": "max",
 }
 """Objectives and their senses."""
 
@@ -180,7 +180,7 @@ def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
     if not outcomes:
         return 0.0
     match instance.objective:
-        case "completion":
+        case "total-completion":
             return total(o.job.weight * o.completion_s for o in outcomes)
         case "makespan":
             return max(o.job.weight * o.completion_s for o in outcomes)
@@ -193,7 +193,7 @@ def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
             return total(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
         case "goodput":
             return total(o.job.weight * _speed(o, instance.round_s) for o in outcomes)
-        case "flow":
+        case "work-value":
             squares = squared_values((o.job, o.menu.reference_rate) for o in outcomes)
             held_s = hold_s(instance)
             return total(

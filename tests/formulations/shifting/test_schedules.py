@@ -140,7 +140,7 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         assert np.median(guided - least) <= 0.01 * size
 
 
-@pytest.mark.parametrize("objective", ["completion", "carbon"])
+@pytest.mark.parametrize("objective", ["mean-completion", "carbon"])
 def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) -> None:
     """Jobs of up to dozens of slots, decided in windows and between levels, against the exact least costs."""
     factor = 3.0 if objective == "carbon" else None

@@ -27,7 +27,7 @@ def test_only_what_cannot_be_is_refused(first: int) -> None:
 def test_a_budget_of_the_optimum_is_not_refused(first: int) -> None:
     for seed in range(first, first + 20):
         instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
-        fields = {"completion": "average_completion_s", "carbon": "carbon_g", "energy": "energy_j"}
+        fields = {"mean-completion": "average_completion_s", "carbon": "carbon_g", "energy": "energy_j"}
         best = brute_force.optimum(instance)
         field = fields.get(instance.objective, "money")
         if best:
@@ -93,5 +93,5 @@ def test_a_job_none_of_whose_schedules_ends_in_time() -> None:
     instance = late.model_copy(update={"jobs": [*late.jobs, other]})
     assert not diagnose(horizon_of(instance))
     with pytest.raises(InfeasibleError, match="'job' has no schedule that ends in time"):
-        schedules.build(horizon_of(instance), "completion")
+        schedules.build(horizon_of(instance), "mean-completion")
     assert solve(instance).termination.reason == "infeasible"
