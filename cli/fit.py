@@ -104,7 +104,7 @@ def _print(report: FitReport) -> None:
             continue
         heading(out, title)
         rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
-        table(out, [("", "left"), ("", "right")], rows, header=False)
+        table(out, ["", ">"], rows, header=False)
     heading(out, "Relative error", "mean and largest")
     error = profile.fit_error
     assert error is not None
@@ -115,4 +115,4 @@ def _print(report: FitReport) -> None:
         for name, mean, most in errors
         if mean is not None and most is not None
     ]
-    table(out, [("", "left"), ("", "right"), ("", "right")], rows3, header=False)
+    table(out, ["", ">", ">"], rows3, header=False)

@@ -86,5 +86,5 @@ def command(ctx: click.Context, as_list: bool) -> None:
         rows.append((name, summary))
         if options := [option_name(option) for option in options_of(name)]:
             rows.append(("", ", ".join(options)))
-    table(console(), [("family", "left"), ("what it is", "left")], rows)
+    table(console(), ["family", "what it is"], rows)
     ctx.exit()

@@ -61,7 +61,7 @@ def command(ctx: click.Context, as_list: bool) -> None:
     from wattsched.report.terminal import console, table
 
     rows = [(form.name, form.yields, form.description) for form in formats().values()]
-    table(console(), [("format", "left"), ("gives", "left"), ("file", "left")], rows)
+    table(console(), ["format", "gives", "file"], rows)
     ctx.exit()
 
 

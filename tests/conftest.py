@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
+from zlib import crc32
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -32,3 +35,47 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.skip(f"the public data sets are not at {path} (set WATTSCHED_DATA)")
     return path
+
+
+JITTER = 4e-15
+"""Relative: by about as much do sums differ between processors."""
+JITTERED = {
+    "wattsched.formulations.sizing.data:Options": ("rate", "completion_s", "power_w"),
+    "wattsched.formulations.shifting.data:Horizon": ("rate", "power_w", "extra_w", "per_joule"),
+    "wattsched.formulations.sharing.data:Patterns": ("epoch_s", "power_w"),
+}
+"""The arrays that instances are expanded to, and their rates, watts and costs."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--jitter SEED``."""
+    parser.addoption(
+        "--jitter",
+        type=int,
+        metavar="SEED",
+        help=f"multiply every rate, watt and cost by 1 +- {JITTER:g} at random, as another processor might",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _jitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the last digits of what instances are expanded to, in another way in every test."""
+    seed = request.config.getoption("--jitter")
+    if seed is None:
+        return
+    rng = np.random.default_rng([seed, crc32(request.node.nodeid.encode())])
+    for place, names in JITTERED.items():
+        module, name = place.split(":")
+        data = getattr(import_module(module), name)
+        monkeypatch.setattr(data, "__init__", _jittered(data.__init__, names, rng))
+
+
+def _jittered(made, names, rng):  # type: ignore[no-untyped-def]  # of any class
+    def jittered(self, *values, **named):  # type: ignore[no-untyped-def]
+        made(self, *values, **named)
+        for name in names:
+            exact = getattr(self, name)
+            # The setter of a frozen class refuses.
+            self.__dict__[name] = exact * (1 + JITTER * rng.choice([-1.0, 1.0], np.shape(exact)))
+
+    return jittered

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
 from wattsched.comparisons.statistics import SHIFT_S
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import Cell, heading, line, table
 from wattsched.report.wording import LONGEST, count, listed, printable
 
 if TYPE_CHECKING:
@@ -24,18 +23,8 @@ BEST = "bold green"
 CLOSE = 1e-9
 NO_GAP = 1e-12
 
-COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("formulation, solver", "left"),
-    ("objective", "right"),
-    ("bound", "right"),
-    ("gap", "right"),
-    ("ended", "left"),
-    ("build s", "right"),
-    ("solve s", "right"),
-    ("columns", "right"),
-    ("rows", "right"),
-    ("nonzeros", "right"),
-)
+OUTCOMES = ("formulation, solver", ">objective", ">bound", ">gap", "ended", ">build s", ">solve s")
+SIZES = (">columns", ">rows", ">nonzeros")
 GIVES_WAY = ("nonzeros", "rows", "columns", "build s")
 """Left out one after the other where the terminal is too narrow."""
 
@@ -69,40 +58,13 @@ def print_comparison(
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:
     if not runs:
         return
-    rows: list[list[Text]] = []
+    rows: list[list[Cell]] = []
     for (label, goal, sense), group in groupby(runs, lambda r: (r.instance, r.objective_name, r.sense)):
         mine = list(group)
-        about = Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))
-        rows.append([about, *[Text()] * (len(COLUMNS) - 1)])
+        rows.append([Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))])
         rows += [_cells(run, *_best(mine)) for run in mine]
-    used = _fitting(rows, out.width if out.is_terminal else None)
-    grid = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for i in used:
-        title, justify = COLUMNS[i]
-        grid.add_column(Text(title), justify=justify, no_wrap=True)
-    for row in rows:
-        grid.add_row(*(row[i] for i in used))
-    wide = max(out.width, _width(rows, used))
-    for segments in out.render_lines(grid, out.options.update(width=wide), pad=False):
-        text = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
-        text.rstrip()
-        out.print(text, soft_wrap=True)
+    table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
     line(out, ("* best of the instance", "dim"))
-
-
-def _fitting(rows: list[list[Text]], width: int | None) -> list[int]:
-    """Numbers of the columns that fit into the width."""
-    used = list(range(len(COLUMNS)))
-    names = [title for title, _ in COLUMNS]
-    for name in GIVES_WAY:
-        if width is None or _width(rows, used) <= width:
-            break
-        used.remove(names.index(name))
-    return used
-
-
-def _width(rows: list[list[Text]], used: list[int]) -> int:
-    return sum(max(len(COLUMNS[i][0]), *(row[i].cell_len for row in rows)) + 2 for i in used)
 
 
 def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
@@ -114,16 +76,15 @@ def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
     return (least(objectives) if objectives else None, most(bounds) if bounds else None)
 
 
-def _cells(run: Run, objective: float | None, bound: float | None) -> list[Text]:
+def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]:
     return [
-        Text(f"  {printable(run.pair)}"),
+        run.pair,
         _marked(run.objective, objective),
         _marked(run.bound, bound),
-        Text("" if run.gap is None else "0" if run.gap < NO_GAP else f"{run.gap:.1e}"),
-        Text(_ended(run), style="" if run.solved else "yellow" if run.status == "feasible" else "red"),
-        Text("" if run.build_s is None else f"{run.build_s:.2f}"),
-        Text("" if run.solve_s is None else f"{run.solve_s:.2f}"),
-        *(Text("" if n is None else f"{n:,}") for n in (run.columns, run.rows, run.nonzeros)),
+        "" if run.gap is None else "0" if run.gap < NO_GAP else f"{run.gap:.1e}",
+        (_ended(run), "" if run.solved else "yellow" if run.status == "feasible" else "red"),
+        *("" if seconds is None else f"{seconds:.2f}" for seconds in (run.build_s, run.solve_s)),
+        *("" if n is None else f"{n:,}" for n in (run.columns, run.rows, run.nonzeros)),
     ]
 
 
@@ -133,13 +94,13 @@ def _ended(run: Run) -> str:
     return f"{run.status}, {run.limit}" if run.limit else run.status.replace("_", " ")
 
 
-def _marked(value: float | None, best: float | None) -> Text:
+def _marked(value: float | None, best: float | None) -> Cell:
     if value is None:
-        return Text("-")
+        return "-"
     shown = f"{value:,.2f}" if 1 <= abs(value) < LONGEST else f"{value:.6g}"
     if best is not None and abs(value - best) <= CLOSE * max(1.0, abs(best)):
-        return Text.assemble((f"{shown}*", BEST))
-    return Text(f"{shown} ")
+        return f"{shown}*", BEST
+    return f"{shown} "
 
 
 def _print_skipped(out: Console, runs: Sequence[Run]) -> None:
@@ -156,8 +117,7 @@ def _print_summaries(out: Console, comparison: Comparison) -> None:
     if len({run.instance for run in comparison.runs}) < 2 or not summaries:
         return
     heading(out, "Means", f"shifted geometric ({SHIFT_S:g} s), failed or stopped runs at the time limit")
-    columns: list[tuple[str, Justify]] = [("formulation, solver", "left")]
-    columns += [(title, "right") for title in ("solved", "build s", "solve s", "total s")]
+    columns = ["formulation, solver", ">solved", ">build s", ">solve s", ">total s"]
     rows = [
         (
             f"{summary.formulation} {summary.solver}",

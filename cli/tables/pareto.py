@@ -23,7 +23,7 @@ def print_pareto(out: Console, found: ParetoResult) -> None:
         totals, told = point.result.totals, gap_text(point.result.gap).removeprefix("gap ")
         rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), told))
     if rows:
-        table(out, [("average completion", "right"), (found.tradeoff, "right"), ("gap", "right")], rows)
+        table(out, [">average completion", f">{found.tradeoff}", ">gap"], rows)
     elif found.termination is not None:
         reason = found.termination.reason.replace("_", " ")
         line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wattsched.replay.placement.curves import saving_pct
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count
 from wattsched.topology.arrays import FloatArray
 
@@ -69,7 +69,7 @@ def _print_distances(out: Console, curves: Mapping[str, Curves], beyond: Distanc
     for name, of in curves.items():
         above = beyond.above_pct(name, of)
         rows.append([name, *(f"{above[of.at(percent / 100)]:.1f}" for percent in points)])
-    table(out, [("policy", "left"), *((f"{percent} %", "right") for percent in points)], rows)
+    table(out, ["policy", *(f">{percent} %" for percent in points)], rows)
 
 
 def _section(
@@ -83,14 +83,12 @@ def _section(
     if not curves:
         return
     points = _points(next(iter(curves.values())))
-    columns: list[tuple[str, Justify]] = [("policy", "left")]
-    columns += [(f"{percent} %", "right") for percent in points]
     rows = []
     for name, of in curves.items():
         values = measure(of)
         rows.append([name, *(form.format(values[of.at(percent / 100)]) for percent in points)])
     heading(out, title, note)
-    table(out, columns, rows)
+    table(out, ["policy", *(f">{percent} %" for percent in points)], rows)
 
 
 def _points(curves: Curves) -> list[int]:

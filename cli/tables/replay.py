@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import heading, line, table
 from wattsched.report.wording import count, duration, energy, number, percent
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ def _means(seeds: int) -> str:
 
 
 def _table(out: Console, titles: list[str], rows: Mapping[str, list[str]]) -> None:
-    columns: list[tuple[str, Justify]] = [("policy", "left")]
-    columns += [(title, "right") for title in titles]
-    table(out, columns, [[policy, *cells] for policy, cells in rows.items()])
+    table(
+        out,
+        ["policy", *(f">{title}" for title in titles)],
+        [[policy, *cells] for policy, cells in rows.items()],
+    )
 
 
 def _mean(runs: Sequence[Summary], field: str) -> float:

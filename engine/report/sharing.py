@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import IN_JSON, heading, line, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, listed, number
 
@@ -19,23 +19,9 @@ MOST_ROWS = 20
 MOST_JOBS = 4
 """Names in a row, or one set's."""
 
-COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("unit", "left"),
-    ("units", "right"),
-    ("power", "right"),
-    ("GPU use", "right"),
-    ("slowdown", "right"),
-    ("classes", "left"),
-    ("jobs", "left"),
-)
+COLUMNS = ("unit", ">units", ">power", ">GPU use", ">slowdown", "classes", "jobs")
 
-CLASS_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("class", "left"),
-    ("jobs", "right"),
-    ("epoch", "right"),
-    ("GPU use", "right"),
-    ("fastest on", "left"),
-)
+CLASS_COLUMNS = ("class", ">jobs", ">epoch", ">GPU use", "fastest on")
 
 
 def print_instance(out: Console, instance: SharingInstance) -> None:
@@ -51,7 +37,7 @@ def print_instance(out: Console, instance: SharingInstance) -> None:
         (u.name, f"{u.count:,}", f"{u.gpus} GPU", f"{number(u.idle_power_w)} to {number(u.full_power_w)} W")
         for u in instance.unit_types
     ]
-    table(out, [("", "left"), ("", "right"), ("", "right"), ("", "left")], units, header=False)
+    table(out, ["", ">", ">", ""], units, header=False)
     heading(out, "Classes")
     jobs = Counter(job.job_class for job in instance.jobs)
     classes: list[tuple[str, ...]] = []
@@ -60,13 +46,11 @@ def print_instance(out: Console, instance: SharingInstance) -> None:
         alone = known.alone[fastest]
         at_best = f"{number(alone.epoch_s)} s", f"{number(alone.utilisation_pct, 3)} %", fastest
         classes.append((known.name, f"{jobs[known.name]:,}", *at_best))
-    table(out, CLASS_COLUMNS, classes[:MOST_ROWS])
-    if len(classes) > MOST_ROWS:
-        line(out, (f"... {len(classes) - MOST_ROWS:,} more", "dim"), indent=2)
+    table(out, CLASS_COLUMNS, classes[:MOST_ROWS], beyond=len(classes) - MOST_ROWS)
     budgets = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
     if budgets:
         heading(out, "Budgets")
-        table(out, [("", "left"), ("", "right")], budgets, header=False)
+        table(out, ["", ">"], budgets, header=False)
 
 
 def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:
@@ -75,9 +59,7 @@ def print_decision(out: Console, decision: SharingDecision, instance: SharingIns
     told = f"{running:,} jobs on {len(decision.sets):,} units, {len(decision.waiting):,} wait"
     heading(out, "Decision", told)
     rows = _alone(decision) if instance is None else _grouped(decision, instance)
-    table(out, COLUMNS, rows[:MOST_ROWS])
-    if len(rows) > MOST_ROWS:
-        line(out, (f"... {len(rows) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    table(out, COLUMNS, rows[:MOST_ROWS], beyond=len(rows) - MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import IN_JSON, heading, line, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, listed, number
 
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 MOST_SLOTS = 96
 SHADES = "▁▂▃▄▅▆▇█"
-COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("job", "left"),
-    ("slots", "right"),
-    ("ends in", "right"),
-    ("pauses", "right"),
-    ("runs", "left"),
-)
+COLUMNS = ("job", ">slots", ">ends in", ">pauses", "runs")
 
 
 def print_instance(out: Console, instance: ShiftingInstance) -> None:
@@ -36,7 +30,7 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
         for name, pool in instance.pools.items()
     ]
     heading(out, "Pools")
-    table(out, [("", "left"), ("", "right"), ("", "right")], pools, header=False)
+    table(out, ["", ">", ">"], pools, header=False)
     for title, values, unit in (
         ("Carbon intensity", instance.carbon_g_per_kwh, "g/kWh"),
         ("Price", instance.price_per_kwh, "per kWh"),
@@ -47,7 +41,7 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
     limits = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
     if limits:
         heading(out, "Budgets")
-        table(out, [("", "left"), ("", "right")], limits, header=False)
+        table(out, ["", ">"], limits, header=False)
 
 
 def curve(values: list[float]) -> str:
@@ -67,9 +61,8 @@ def print_decision(
     )
     shown = decision.jobs[:MOST_ROWS]
     ends_s = {} if instance is None else {s.job: end_s(instance, s) for s in shown}
-    table(out, COLUMNS, [_row(schedule, ends_s.get(schedule.job)) for schedule in shown])
-    if len(decision.jobs) > MOST_ROWS:
-        line(out, (f"... {len(decision.jobs) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    rows = [_row(schedule, ends_s.get(schedule.job)) for schedule in shown]
+    table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 

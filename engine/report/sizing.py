@@ -12,7 +12,7 @@ import numpy as np
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.clusters import full_power_w
-from wattsched.report.terminal import Justify, bar, heading, line, table
+from wattsched.report.terminal import IN_JSON, bar, heading, line, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity
 from wattsched.topology.buddy import free_by_level
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     from wattsched.instances.sizing.instance import Instance, Job, JobSet
     from wattsched.topology.pools import Pool
 
-POOL_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("pool", "left"),
-    ("GPU type", "left"),
-    ("nodes", "right"),
-    ("GPUs", "right"),
-    ("idle W", "right"),
-    ("max W", "right"),
-    ("free GPUs in blocks of", "left"),
-)
+POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "free GPUs in blocks of")
 
 MOST_POOLS = 16
 MOST_DOMAINS = 12
@@ -60,9 +52,7 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
         _pool_row(instance, pool, free)
         for pool, free in list(zip(options.pools, free_gpus(options), strict=True))[:MOST_POOLS]
     ]
-    table(out, POOL_COLUMNS, rows)
-    if len(options.pools) > MOST_POOLS:
-        line(out, (f"... {count(len(options.pools) - MOST_POOLS, 'more pool')}", "dim"), indent=2)
+    table(out, POOL_COLUMNS, rows, beyond=len(options.pools) - MOST_POOLS)
 
 
 def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ...]:
@@ -98,14 +88,8 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         standing = standing_power_w(instance, options.pools, domain.name)
         rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, nodes)))
     heading(out, "Power", "the cap between the idle cluster and every GPU at its limit")
-    columns = ("", "idle", "cap", "full", "")
-    table(out, [(c, "right" if c else "left") for c in columns], rows)
-    if len(cluster.power_domains) > MOST_DOMAINS:
-        line(
-            out,
-            (f"... {count(len(cluster.power_domains) - MOST_DOMAINS, 'more power domain')}", "dim"),
-            indent=2,
-        )
+    columns = ["", ">idle", ">cap", ">full", ""]
+    table(out, columns, rows, beyond=len(cluster.power_domains) - MOST_DOMAINS)
     scope = "in this round" if budgets.scope == "round" else "until every job is complete"
     if budgets.energy_j is not None:
         line(out, f"energy budget {energy(budgets.energy_j)} {scope}", indent=2)
@@ -138,7 +122,7 @@ def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
     for size in np.unique(sizes):
         mine = sizes == size
         rows.append((str(size) if size else "none", f"{mine.sum():,}", _range(per_job[mine])))
-    table(out, [("GPUs up to", "right"), ("jobs", "right"), ("options per job", "right")], rows)
+    table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
     line(out, f"{len(options):,} options in all", indent=2)
     if late := options.jobs_without_options():
         line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
@@ -159,14 +143,7 @@ def _range(values: np.ndarray) -> str:
 MOST_SETS = 12
 MOST_SET_JOBS = 6
 
-SET_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("set", "left"),
-    ("GPUs", "right"),
-    ("pool", "left"),
-    ("set to", "right"),
-    ("W", "right"),
-    ("jobs and their rates", "left"),
-)
+SET_COLUMNS = ("set", ">GPUs", "pool", ">set to", ">W", "jobs and their rates")
 
 
 def print_sets(out: Console, sets: list[JobSet]) -> None:
@@ -174,9 +151,7 @@ def print_sets(out: Console, sets: list[JobSet]) -> None:
     if not sets:
         return
     heading(out, f"Sets: {len(sets):,}", "jobs that may share GPUs")
-    table(out, SET_COLUMNS, [_set_row(declared) for declared in sets[:MOST_SETS]])
-    if len(sets) > MOST_SETS:
-        line(out, (f"... {count(len(sets) - MOST_SETS, 'more set')}", "dim"), indent=2)
+    table(out, SET_COLUMNS, [_set_row(s) for s in sets[:MOST_SETS]], beyond=len(sets) - MOST_SETS)
 
 
 def _set_row(declared: JobSet) -> tuple[str, ...]:
@@ -195,17 +170,7 @@ def _set_row(declared: JobSet) -> tuple[str, ...]:
 MOST_ROWS = 20
 MOST_NODES = 3
 
-DECISION_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("job", "left"),
-    ("GPUs", "right"),
-    ("pool", "left"),
-    ("in set", "left"),
-    ("set to", "right"),
-    ("batch", "right"),
-    ("done in", "right"),
-    ("now", "left"),
-    ("nodes", "left"),
-)
+DECISION_COLUMNS = ("job", ">GPUs", "pool", "in set", ">set to", ">batch", ">done in", "now", "nodes")
 
 
 def print_decision(out: Console, decision: Decision, instance: Instance | None = None) -> None:
@@ -214,9 +179,8 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     shown = decision.jobs[:MOST_ROWS]
     jobs = {} if instance is None else {job.name: job for job in instance.jobs}
     finish_s = {} if instance is None else completion_times_s(instance, shown)
-    table(out, DECISION_COLUMNS, [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown])
-    if len(decision.jobs) > MOST_ROWS:
-        line(out, (f"... {len(decision.jobs) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    rows = [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown]
+    table(out, DECISION_COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import Justify, bar, heading, line, table
+from wattsched.report.terminal import IN_JSON, bar, heading, line, table
 from wattsched.report.views import View, view
 from wattsched.report.wording import (
     Goal,
@@ -86,14 +86,7 @@ def _print_totals(out: Console, totals: Mapping[str, float], budgets: Any) -> No
     ]
     to_completion = getattr(budgets, "scope", None) == "completion"
     heading(out, "Uses", "energy until all jobs are complete" if to_completion else "")
-    columns: list[tuple[str, Justify]] = [
-        ("", "left"),
-        ("", "right"),
-        ("", "right"),
-        ("", "right"),
-        ("", "left"),
-    ]
-    table(out, columns, rows, header=False)
+    table(out, ["", ">", ">", ">", ""], rows, header=False)
     if any(totals.get(name) for name in CHANGES):
         changes = [count(int(totals[name]), name[:-1]) for name in CHANGES if name in totals]
         line(out, f"running jobs: {', '.join(changes)}", indent=2)
@@ -118,9 +111,7 @@ def _print_prices(
         (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
         for row, price in list(prices.items())[:MOST_PRICES]
     ]
-    table(out, [("", "left"), ("", "right"), ("", "left")], rows, header=False)
-    if len(prices) > MOST_PRICES:
-        line(out, (f"... {len(prices) - MOST_PRICES} more, use --json or -o", "dim"), indent=2)
+    table(out, ["", ">", ""], rows, header=False, beyond=len(prices) - MOST_PRICES, hint=IN_JSON)
     if spare := [scarce(row).label for row in capacities if row not in prices]:
         line(out, (f"not scarce, price 0: {listed(spare)}", "dim"), indent=2)
 

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -24,13 +24,15 @@ NARROWEST = 72
 PAGE = 100
 """Columns of a page that is no terminal."""
 NARROWEST_CELL = 8
+IN_JSON = ", use --json or -o"
 
 TIE = "\ue000"
 """Stands for a blank at which no line is broken; rich would break at a no-break space."""
 
 NUMBER_AND_WORD = re.compile(r"(?<!\S)([+-]?[\d,.]*\d) (?=\S)")
 
-Justify = Literal["left", "right"]
+Cell = str | tuple[str, str] | Text
+"""Text, with a style or without."""
 
 
 class _PipeConsole(Console):
@@ -101,52 +103,105 @@ def line(out: Console, *parts: str | tuple[str, str], indent: int = 0) -> None:
 
 def table(
     out: Console,
-    columns: Sequence[tuple[str, Justify]],
-    rows: Sequence[Sequence[str]],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
     *,
     header: bool = True,
+    beyond: int = 0,
+    hint: str = "",
+    gives_way: Sequence[str] = (),
 ) -> None:
     """Print rows under column titles; columns in which no row has anything are left out.
 
-    Nothing is ever cut. Where a terminal is too narrow, the last column is folded between its words; where
-    even that would break a word, the first column, which names the row, gets a line of its own.
+    No cell is ever cut. Where a terminal is too narrow, the last column is folded between its words; where
+    even that would break a word, the first column, which names the row, gets a line of its own; and where
+    that does not help, the columns go into several tables, each with the first one.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Titles, with ``>`` before those of columns that are aligned on the right.
+    rows : sequence of sequences of cells
+        A row of one cell is a heading for those below it.
+    beyond : int
+        How many rows there are besides; nothing is said of none.
+    hint : str
+        Where these are found.
+    gives_way : sequence of str
+        Titles of columns that are left out, one after the other, where the terminal is too narrow.
     """
-    if not rows:
-        return
-    used = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    shown = [[printable(row[i]) for i in used] for row in rows]
-    titles = [columns[i][0] for i in used]
-    widths = [max(map(cell_len, column)) for column in zip(*shown, titles, strict=True)]
-    justify = [columns[i][1] for i in used]
+    shown = [[_text(cell) for cell in row] for row in rows]
+    titles = [Text(title.removeprefix(">"), "dim") for title in columns]
+    full = [titles, *(row for row in shown if len(row) == len(columns))]
     room = _room(out, INDENT)
-    longest_word = max(len(word) for row in shown for word in row[-1].split(" "))
-    fixed = sum(widths[:-1]) + GAP * (len(widths) - 1)
-    stacked = room is not None and len(used) > 2 and fixed + min(longest_word, widths[-1]) > room
-    for row in [titles, *shown] if header else shown:
-        style = "dim" if header and row is titles else ""
-        if stacked:
-            _print(out, Text(row[0], style), INDENT)
-            _print_cells(out, row[1:], widths[1:], justify[1:], style, 2 * INDENT)
-        else:
-            _print_cells(out, row, widths, justify, style, INDENT)
+    used = [i for i in range(len(columns)) if any(row[i].plain for row in full[1:])]
+    widths = [max(row[i].cell_len for row in full) for i in range(len(columns))]
+    for title in gives_way:
+        if room is not None and _width(used, widths) > room:
+            used = [i for i in used if titles[i].plain != title]
+    if not used:
+        return
+    stacked, parts = _laid_out(used, widths, full, room)
+    for number, part in enumerate(parts):
+        if number:
+            out.print()
+        for row in [titles, *shown] if header else shown:
+            if len(row) < len(columns):
+                _print(out, row[0], 0)
+                continue
+            if stacked:
+                _print(out, row[used[0]], INDENT)
+            cells = [(row[i], widths[i], columns[i].startswith(">")) for i in part]
+            _print_cells(out, cells, 2 * INDENT if stacked else INDENT)
+    if beyond > 0:
+        line(out, (f"... {beyond:,} more{hint}", "dim"), indent=INDENT)
 
 
-def _print_cells(
-    out: Console, row: list[str], widths: list[int], justify: list[Justify], style: str, indent: int
-) -> None:
+def _laid_out(
+    used: list[int], widths: list[int], rows: list[list[Text]], room: int | None
+) -> tuple[bool, list[list[int]]]:
+    """Whether the first column stands on lines of its own, and the columns of each table."""
+    if room is None or len(used) <= 2:
+        return False, [used]
+    first, last = used[0], used[-1]
+    words = [word for row in rows for word in row[last].plain.split(" ")]
+    folded = [*widths[:last], min(widths[last], max(map(cell_len, words))), *widths[last + 1 :]]
+    if _width(used, folded) <= room:
+        return False, [used]
+    if _width(used[1:], folded) + INDENT <= room:
+        return True, [used[1:]]
+    parts = [[first]]
+    for i in used[1:]:
+        if len(parts[-1]) > 1 and _width([*parts[-1], i], folded) > room:
+            parts.append([first])
+        parts[-1].append(i)
+    return False, parts
+
+
+def _width(columns: Sequence[int], widths: list[int]) -> int:
+    return sum(widths[i] for i in columns) + GAP * (len(columns) - 1)
+
+
+def _text(cell: Cell) -> Text:
+    if isinstance(cell, Text):
+        return cell
+    return Text(printable(cell)) if isinstance(cell, str) else Text(printable(cell[0]), cell[1])
+
+
+def _print_cells(out: Console, cells: list[tuple[Text, int, bool]], indent: int) -> None:
     """Print one row, its last cell folded where the terminal ends."""
-    *cells, last = (
-        _aligned(cell, width, side) for cell, width, side in zip(row, widths, justify, strict=True)
-    )
-    before = "".join(cell + " " * GAP for cell in cells)
-    room = _room(out, indent + cell_len(before))
-    for i, part in enumerate(_folded(out, Text(last, style), room)):
-        _print(out, Text.assemble((before if i == 0 else " " * cell_len(before), style), part), indent)
+    *before, (last, width, right) = cells
+    row = Text()
+    for cell, size, on_right in before:
+        row += _aligned(cell, size, on_right) + Text(" " * GAP)
+    room = _room(out, indent + row.cell_len)
+    for i, part in enumerate(_folded(out, _aligned(last, width, right), room)):
+        _print(out, (row if i == 0 else Text(" " * row.cell_len)) + part, indent)
 
 
-def _aligned(cell: str, width: int, side: Justify) -> str:
-    blanks = " " * (width - cell_len(cell))
-    return cell + blanks if side == "left" else blanks + cell
+def _aligned(cell: Text, width: int, right: bool) -> Text:
+    blanks = Text(" " * (width - cell.cell_len))
+    return blanks + cell if right else cell + blanks
 
 
 def _room(out: Console, taken: int) -> int | None:
@@ -167,7 +222,7 @@ def _folded(out: Console, text: Text, room: int | None) -> Iterable[Text]:
 
 def _print(out: Console, text: Text, indent: int) -> None:
     """Print one line as it is, without blanks at its end."""
-    text = Text.assemble(" " * indent, text)
+    text = Text(" " * indent) + text
     text.rstrip()
     out.print(text, soft_wrap=True)
 

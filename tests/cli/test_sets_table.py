@@ -34,7 +34,7 @@ def test_sets_are_shown_solved_and_checked(tmp_path: Path) -> None:
     shown = runner.invoke(main, ["show", str(instance)])
     assert "Sets: 30  jobs that may share GPUs" in shown.output
     assert "j0 0.9, j1 0.5" in shown.output
-    assert "... 18 more sets" in shown.output
+    assert "... 18 more" in shown.output
     solved = runner.invoke(main, ["solve", str(instance), "-o", str(result)])
     assert solved.exit_code == 0, solved.output
     lines = [line.split() for line in solved.output.splitlines() if "best" in line]

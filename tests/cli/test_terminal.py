@@ -11,7 +11,7 @@ from rich.console import Console
 from wattsched.report.terminal import line, table
 
 UUID = "743f85e8-7b1b-5179-f61c-e9ea0ca075f1"
-COLUMNS = [("job", "left"), ("GPUs", "right"), ("pool", "left"), ("now", "left"), ("nodes", "left")]
+COLUMNS = ["job", ">GPUs", "pool", "now", "nodes"]
 ROW = (UUID, "64", "V100M32x8", "restarts", "openb-node-0065:0-7 openb-node-0347:0-7 +5 nodes")
 
 words = st.text("abcXYZ019-:é漢", min_size=1, max_size=30)
@@ -37,7 +37,7 @@ def printed(draw, *, width: int, terminal: bool) -> list[str]:
     terminal=st.booleans(),
 )
 def test_tables_keep_every_character_of_every_cell(rows, width, terminal):
-    columns = [("name", "left"), ("count", "right"), ("places", "left")]
+    columns = ["name", ">count", "places"]
     lines = printed(lambda out: table(out, columns, rows), width=width, terminal=terminal)
     assert "".join("".join(lines).split()) == "".join(
         "".join(row).replace(" ", "") for row in [("name", "count", "places"), *rows]
@@ -52,6 +52,14 @@ def test_names_are_folded_at_blanks_and_get_a_line_of_their_own():
         assert max(map(len, lines)) <= width
         seen = " ".join(lines).split()
         assert {UUID, "restarts", "openb-node-0065:0-7", "openb-node-0347:0-7"} <= set(seen)
+
+
+@given(st.lists(st.lists(words, min_size=8, max_size=8), min_size=1), st.integers(72, 120))
+def test_tables_of_many_columns_break_no_word(rows, width):
+    columns = ["policy", *(f">{title}" for title in "abcdefg")]
+    named = [[f"p{number}", *row[1:]] for number, row in enumerate(rows)]
+    lines = printed(lambda out: table(out, columns, named), width=width, terminal=True)
+    assert {cell for row in named for cell in row} <= set(" ".join(lines).split())
 
 
 def test_paragraphs_break_before_a_number_and_never_after_it():
