@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import CHECK_FAILED, BadInput, refusing
-from wattsched.cli.files import STANDARD, answer_of, is_decision, read_document, read_instance, shown
+from wattsched.cli.files import STANDARD, read_document, read_instance, shown
 
 if TYPE_CHECKING:
     from wattsched.report.wording import Goal
@@ -27,7 +27,7 @@ def command(instance_file: str, result_file: str) -> int:
     """
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
-    from wattsched.documents import verdict_on
+    from wattsched.documents import answer_of, is_decision, verdict_on
     from wattsched.problems import problem
     from wattsched.report.terminal import progress
     from wattsched.report.views import view
@@ -37,7 +37,7 @@ def command(instance_file: str, result_file: str) -> int:
     instance, document = read_instance(instance_file), read_document(result_file)
     if is_pareto(document):
         return _check_pareto(instance, document, shown(result_file))
-    answer = answer_of(document, shown(result_file), instance.problem)
+    answer = answer_of(document, instance.problem, shown(result_file))
     rules = problem(instance.problem)
     with progress(f"checking {shown(result_file)}"):
         if is_decision(document):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
-from wattsched.cli.limits import Names, limit_options
+from wattsched.cli.files import stray_output_to_stderr
+from wattsched.cli.parameters import Names, limit_options
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ def command(
     a time limit a solver runs in a process of its own, whose start counts as solving; 'inf' is without.
     Exit code 1 if answers contradict each other.
     """
-    from wattsched.cli.stdout import stray_output_to_stderr
     from wattsched.cli.tables.comparison import print_comparison
     from wattsched.comparisons.compare import compare, write_report
     from wattsched.comparisons.run import Settings

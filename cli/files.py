@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +18,6 @@ from wattsched.cli.failures import BadInput, reason
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from wattsched.result import Result
     from wattsched.topology.cluster import Cluster
     from wattsched.tradeoffs import ParetoResult
@@ -120,40 +121,33 @@ def cluster_of(instance: Any, source: str) -> Cluster:
     return cluster
 
 
-def read_answer(name: str, problem: str) -> Result | BaseModel:
-    """Read a result file, or a bare decision of a problem, or standard input for ``-``."""
-    return answer_of(read_document(name), shown(name), problem)
-
-
-def answer_of(document: Any, source: str, problem: str) -> Result | BaseModel:
-    """Validate a parsed document as a result, or as a bare decision of a problem.
-
-    Raises
-    ------
-    InputError
-        With one line per fault.
-    """
-    from wattsched.documents import RESULT_FORMATS, result_of
-    from wattsched.instances.errors import InputError, validated
-    from wattsched.problems import problem as find_problem
-
-    if is_decision(document):
-        decision: BaseModel = validated(find_problem(problem).decision, document, source)
-        return decision
-    if not isinstance(document, dict) or "format" not in document:
-        raise InputError([f"is neither a result ('format': '{RESULT_FORMATS[-1]}') nor a decision"], source)
-    return result_of(document, source)
-
-
-def is_decision(document: Any) -> bool:
-    """Whether a parsed document is a bare decision rather than an instance or a result."""
-    known = isinstance(document, dict) and "format" not in document
-    return known and "waiting" in document and "cluster" not in document
-
-
 def shown(name: str) -> str:
     """Name of a file in messages."""
     return "standard input" if name == STANDARD else name
+
+
+@contextmanager
+def stray_output_to_stderr() -> Iterator[None]:
+    """Send what native libraries print to file descriptor 1 to standard error meanwhile.
+
+    HiGHS prints a line now and then even when it is told not to.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:
+        # One of the two is closed: there is nothing to keep apart.
+        yield
+        return
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        # The C library has a buffer of its own, which must go out before descriptor 1 is back.
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def answer_text(answer: Result | ParetoResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wattsched.cli.files import is_decision, read_document, shown
+from wattsched.cli.files import read_document, shown
 
 
 @click.command("show")
@@ -12,7 +12,7 @@ from wattsched.cli.files import is_decision, read_document, shown
 def command(file: str) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.cli.tables.pareto import print_pareto
-    from wattsched.documents import decision_of, instance_of, is_result, result_of
+    from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.report.summary import print_result
     from wattsched.report.terminal import console
     from wattsched.report.views import view

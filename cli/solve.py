@@ -12,14 +12,14 @@ from wattsched.cli.files import (
     STANDARD,
     answer_text,
     output_option,
-    read_answer,
+    read_document,
     read_instance,
     refuse_overwriting,
+    shown,
+    stray_output_to_stderr,
     write,
 )
-from wattsched.cli.limits import UNLIMITED_S, Names, limit_options
-from wattsched.cli.parameters import Whole
-from wattsched.cli.stdout import stray_output_to_stderr
+from wattsched.cli.parameters import UNLIMITED_S, Names, Whole, limit_options
 
 if TYPE_CHECKING:
     from wattsched.result import Result
@@ -96,6 +96,7 @@ def command(
 
 def _solve(instance: Any, asked: dict[str, Any], warm: str | None) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
+    from wattsched.documents import answer_of
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
     from wattsched.problems import problem
@@ -104,7 +105,7 @@ def _solve(instance: Any, asked: dict[str, Any], warm: str | None) -> Result:
     with refusing():
         names = asked["formulation"], asked["solver"], asked["objective"] or instance.objective
         require_names(problem(instance.problem), *names)
-    earlier = None if warm is None else read_answer(warm, instance.problem)
+    earlier = None if warm is None else answer_of(read_document(warm), instance.problem, shown(warm))
     of = getattr(earlier, "problem", instance.problem)
     if of != instance.problem:
         raise BadInput(f"--warm {warm}: is of the problem '{of}', the instance of '{instance.problem}'")

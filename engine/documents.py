@@ -90,6 +90,30 @@ def is_result(document: Any) -> bool:
     return isinstance(document, dict) and document.get("format") in RESULT_FORMATS
 
 
+def is_decision(document: Any) -> bool:
+    """Whether a parsed document is a bare decision rather than an instance or a result."""
+    known = isinstance(document, dict) and "format" not in document
+    return known and "waiting" in document and "cluster" not in document
+
+
+def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseModel:
+    """Validate a parsed document as a result, or as a bare decision of a problem.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    from wattsched.problems import problem as find_problem
+
+    if is_decision(document):
+        decision: BaseModel = validated(find_problem(problem).decision, document, source)
+        return decision
+    if not isinstance(document, dict) or "format" not in document:
+        raise InputError([f"is neither a result ('format': '{RESULT_FORMATS[-1]}') nor a decision"], source)
+    return result_of(document, source)
+
+
 def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
     """Validate a parsed document as a bare decision of whichever problem it fits; with that problem's name.
 
@@ -141,7 +165,7 @@ def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> R
     TypeError
         For arguments of another type.
     InputError
-        For files that are no instance or no result.
+        For files that are no instance, or neither a result nor a decision.
     """
     from wattsched.problems import problem
     from wattsched.result import Result
@@ -151,7 +175,7 @@ def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> R
     rules = problem(getattr(instance, "problem", ""))
     require("instance", instance, (rules.instance,), "an instance")
     if isinstance(answer, str | Path):
-        answer = read_result(answer)
+        answer = answer_of(read_json(answer), rules.name, str(answer))
     if not isinstance(answer, Result):
         require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
         return rules.check(instance, answer)

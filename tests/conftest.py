@@ -59,23 +59,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _jitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Change the last digits of what instances are expanded to, in another way in every test."""
+    """Change the last digits of what instances are expanded to: equal instances in the same way."""
     seed = request.config.getoption("--jitter")
     if seed is None:
         return
-    rng = np.random.default_rng([seed, crc32(request.node.nodeid.encode())])
     for place, names in JITTERED.items():
         module, name = place.split(":")
         data = getattr(import_module(module), name)
-        monkeypatch.setattr(data, "__init__", _jittered(data.__init__, names, rng))
+        monkeypatch.setattr(data, "__init__", _jittered(data.__init__, names, seed))
 
 
-def _jittered(made, names, rng):  # type: ignore[no-untyped-def]  # of any class
+def _jittered(made, names, seed):  # type: ignore[no-untyped-def]  # of any class
     def jittered(self, *values, **named):  # type: ignore[no-untyped-def]
         made(self, *values, **named)
         for name in names:
             exact = getattr(self, name)
+            signs = np.random.default_rng([seed, crc32(exact.tobytes())]).choice([-1.0, 1.0], exact.shape)
             # The setter of a frozen class refuses.
-            self.__dict__[name] = exact * (1 + JITTER * rng.choice([-1.0, 1.0], np.shape(exact)))
+            self.__dict__[name] = exact * (1 + JITTER * signs)
 
     return jittered
