@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from wattsched.formulations import external
@@ -133,8 +134,17 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return name
 
 
+def late(place: str) -> Callable[..., Any]:
+    """Function of a room, which is imported when it is called first: ``formulations.sizing.mckp:build``."""
+
+    def call(*arguments: Any) -> Any:
+        return resolve_name(f"wattsched.{place}")(*arguments)
+
+    return call
+
+
 def _sizing() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.sizing import assignment, intervals, mckp, own
+    from wattsched.formulations.sizing import own
     from wattsched.formulations.sizing.budgets import describe
     from wattsched.formulations.sizing.data import comparable_options, diagnose
     from wattsched.formulations.sizing.objectives import OBJECTIVES
@@ -151,9 +161,9 @@ def _sizing() -> Problem[Any, Any, Any]:
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
         expand=comparable_options,
         formulations={
-            "mckp": mckp.build,
-            "assignment": assignment.build,
-            "intervals": intervals.build,
+            "mckp": late("formulations.sizing.mckp:build"),
+            "assignment": late("formulations.sizing.assignment:build"),
+            "intervals": late("formulations.sizing.intervals:build"),
         },
         safety_net="greedy",
         check=check,
@@ -169,9 +179,7 @@ def _sizing() -> Problem[Any, Any, Any]:
 
 
 def _shifting() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.shifting import schedules, time_indexed
     from wattsched.formulations.shifting.data import horizon_of
-    from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
     from wattsched.formulations.shifting.infeasibility import diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
@@ -184,11 +192,17 @@ def _shifting() -> Problem[Any, Any, Any]:
         decision=ShiftingDecision,
         objectives=OBJECTIVES,
         expand=horizon_of,
-        formulations={"schedules": schedules.build, "time-indexed": time_indexed.build},
+        formulations={
+            "schedules": late("formulations.shifting.schedules:build"),
+            "time-indexed": late("formulations.shifting.time_indexed:build"),
+        },
         safety_net="greedy",
         check=check,
         prove=prove,
-        heuristics={"greedy": greedy, "carbon-blind": carbon_blind},
+        heuristics={
+            "greedy": late("formulations.shifting.heuristics:greedy"),
+            "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
+        },
         faults=faults_of,
         diagnose=diagnose,
         refute=refute,
@@ -198,9 +212,7 @@ def _shifting() -> Problem[Any, Any, Any]:
 
 
 def _sharing() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.sharing import matching, patterns
     from wattsched.formulations.sharing.data import patterns_of
-    from wattsched.formulations.sharing.heuristics import eaco, fifo, fifo_packed, gandiva
     from wattsched.instances.sharing.decision import SharingDecision
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
     from wattsched.verification.sharing.bound import prove
@@ -212,11 +224,19 @@ def _sharing() -> Problem[Any, Any, Any]:
         decision=SharingDecision,
         objectives=OBJECTIVES,
         expand=patterns_of,
-        formulations={"patterns": patterns.build, "matching": matching.build},
+        formulations={
+            "patterns": late("formulations.sharing.patterns:build"),
+            "matching": late("formulations.sharing.matching:build"),
+        },
         safety_net="eaco",
         check=check,
         prove=prove,
-        heuristics={"eaco": eaco, "fifo": fifo, "fifo-packed": fifo_packed, "gandiva": gandiva},
+        heuristics={
+            "eaco": late("formulations.sharing.heuristics:eaco"),
+            "fifo": late("formulations.sharing.heuristics:fifo"),
+            "fifo-packed": late("formulations.sharing.heuristics:fifo_packed"),
+            "gandiva": late("formulations.sharing.heuristics:gandiva"),
+        },
         faults=faults_of,
     )
 
