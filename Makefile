@@ -8,7 +8,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.t
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint imports types unit bench results clean
+.PHONY: help demo test lint imports types unit jitter bench results clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 
 unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package
 	$(BIN)/pytest -q -n 2
+
+jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
+	$(BIN)/pytest -q -n 2 --jitter $(or $(SEED),1) tests/engine tests/formulations tests/solvers tests/verification \
+		tests/replay tests/docs
 
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)

@@ -12,7 +12,7 @@ import numpy as np
 from wattsched.call import EARLIER, Call, Candidate
 from wattsched.certificate import certificate_of
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
-from wattsched.formulations.model import Model
+from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
 from wattsched.solvers.solution import Solution, Termination, relative_gap
 from wattsched.verification.claims import INTERNAL
@@ -139,7 +139,11 @@ class Evidence:
         call, ended = self.call, self.asked.termination
         if failed:
             return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
-        if self.whole and (reasons := self._reasons()):
+        try:
+            reasons = self._reasons() if self.whole else []
+        except InfeasibleError as error:  # the default formulation proves it while it is built
+            return refuted(call, error)
+        if reasons:
             return call.result(Termination("infeasible", detail="; ".join(reasons)), size=self.size)
         if self.whole and ended.reason == "infeasible":
             detail = f"{call.solver} proved that no decision exists"
@@ -187,7 +191,10 @@ class Evidence:
         from wattsched.solvers.infeasibility import short_rows
 
         problem, left_s = self.call.problem, self.call.timer.remaining_s()
-        program = self.call.model(problem.default).program
+        try:
+            program = self.call.model(problem.default).program
+        except UnsuitableError:
+            return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
         rows = short_rows(program, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 from zlib import crc32
 
 import numpy as np
@@ -26,6 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+BENCHMARKS = ROOT / "tests" / "benchmarks"
 
 
 @pytest.fixture(scope="session")
@@ -57,20 +60,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(autouse=True)
-def _jitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Change the last digits of what instances are expanded to: equal instances in the same way."""
-    seed = request.config.getoption("--jitter")
-    if seed is None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave slow tests, those of the benchmarks' scripts above all, to continuous integration."""
+    if os.environ.get("CI"):
         return
-    for place, names in JITTERED.items():
-        module, name = place.split(":")
-        data = getattr(import_module(module), name)
-        monkeypatch.setattr(data, "__init__", _jittered(data.__init__, names, seed))
+    later = pytest.mark.skip(reason="slow; set CI=1 to run it")
+    for item in items:
+        if item.path.is_relative_to(BENCHMARKS):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow"):
+            item.add_marker(later)
 
 
-def _jittered(made, names, seed):  # type: ignore[no-untyped-def]  # of any class
-    def jittered(self, *values, **named):  # type: ignore[no-untyped-def]
+@contextmanager
+def _jittered(seed: int) -> Iterator[None]:
+    """Change the last digits of what instances are expanded to: equal instances in the same way."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place, names in JITTERED.items():
+            data = resolve_name(place)
+            patch.setattr(data, "__init__", _jittering(data.__init__, names, seed))
+        yield
+
+
+def _jittering(made, names, seed):  # type: ignore[no-untyped-def]  # of any class
+    def jittering(self, *values, **named):  # type: ignore[no-untyped-def]
         made(self, *values, **named)
         for name in names:
             exact = getattr(self, name)
@@ -78,4 +91,18 @@ def _jittered(made, names, seed):  # type: ignore[no-untyped-def]  # of any clas
             # The setter of a frozen class refuses.
             self.__dict__[name] = exact * (1 + JITTER * signs)
 
-    return jittered
+    return jittering
+
+
+@pytest.fixture(scope="session")
+def jittered() -> Callable[[int], AbstractContextManager[None]]:
+    """Context in which instances are expanded to slightly other numbers, by a seed."""
+    return _jittered
+
+
+@pytest.fixture(autouse=True)
+def _jitter(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Do so in every test, where ``--jitter`` asks for it."""
+    seed = request.config.getoption("--jitter")
+    with nullcontext() if seed is None else _jittered(seed):
+        yield

@@ -1,0 +1,173 @@
+"""What holds of every problem, formulation and solver: one suite over the whole table."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import brute_force.sharing
+import brute_force.shifting
+import brute_force.sizing
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import small_instances
+from strategies.sharing import sharing_instances
+from strategies.shifting import tiny
+
+from wattsched import solve
+from wattsched.documents import check, read_instance, read_result, verdict_on
+from wattsched.formulations.model import UnsuitableError
+from wattsched.instances.io import write_json
+from wattsched.problems import PROBLEMS, problem
+from wattsched.result import Result
+from wattsched.solvers import price
+
+SOLVERS = ("auto", "price", "highs", "cpsat")
+GAP = 1e-5
+ROUNDING = 1e-6
+"""Relative to the objective; the checker's own tolerance."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Small instances of a problem, and the best objective by trying every decision."""
+
+    instances: st.SearchStrategy[Any]
+    optimum: Callable[[Any], float | None]
+
+
+CASES = {
+    "sizing": Case(
+        st.builds(
+            lambda instance, objective: instance.model_copy(update={"objective": objective}),
+            small_instances(max_jobs=3),
+            st.sampled_from(sorted(problem("sizing").objectives)),
+        ),
+        lambda instance: brute_force.sizing.optimum(instance, instance.objective),
+    ),
+    "shifting": Case(st.builds(tiny, st.integers(0, 10_000)), brute_force.shifting.optimum),
+    "sharing": Case(
+        sharing_instances(most_jobs=4),
+        lambda instance: brute_force.sharing.optimum(instance, instance.objective),
+    ),
+}
+
+problems = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_path() -> Any:
+    """Have `price` decide small programs by itself, which it leaves to HiGHS otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(price, "_SMALL", 0)
+        yield
+
+
+def answers(instance: Any) -> list[tuple[str, str, Result]]:
+    """Answers of every solver to every formulation, and of every heuristic."""
+    rules, found = problem(instance.problem), []
+    for formulation in rules.formulations:
+        for solver in (*SOLVERS, *rules.heuristics):
+            try:
+                found.append(
+                    (formulation, solver, solve(instance, formulation=formulation, solver=solver, gap=GAP))
+                )
+            except UnsuitableError:
+                continue
+    return found
+
+
+def test_every_problem_has_a_case() -> None:
+    assert set(CASES) == set(PROBLEMS)
+
+
+@problems
+@settings(max_examples=40)
+@given(data=st.data())
+def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataObject) -> None:
+    case = CASES[name]
+    instance = data.draw(case.instances)
+    best, rules = case.optimum(instance), problem(name)
+    for formulation, solver, result in answers(instance):
+        who = f"{formulation} {solver}: {result.termination}"
+        verdict = verdict_on(instance, result.model_dump(mode="json"))
+        assert verdict.faults == [], who
+        assert result.faults == [], who
+        if best is None:
+            assert result.objective is None, who
+            continue
+        sign, margin = (1.0 if result.sense == "min" else -1.0), ROUNDING * max(1.0, abs(best))
+        for bound in (result.bound, result.certificate and result.certificate.bound):
+            assert bound is None or sign * bound <= sign * best + margin, who
+        assert result.termination.reason != "infeasible", who
+        if result.objective is not None:
+            assert sign * result.objective >= sign * best - margin, who
+        if result.termination.reason == "optimal":
+            assert result.objective == pytest.approx(best, rel=2 * GAP, abs=margin), who
+        exact = result.unsupported == "" and solver not in rules.heuristics
+        if exact and "generated" not in result.termination.detail and (solver != "cpsat" or abs(best) > 1e-3):
+            assert result.termination.reason == "optimal", who
+
+
+@problems
+@settings(max_examples=25)
+@given(data=st.data())
+def test_other_names_in_another_order_change_no_optimum(name: str, data: st.DataObject) -> None:
+    instance = data.draw(CASES[name].instances)
+    document = json.loads(instance.model_dump_json())
+    order = data.draw(st.permutations(range(len(document["jobs"]))))
+    document["jobs"] = [document["jobs"][i] | {"name": f"renamed {i}"} for i in order]
+    before, after = (solve(one, solver="highs", gap=GAP) for one in (instance, type(instance)(**document)))
+    assert after.termination.reason == before.termination.reason
+    if before.objective is not None:
+        assert after.objective == pytest.approx(before.objective, rel=2 * GAP, abs=ROUNDING)
+
+
+@problems
+@settings(max_examples=25)
+@given(data=st.data())
+def test_files_hold_what_they_are_written_from(name: str, data: st.DataObject) -> None:
+    instance = data.draw(CASES[name].instances)
+    assume(not problem(name).faults(instance))
+    result = solve(instance, gap=GAP)
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "instance.json.gz", Path(folder) / "result.json"
+        for file, model in zip(files, (instance, result), strict=True):
+            write_json(file, model)
+        assert read_instance(files[0]) == instance
+        assert read_result(files[1]) == result
+        assert check(*files).faults == []
+
+
+@problems
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a_limit_ends_with_a_checked_answer(name: str, data: st.DataObject) -> None:
+    instance = data.draw(CASES[name].instances)
+    best = CASES[name].optimum(instance)
+    result = solve(instance, time_limit=0.01)
+    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+    if best is None:
+        assert result.objective is None
+    assert result.termination.reason != "error"
+
+
+@problems
+@settings(max_examples=25)
+@given(data=st.data(), seed=st.integers(1, 1000))
+def test_last_digits_change_no_verdict(
+    name: str, data: st.DataObject, seed: int, jittered: Callable[[int], Any]
+) -> None:
+    instance = data.draw(CASES[name].instances)
+    plain = solve(instance, solver="highs", gap=GAP)
+    with jittered(seed):
+        other = solve(instance, solver="highs", gap=GAP)
+    assert verdict_on(instance, other.model_dump(mode="json")).faults == []
+    assert (other.objective is None) == (plain.objective is None)
+    if plain.objective is not None:
+        assert other.objective == pytest.approx(plain.objective, rel=2 * GAP, abs=ROUNDING)
