@@ -223,17 +223,43 @@ class Program:
         return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))
 
 
-class ProgramBuilder:
+class Entries:
+    """Gathers the entries of a matrix, in any order; those of one place add up."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[ArrayLike, ArrayLike, ArrayLike]] = []
+
+    def add(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike = 1.0) -> None:
+        """Add entries; rows, columns and values are broadcast together."""
+        self._entries.append((rows, columns, values))
+
+    def matrix(self, n_rows: int, n_columns: int) -> csc_array:
+        """Matrix of the entries so far."""
+        from scipy.sparse import coo_array
+
+        parts = [np.broadcast_arrays(*entries) for entries in self._entries]
+        # Indices of half the usual size are sorted faster.
+        rows, columns, values = (
+            _joined([part[i].ravel() for part in parts], dtype)
+            for i, dtype in enumerate((np.int32, np.int32, np.float64))
+        )
+        used = values != 0.0
+        if not used.all():
+            rows, columns, values = rows[used], columns[used], values[used]
+        return coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
+
+
+class ProgramBuilder(Entries):
     """Gathers columns, rows and the entries of their matrix, in any order.
 
-    Values are broadcast: one number for a whole block, or one for each member.
+    Values of a block are one number for all its members, or one for each.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.n_columns = self.n_rows = 0
         self._columns: list[tuple[Block, list[Any]]] = []
         self._rows: list[tuple[Block, list[Any]]] = []
-        self._entries: list[tuple[Any, Any, Any]] = []
 
     def columns(
         self,
@@ -266,27 +292,9 @@ class ProgramBuilder:
     ) -> int:
         """Add a row with its entries, and return its number."""
         self._rows.append((Block(name, 1), [lower, upper]))
-        self._entries.append((self.n_rows, columns, values))
+        self.add(self.n_rows, columns, values)
         self.n_rows += 1
         return self.n_rows - 1
-
-    def add(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike = 1.0) -> None:
-        """Add entries; rows, columns and values are broadcast together, entries of one place add up."""
-        self._entries.append((rows, columns, values))
-
-    def matrix(self) -> csc_array:
-        """Matrix of the entries so far."""
-        from scipy.sparse import coo_array
-
-        shape = (self.n_rows, self.n_columns)
-        parts = [np.broadcast_arrays(*entries) for entries in self._entries]
-        # Half the size of the usual indices, and faster to sort.
-        rows, columns = (_joined([part[i] for part in parts], np.int32) for i in range(2))
-        values = _joined([part[2] for part in parts], np.float64)
-        used = values != 0.0
-        if not used.all():
-            rows, columns, values = rows[used], columns[used], values[used]
-        return coo_array((values, (rows, columns)), shape=shape).tocsc()
 
     def program(self, group_start: IntArray | None = None, **values: Any) -> Program:
         """Program of what was gathered.
@@ -298,35 +306,31 @@ class ProgramBuilder:
         **values
             Other fields of `Program`.
         """
-        blocks, by_column = _spread(self._columns, (np.float64, np.float64, np.float64, np.bool_))
-        row_blocks, by_row = _spread(self._rows, (np.float64, np.float64))
-        cost, lower, upper, integer = by_column
+        cost, lower, upper, integer = _spread(self._columns, (float, float, float, bool))
+        row_lower, row_upper = _spread(self._rows, (float, float))
         return Program(
             cost=cost,
-            matrix=self.matrix(),
-            row_lower=by_row[0],
-            row_upper=by_row[1],
+            matrix=self.matrix(self.n_rows, self.n_columns),
+            row_lower=row_lower,
+            row_upper=row_upper,
             lower=lower,
             upper=upper,
             integer=integer,
             group_start=np.zeros(1, dtype=np.int64) if group_start is None else group_start,
-            rows=row_blocks,
-            columns=blocks,
+            rows=tuple(block for block, _ in self._rows),
+            columns=tuple(block for block, _ in self._columns),
             **values,
         )
 
 
-def _joined(parts: list[Any], dtype: Any) -> Any:
-    arrays = [np.empty(0, dtype), *(part.ravel() for part in parts)]
-    return np.concatenate(arrays, dtype=dtype, casting="unsafe")
-
-
-def _spread(
-    gathered: list[tuple[Block, list[Any]]], dtypes: tuple[Any, ...]
-) -> tuple[tuple[Block, ...], list[Any]]:
-    """Blocks, and for each kind of value an array over all their members."""
+def _spread(gathered: list[tuple[Block, list[Any]]], dtypes: tuple[type, ...]) -> list[Any]:
+    """For each kind of value an array over the members of all blocks."""
     arrays = [
-        _joined([np.broadcast_to(np.ravel(values[i]), block.size) for block, values in gathered], dtype)
-        for i, dtype in enumerate(dtypes)
+        [v if isinstance(v, np.ndarray) else np.full(block.size, v) for v in values]
+        for block, values in gathered
     ]
-    return tuple(block for block, _ in gathered), arrays
+    return [_joined([array[i] for array in arrays], dtype) for i, dtype in enumerate(dtypes)]
+
+
+def _joined(arrays: list[Any], dtype: type) -> Any:
+    return np.concatenate([np.empty(0, dtype), *arrays], dtype=dtype, casting="unsafe")
