@@ -104,7 +104,7 @@ class RestrictedMaster:
 
     def add_rows(self, lower: ArrayLike, upper: ArrayLike) -> IntArray:
         """Add rows without entries, and return their numbers."""
-        low, high = np.broadcast_arrays(np.asarray(lower, float), np.asarray(upper, float))
+        low, high = (np.array(v, float) for v in np.broadcast_arrays(lower, upper))
         n, none = len(low), np.zeros(0)
         self._highs.addRows(n, low, high, 0, np.zeros(n, np.int32), none.astype(np.int32), none)
         self.n_rows += n
@@ -125,7 +125,7 @@ class RestrictedMaster:
 
         entries = csc_array(matrix)
         n = entries.shape[1]
-        costs, low, high = (np.broadcast_to(np.asarray(v, float), n) for v in (cost, lower, upper))
+        costs, low, high = (np.array(np.broadcast_to(v, n), float) for v in (cost, lower, upper))
         start, index = entries.indptr[:-1].astype(np.int32), entries.indices.astype(np.int32)
         self._highs.addCols(
             n, costs / self._unit, low, high, entries.nnz, start, index, entries.data.astype(float)
@@ -135,7 +135,7 @@ class RestrictedMaster:
 
     def change_costs(self, columns: Sequence[int] | IntArray, cost: ArrayLike) -> None:
         """Change what columns cost."""
-        costs = np.broadcast_to(np.asarray(cost, float), len(columns)) / self._unit
+        costs = np.array(np.broadcast_to(cost, len(columns)), float) / self._unit
         self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
 
     def solve(self) -> LpOptimum:
