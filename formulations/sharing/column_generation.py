@@ -319,14 +319,12 @@ def _coarse_slot_prices(data: SetPartitioning) -> FloatArray:
 def _buckets(kinds: Kinds) -> IntArray:
     """Bucket of each kind: equal numbers of kinds of the same class and permissions, by work."""
     timed = np.isfinite(kinds.deadline_s)
-    order = np.lexsort((kinds.epochs, kinds.may_wait, kinds.exclusive, timed, kinds.job_class))
-    key = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait], axis=1)[order]
-    first = np.flatnonzero(np.append(True, np.any(key[1:] != key[:-1], axis=1)))
-    bucket = np.zeros(len(kinds), dtype=np.int64)
-    used = 0
-    for group in np.split(order, first[1:]):
-        bucket[group] = used + np.arange(len(group)) * BUCKETS // len(group)
-        used += BUCKETS
+    alike = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait])
+    group = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    order, sizes = np.lexsort((kinds.epochs, group)), np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    bucket = np.empty(len(group), dtype=np.int64)
+    bucket[order] = group[order] * BUCKETS + rank * BUCKETS // np.repeat(sizes, sizes)
     return np.asarray(np.unique(bucket, return_inverse=True)[1])
 
 

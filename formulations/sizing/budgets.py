@@ -56,51 +56,40 @@ def energy_j(options: Options) -> FloatArray:
 
 def budget_rows(options: Options) -> list[BudgetRow]:
     """Rows of all budgets and power caps of the instance."""
-    return [*_power_rows(options), *_energy_rows(options)]
-
-
-def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
-    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
-    types = instance.cluster.gpu_types
-    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
-    total = 0.0
-    for pool in pools:
-        if domain is None or domain in pool.domains:
-            total += types[pool.gpu_type].idle_power_w * int(pool.available.sum())
-            total += sum(base_w[name] for name in pool.nodes)
-    return total
-
-
-def _power_rows(options: Options) -> list[BudgetRow]:
-    instance, pools = options.instance, options.pools
-    extra = extra_power_w(options)
+    instance, pools, budgets = options.instance, options.pools, options.instance.budgets
+    idle_w, extra = standing_power_w(instance, pools), extra_power_w(options)
     rows = []
-    if instance.budgets.power_w is not None:
-        rows.append(BudgetRow("power_w", extra, instance.budgets.power_w, standing_power_w(instance, pools)))
+    if budgets.power_w is not None:
+        rows.append(BudgetRow("power_w", extra, budgets.power_w, idle_w))
     for domain in instance.cluster.power_domains:
         inside = np.array([domain.name in pool.domains for pool in pools] + [False])
         use = np.where(inside[options.pool], extra, 0.0)
         standing = standing_power_w(instance, pools, domain.name)
         rows.append(BudgetRow(f"power_w:{domain.name}", use, domain.power_cap_w, standing))
-    return rows
-
-
-def _energy_rows(options: Options) -> list[BudgetRow]:
-    instance = options.instance
-    budgets = instance.budgets
     if budgets.energy_j is None and budgets.carbon_g is None:
-        return []
+        return rows
     use = energy_j(options)
-    standing = 0.0
-    if budgets.scope == "round":
-        standing = standing_power_w(instance, options.pools) * instance.round_s
-    rows = []
+    standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
     if budgets.energy_j is not None:
         rows.append(BudgetRow("energy_j", use, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = instance.carbon_g_per_kwh / J_PER_KWH
         rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g, standing * grams))
     return rows
+
+
+def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
+    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
+    types = instance.cluster.gpu_types
+    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
+    return float(
+        sum(
+            types[pool.gpu_type].idle_power_w * int(pool.available.sum())
+            + sum(base_w[name] for name in pool.nodes)
+            for pool in pools
+            if domain is None or domain in pool.domains
+        )
+    )
 
 
 def fixed_jobs(options: Options) -> BoolArray:
