@@ -65,13 +65,11 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     if chosen is None:
         raise InfeasibleError("no matching has a place for every job that must run")
     program, x = _program(sets, units, OBJECTIVES[objective]), sets.point(chosen)
-    assert x is not None
     # The matching is exact for costs rounded to whole numbers, by way of doubles.
     rounding = sets.largest * sets.n_jobs * ROUNDING
     return Model(
         program=program,
         decode=lambda x, starts: sets.decision(x),
-        encode=lambda decision: sets.point(sets.keys_of(decision)),
         optimum=x,
         bound=program.objective(x) - rounding,
     )
@@ -112,22 +110,11 @@ class _Sets:
         self.cost = np.concatenate([values[np.isfinite(values)] for values in costs])
         self.largest = float(np.abs(self.cost).max(initial=0.0)) or 1.0
 
-    def point(self, keys: list[Key] | None) -> FloatArray | None:
-        """Point of the program that takes these keys, None where one is not to be had."""
-        if keys is None or any(key not in self.number for key in keys):
-            return None
+    def point(self, keys: list[Key]) -> FloatArray:
+        """Point of the program that takes these keys."""
         x = np.zeros(len(self.cost))
         x[[self.number[key] for key in keys]] = 1.0
         return x
-
-    def keys_of(self, decision: SharingDecision) -> list[Key] | None:
-        """Keys of a decision, None where it has other jobs or larger sets."""
-        number = {name: j for j, name in enumerate(self.jobs)}
-        sets = [sorted(number.get(name, -1) for name in formed.jobs) for formed in decision.sets]
-        waiting = [number.get(name, -1) for name in decision.waiting]
-        if any(len(formed) > 2 for formed in sets):
-            return None
-        return [(formed[0], formed[-1]) for formed in sets] + [(j, WAITS) for j in waiting]
 
     def decision(self, x: FloatArray) -> SharingDecision:
         """Decision of a point."""

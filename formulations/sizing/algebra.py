@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
@@ -74,7 +73,6 @@ class Limit:
     capacity: float
 
 
-@dataclass(frozen=True)
 class Round:
     """A scheduling round as a formulation sees it.
 
@@ -84,39 +82,22 @@ class Round:
     ----------
     columns : Choices
         The same as arrays.
+    options : Options
+        All options of all jobs as arrays, dominated ones included.
+    instance : Instance
+        As the file has it.
+    objective : str
+        Name of the objective.
+    combine : {"sum", "worst"}
+        How the costs of the choices taken combine: their sum, or the largest.
+    jobs, pools : range
+        Numbers of the jobs and of the pools.
     """
 
-    columns: Choices
-
-    @property
-    def instance(self) -> Instance:
-        """Instance as the file has it."""
-        return self.columns.options.instance
-
-    @property
-    def options(self) -> Options:
-        """All options of all jobs as arrays, dominated ones included."""
-        return self.columns.options
-
-    @property
-    def objective(self) -> str:
-        """Name of the objective."""
-        return self.columns.objective.name
-
-    @property
-    def combine(self) -> Literal["sum", "worst"]:
-        """How the costs of the choices taken combine: their sum, or the largest."""
-        return self.columns.objective.combine
-
-    @property
-    def jobs(self) -> range:
-        """Numbers of the jobs."""
-        return range(len(self.columns.start) - 1)
-
-    @property
-    def pools(self) -> range:
-        """Numbers of the pools."""
-        return range(len(self.options.pools))
+    def __init__(self, columns: Choices):
+        self.columns, self.options, self.instance = columns, columns.options, columns.options.instance
+        self.objective, self.combine = columns.objective.name, columns.objective.combine
+        self.jobs, self.pools = range(len(columns.start) - 1), range(len(self.options.pools))
 
     def of_job(self, job: int) -> range:
         """Numbers of a job's choices."""
@@ -125,19 +106,10 @@ class Round:
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """All choices, in the order of their numbers."""
-        columns, options = self.columns, self.options
-        arrays = [
-            columns.job.tolist(),
-            columns.pool.tolist(),
-            options.gpus[columns.index].tolist(),
-            columns.block.tolist(),
-            columns.needs_room.tolist(),
-            columns.cost.tolist(),
-            options.completion_s[columns.index].tolist(),
-            options.power_w[columns.index].tolist(),
-            columns.index.tolist(),
-        ]
-        return tuple(Choice(*values) for values in zip(*arrays, strict=True))
+        columns, options, index = self.columns, self.options, self.columns.index
+        what = (columns.job, columns.pool, options.gpus[index], columns.block, columns.needs_room)
+        worth = (columns.cost, options.completion_s[index], options.power_w[index], index)
+        return tuple(Choice(*row) for row in zip(*(a.tolist() for a in (*what, *worth)), strict=True))
 
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:

@@ -41,7 +41,6 @@ def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> No
     assert plan.optimum is not None
     found = plan.decode(plan.optimum, {})
     assert check(instance, found).objective == pytest.approx(best, rel=1e-9, abs=1e-12)
-    assert plan.encode(found) == pytest.approx(plan.optimum)
 
 
 @pytest.mark.parametrize(
