@@ -23,10 +23,10 @@ from statistics import median
 from pages import DOCS, machine, replace_part, table
 
 import wattsched
-from wattsched.formulations.program import Program
+from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expand
-from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, add_budget_rows, assemble
+from wattsched.formulations.sizing.mckp import add_buddy_rows, add_limits, assemble
 from wattsched.formulations.sizing.objectives import objective
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -110,9 +110,9 @@ def measure(family: str, jobs: int, repetitions: int) -> Measurement:
 def build_all(options: Options, goal: str) -> Program:
     """Build the program with every option as a column."""
     columns = choices(options, objective(goal), keep_dominated=True)
-    rows = Rows([], [], [], [])
+    rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
-    add_budget_rows(rows, columns)
+    add_limits(rows, columns.budgets)
     return assemble(columns, rows)
 
 

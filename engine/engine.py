@@ -24,7 +24,7 @@ from wattsched.problems import Problem
 from wattsched.problems import problem as find_problem
 from wattsched.result import Result
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Start, Termination
+from wattsched.solvers.solution import Limits, Solution, Start, Termination, conclude
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
@@ -305,13 +305,15 @@ def _start(call: Call, model: Model[Any], known: list[Candidate], earlier: _Earl
 
 
 def _ask(call: Call, model: Model[Any], start: Start, worker: Worker | None) -> Solution:
-    """Ask the solver; where a heuristic decides, only a bound is asked."""
+    """Ask the solver, unless a heuristic decides, or the formulation has found the optimum itself."""
     with call.timer.phase("solve"):
         if call.by_heuristic:
             from wattsched.solvers.dual import dual_prices
 
             prices, bound = dual_prices(model.program, call.timer.remaining_s())
-            return Solution(Termination("feasible"), bound=bound, prices=prices)
+            return Solution(Termination("feasible"), bound=max(bound, model.bound), prices=prices)
+        if model.optimum is not None:
+            return conclude(model.program, call.limits, model.optimum, model.bound)
         if worker is not None:
             return worker.solve(call.solver, model.program, call.limits_left(), start)
         return find_solver(call.solver)(model.program, call.limits_left(), start)

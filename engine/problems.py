@@ -144,9 +144,9 @@ def late(place: str) -> Callable[..., Any]:
 
 
 def _sizing() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.sizing import own
-    from wattsched.formulations.sizing.budgets import describe
-    from wattsched.formulations.sizing.data import comparable_options, diagnose
+    from wattsched.formulations.sizing import algebra
+    from wattsched.formulations.sizing.data import comparable_options
+    from wattsched.formulations.sizing.infeasibility import describe, diagnose
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
@@ -174,7 +174,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         describe=describe,
         may_grow=None,
         former={"completion": "total-completion", "flow": "work-value"},
-        adapt=own.adapt,
+        adapt=algebra.adapt,
     )
 
 

@@ -69,8 +69,8 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
         upper=upper[order],
         integer=integer[order],
         group_start=group_start,
-        rows=(_names("row", _row_names([form.rows[i].constraint.name for i in keep])),),
-        columns=(_names("column", [variables[i].name for i in order]),),
+        rows=(Block.named("row", _row_names([form.rows[i].constraint.name for i in keep])),),
+        columns=(Block.named("column", [variables[i].name for i in order]),),
         offset=offset,
         sense="max" if (sense or ("max" if maximise else "min")) == "max" else "min",
     )
@@ -88,10 +88,6 @@ def _require_numbers(form: Any, matrix: Any, rhs: FloatArray, cost: FloatArray, 
         )
     if not np.isfinite(cost).all() or not np.isfinite(offset):
         raise ValueError("the objective of the Pyomo model has a coefficient that is not a finite number")
-
-
-def _names(kind: str, names: list[str]) -> Block:
-    return Block(kind, len(names), names.__getitem__)
 
 
 def _row_names(names: list[str]) -> list[str]:

@@ -38,6 +38,10 @@ class Model(Generic[DecisionT]):
         Certificate prices that are known from building the program.
     outside : float
         What decisions cost at least that the program does not hold; infinite when it holds all of them.
+    optimum : float array, shape (n_columns,), optional
+        A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
+    bound : float
+        What every decision costs at least, as that algorithm proved it; -inf if there is none.
     options, dropped : int, optional
         Options of all jobs, and those left out because another one of the same job dominates them.
     """
@@ -49,6 +53,8 @@ class Model(Generic[DecisionT]):
     lagrangian: bool = False
     prices: Mapping[str, float] | None = None
     outside: float = math.inf
+    optimum: FloatArray | None = None
+    bound: float = -math.inf
     options: int | None = None
     dropped: int | None = None
 

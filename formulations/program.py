@@ -1,12 +1,13 @@
-"""The solver-neutral value between formulations and solvers: columns under rows."""
+"""The solver-neutral value between formulations and solvers: columns under rows, and how it is built."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -24,6 +25,11 @@ class Block:
     name: str
     size: int
     label: Callable[[int], str] | None = None
+
+    @classmethod
+    def named(cls, name: str, labels: Sequence[str]) -> Block:
+        """Block of members with names of their own."""
+        return cls(name, len(labels), labels.__getitem__)
 
     def member(self, index: int) -> str:
         """Name of one member."""
@@ -215,3 +221,116 @@ class Program:
         reduced = (self.cost - self.matrix.T @ prices)[:n]
         least = np.minimum.reduceat(reduced, self.group_start[:-1])
         return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))
+
+
+class Entries:
+    """Gathers the entries of a matrix, in any order; those of one place add up."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[ArrayLike, ArrayLike, ArrayLike]] = []
+
+    def add(self, rows: ArrayLike, columns: ArrayLike, values: ArrayLike = 1.0) -> None:
+        """Add entries; rows, columns and values are broadcast together."""
+        self._entries.append((rows, columns, values))
+
+    def matrix(self, n_rows: int, n_columns: int) -> csc_array:
+        """Matrix of the entries so far."""
+        from scipy.sparse import coo_array
+
+        parts = [np.broadcast_arrays(*entries) for entries in self._entries]
+        # Indices of half the usual size are sorted faster.
+        rows, columns, values = (
+            _joined([part[i].ravel() for part in parts], dtype)
+            for i, dtype in enumerate((np.int32, np.int32, np.float64))
+        )
+        used = values != 0.0
+        if not used.all():
+            rows, columns, values = rows[used], columns[used], values[used]
+        return coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
+
+
+class ProgramBuilder(Entries):
+    """Gathers columns, rows and the entries of their matrix, in any order.
+
+    Values of a block are one number for all its members, or one for each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_columns = self.n_rows = 0
+        self._columns: list[tuple[Block, list[Any]]] = []
+        self._rows: list[tuple[Block, list[Any]]] = []
+
+    def columns(
+        self,
+        block: Block,
+        *,
+        cost: ArrayLike = 0.0,
+        lower: ArrayLike = 0.0,
+        upper: ArrayLike = 1.0,
+        integer: ArrayLike = True,
+    ) -> IntArray:
+        """Add columns, and return their numbers."""
+        self._columns.append((block, [cost, lower, upper, integer]))
+        self.n_columns += block.size
+        return np.arange(self.n_columns - block.size, self.n_columns)
+
+    def rows(self, block: Block, *, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> IntArray:
+        """Add rows, and return their numbers."""
+        self._rows.append((block, [lower, upper]))
+        self.n_rows += block.size
+        return np.arange(self.n_rows - block.size, self.n_rows)
+
+    def row(
+        self,
+        name: str,
+        columns: ArrayLike,
+        values: ArrayLike,
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+    ) -> int:
+        """Add a row with its entries, and return its number."""
+        self._rows.append((Block(name, 1), [lower, upper]))
+        self.add(self.n_rows, columns, values)
+        self.n_rows += 1
+        return self.n_rows - 1
+
+    def program(self, group_start: IntArray | None = None, **values: Any) -> Program:
+        """Program of what was gathered.
+
+        Parameters
+        ----------
+        group_start : int array, shape (n_groups + 1,), optional
+            Choice groups among the first columns; default: none.
+        **values
+            Other fields of `Program`.
+        """
+        cost, lower, upper, integer = _spread(self._columns, (float, float, float, bool))
+        row_lower, row_upper = _spread(self._rows, (float, float))
+        return Program(
+            cost=cost,
+            matrix=self.matrix(self.n_rows, self.n_columns),
+            row_lower=row_lower,
+            row_upper=row_upper,
+            lower=lower,
+            upper=upper,
+            integer=integer,
+            group_start=np.zeros(1, dtype=np.int64) if group_start is None else group_start,
+            rows=tuple(block for block, _ in self._rows),
+            columns=tuple(block for block, _ in self._columns),
+            **values,
+        )
+
+
+def _spread(gathered: list[tuple[Block, list[Any]]], dtypes: tuple[type, ...]) -> list[Any]:
+    """For each kind of value an array over the members of all blocks."""
+    arrays = [
+        [v if isinstance(v, np.ndarray) else np.full(block.size, v) for v in values]
+        for block, values in gathered
+    ]
+    return [_joined([array[i] for array in arrays], dtype) for i, dtype in enumerate(dtypes)]
+
+
+def _joined(arrays: list[Any], dtype: type) -> Any:
+    return np.concatenate([np.empty(0, dtype), *arrays], dtype=dtype, casting="unsafe")

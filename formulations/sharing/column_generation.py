@@ -1,8 +1,4 @@
-r"""A coarser round: jobs of a class with nearly as much work are taken as equal.
-
-Its LP is small, and its prices of slots and units are nearly right for the round itself.
-
-Columns of `patterns` by their prices.
+r"""Columns of `patterns` by their prices.
 
 With prices :math:`u_k` of jobs, :math:`\lambda_t` of units and those of budgets from the LP over the columns
 so far, a slot is best filled by the job that is cheapest less its price, and a pattern is worth adding when
@@ -11,6 +7,9 @@ so that each also gives a bound:
 
 .. math::
     L = \sum_k m_k \min(u_k, w_k) + \sum_t N_t (\lambda_t + \min(0, \min_{p\ \text{on}\ t} \bar c_p)) + \dots
+
+The first placements are those that look best in a coarser round, in which jobs of a class with nearly as much
+work are taken as equal: its LP is small, and its prices of slots are nearly right for the round itself.
 """
 
 from __future__ import annotations
@@ -19,35 +18,300 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattsched.formulations.model import Model
-from wattsched.formulations.sharing.data import Kinds
-from wattsched.formulations.sharing.master import Master, Prices, typical_cost
-from wattsched.formulations.sharing.patterns import model_of
-from wattsched.formulations.sharing.program import (
+from wattsched.formulations.master import RestrictedMaster
+from wattsched.formulations.program import Entries
+from wattsched.formulations.sharing.columns import (
     Columns,
-    Round,
+    SetPartitioning,
+    add_entries,
     all_columns,
-    certificate_prices,
-    columns_of,
+    column_costs,
+    joined_pairs,
     slots_of,
 )
+from wattsched.formulations.sharing.data import Kinds
+from wattsched.formulations.sharing.decisions import columns_of
+from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.formulations.timer import Timer
-from wattsched.instances.sharing.decision import SharingDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.formulations.tolerances import REDUCED_COST
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 BUCKETS = 6
 """Amounts of work that jobs of a class with the same permissions are told apart by."""
 
+MISSING = 100.0
+"""Cost of a job without a place, as a multiple of the dearest one."""
 
-def coarse_slot_prices(of: Round) -> FloatArray:
+GAP = 1e-5
+"""Relative distance of the LP to its bound at which it is good enough."""
+
+ROUNDS = 200
+FEW_PATTERNS = 5_000
+"""Up to this many patterns all are there from the start."""
+
+NEW_PATTERNS = 400
+PER_KIND, PER_SLOT = 4, 6
+"""Placements added at once for each kind and each slot."""
+
+LIKELY = 8
+"""Placements of each kind to begin with."""
+
+DETOUR = 0.005
+"""Reduced cost of a placement that is still of use in the program, relative to the mean cost of a job."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Duals of the rows: of jobs (K,), unit types (T,), budgets (B,) and slots (Q,), nan without a row."""
+
+    job: FloatArray
+    unit: FloatArray
+    budget: FloatArray
+    slot: FloatArray
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What prices say: a lower bound, the reduced cost of every pattern, and of placements by class."""
+
+    bound: float
+    patterns: FloatArray
+    placements: list[FloatArray]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What column generation leaves.
+
+    Attributes
+    ----------
+    columns : Columns
+    bound : float
+        On the cost of every decision; -inf if none was proved.
+    prices : float array, optional
+        Prices of the rows of kinds, unit types and budgets that prove it.
+    """
+
+    columns: Columns
+    bound: float
+    prices: FloatArray | None
+
+
+class PatternMaster:
+    """The restricted master: rows of kinds, unit types and budgets, then of slots as they come.
+
+    Jobs that may not wait do so at a high cost until there are columns for all.
+    """
+
+    def __init__(self, data: SetPartitioning):
+        self._data, k = data, len(data.kinds)
+        self._lp = RestrictedMaster("patterns", unit=typical_cost(data))
+        self._has = np.zeros(len(data.patterns), dtype=bool)
+        self._slot_row = np.full(len(data.slot_pattern), -1)
+        self._placed = np.zeros(0, dtype=np.int64)
+        self._lp.add_rows(*data.common_bounds)
+        waits = Entries()
+        waits.add(np.arange(k), np.arange(k))
+        cost = np.where(data.kinds.may_wait, data.waiting, MISSING * _dearest(data))
+        self._lp.add_columns(waits.matrix(self._lp.n_rows, k), cost)
+
+    @property
+    def columns(self) -> Columns:
+        """Columns so far."""
+        kind, slot = np.divmod(np.sort(self._placed), max(1, len(self._slot_row)))
+        return Columns(np.flatnonzero(self._has), kind, slot)
+
+    @property
+    def has_slot(self) -> BoolArray:
+        """Slots of the patterns so far."""
+        return np.asarray(self._slot_row >= 0)
+
+    def add(self, patterns: IntArray, kinds: IntArray, slots: IntArray) -> int:
+        """Add patterns and placements, without those that are there; how many were new."""
+        fresh = np.unique(patterns[~self._has[patterns]])
+        codes = np.setdiff1d(kinds * len(self._slot_row) + slots, self._placed)
+        new = Columns(fresh, *np.divmod(codes, max(1, len(self._slot_row))))
+        own = slots_of(self._data.patterns, fresh)
+        self._slot_row[own] = self._lp.add_rows(np.zeros(len(own)), 0.0)
+        self._has[fresh] = True
+        self._placed = np.concatenate([self._placed, codes])
+        entries = Entries()
+        add_entries(entries, self._data, new, self._slot_row)
+        size = len(fresh) + len(codes)
+        self._lp.add_columns(entries.matrix(self._lp.n_rows, size), column_costs(self._data, new))
+        return size
+
+    def solve(self) -> tuple[float, Prices]:
+        """Cost of the LP, offset included, and its duals.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS fails.
+        """
+        data, optimum = self._data, self._lp.solve()
+        k = len(data.kinds)
+        common = [k, k + len(data.units), data.n_common_rows]
+        job, unit, budget, _ = np.split(optimum.prices, common)
+        slot = np.full(len(self._slot_row), np.nan)
+        slot[self.has_slot] = optimum.prices[self._slot_row[self.has_slot]]
+        prices = Prices(job, np.minimum(unit, 0.0), np.minimum(budget, 0.0), slot)
+        return optimum.cost + data.costs.offset, prices
+
+
+def typical_cost(data: SetPartitioning) -> float:
+    """Median cost of a job alone and of a pattern, those of nothing aside."""
+    alone = np.flatnonzero(data.patterns.size[data.slot_pattern] == 1)
+    epochs = float(np.median(data.kinds.epochs)) if len(data.kinds) else 1.0
+    slots = np.abs(data.costs.slot + data.costs.per_epoch * epochs)[alone]
+    costs = np.concatenate([slots, np.abs(data.costs.pattern)])
+    return float(np.median(costs[costs > 0])) if np.any(costs > 0) else 1.0
+
+
+def _dearest(data: SetPartitioning) -> float:
+    """Above the cost of any job in any place."""
+    costs, most = data.costs, float(data.kinds.epochs.max(initial=0.0))
+    slots = np.abs(costs.slot).max(initial=0.0) + np.abs(costs.per_epoch).max(initial=0.0) * most
+    rest = np.abs(costs.pattern).max(initial=0.0) + np.abs(data.waiting).max(initial=0.0)
+    return float(slots + rest) or 1.0
+
+
+def generate(data: SetPartitioning, timer: Timer) -> Generated:
+    """Generate columns, and prices whose bound holds for all.
+
+    The LP may take half of the time.
+    """
+    timer = timer.share(0.5)
+    master, known = PatternMaster(data), _known_columns(data)
+    alone = np.flatnonzero(data.patterns.size == 1)
+    master.add(alone, *_first_placements(data, alone))
+    if known is not None:
+        master.add(known.pattern, known.kind, known.slot)
+    if len(data.patterns) <= FEW_PATTERNS:
+        master.add(np.arange(len(data.patterns)), *_likely_placements(data))
+    best_bound, best_prices = -np.inf, None
+    for _ in range(ROUNDS):
+        cost, prices = master.solve()
+        priced = price(data, prices)
+        if priced.bound > best_bound:
+            best_bound, best_prices = priced.bound, prices
+        close = cost - best_bound <= GAP * abs(cost)
+        if close or timer.over() or not _grow(data, master, prices, priced):
+            break
+    if best_prices is None or not np.isfinite(best_bound):
+        return Generated(master.columns, -np.inf, None)
+    columns = _promising(data, master.columns, prices, best_bound, known)
+    common = np.concatenate([best_prices.job, best_prices.unit, best_prices.budget])
+    return Generated(columns, best_bound, common)
+
+
+def price(data: SetPartitioning, prices: Prices) -> Priced:
+    """Reduced costs under prices of jobs, units and budgets, and the bound that they prove."""
+    kinds, patterns = data.kinds, data.patterns
+    cheapest = np.full(len(patterns.job_class), np.inf)
+    placements = []
+    for own_kinds, own_slots in zip(data.kinds_of_class, data.slots_of_class, strict=True):
+        k, s = own_kinds[:, None], own_slots[None, :]
+        reduced = data.priced(k, s, prices.budget) - prices.job[k]
+        reduced = np.where(kinds.admits(k, patterns, s), reduced, np.inf)
+        cheapest[own_slots] = reduced.min(axis=0, initial=np.inf)
+        placements.append(reduced)
+    of_pattern = data.costs.pattern - prices.unit[patterns.unit_type]
+    bound = data.costs.offset
+    for budget, y in zip(data.budgets, prices.budget, strict=True):
+        of_pattern = of_pattern - y * budget.of_pattern
+        bound += float(y) * budget.capacity
+    if len(patterns):
+        of_pattern = of_pattern + np.add.reduceat(patterns.jobs * cheapest, patterns.start[:-1])
+    least = np.zeros(len(data.units))
+    np.minimum.at(least, patterns.unit_type, of_pattern)
+    waiting = np.where(kinds.may_wait, data.waiting, np.inf)
+    bound += float(kinds.jobs @ np.minimum(prices.job, waiting)) + float(data.units @ (prices.unit + least))
+    return Priced(bound, of_pattern, placements)
+
+
+def _grow(data: SetPartitioning, master: PatternMaster, prices: Prices, priced: Priced) -> int:
+    """Add what looks worth it; how many columns were new."""
+    tolerance = REDUCED_COST * typical_cost(data)
+    worth = np.flatnonzero(priced.patterns < -tolerance)
+    worth = worth[np.argsort(priced.patterns[worth], kind="stable")][:NEW_PATTERNS]
+    fresh = np.zeros(len(data.slot_pattern), dtype=bool)
+    fresh[slots_of(data.patterns, worth)] = True
+    fresh &= ~master.has_slot
+    pairs = []
+    for k, s, reduced in zip(data.kinds_of_class, data.slots_of_class, priced.placements, strict=True):
+        if not reduced.size:
+            continue
+        # In the master a slot has a price of its own; in a new pattern its best jobs are what counts.
+        gain = reduced - np.where(master.has_slot[s], prices.slot[s], -np.inf)[None, :]
+        chosen = _least_marked(gain, PER_KIND, axis=1, below=-tolerance)
+        chosen |= _least_marked(gain, PER_SLOT, axis=0, below=-tolerance)
+        filling = np.where(fresh[s][None, :], reduced, np.inf)
+        chosen |= _least_marked(filling, PER_SLOT, axis=0, below=np.inf)
+        rows, columns = np.nonzero(chosen)
+        pairs.append((k[rows], s[columns]))
+    return master.add(worth, *joined_pairs(pairs))
+
+
+def _least_marked(values: FloatArray, count: int, axis: int, below: float) -> BoolArray:
+    """Mark the least values along an axis, those below a bound only."""
+    if count >= values.shape[axis]:
+        return np.asarray(values < below)
+    nth = np.partition(values, count - 1, axis=axis).take([count - 1], axis=axis)
+    return np.asarray((values <= nth) & (values < below))
+
+
+def _first_placements(data: SetPartitioning, alone: IntArray) -> tuple[IntArray, IntArray]:
+    """Every job alone wherever it can be."""
+    slots = data.patterns.start[alone]
+    of_class = data.patterns.job_class[slots]
+    return joined_pairs(
+        [data.admitted(kinds, slots[of_class == c]) for c, kinds in enumerate(data.kinds_of_class)]
+    )
+
+
+def _known_columns(data: SetPartitioning) -> Columns | None:
+    """Columns of a decision that is known, so that the program has one."""
+    decision = eaco(data.patterns, data.objective)
+    return None if decision is None else columns_of(data, decision)
+
+
+def _promising(
+    data: SetPartitioning, columns: Columns, prices: Prices, bound: float, known: Columns | None
+) -> Columns:
+    """Columns without placements of which a decision near the bound can have few or none.
+
+    Places of jobs alone and of the known decision stay.
+    """
+    reduced = data.priced(columns.kind, columns.slot, prices.budget)
+    reduced = reduced - prices.job[columns.kind] - prices.slot[columns.slot]
+    near = reduced <= DETOUR * abs(bound) / max(1, len(data.instance.jobs))
+    near |= data.patterns.size[data.slot_pattern[columns.slot]] == 1
+    if known is not None:
+        width = len(data.slot_pattern)
+        near |= np.isin(columns.kind * width + columns.slot, known.kind * width + known.slot)
+    return Columns(columns.pattern, columns.kind[near], columns.slot[near])
+
+
+def _likely_placements(data: SetPartitioning) -> tuple[IntArray, IntArray]:
+    """Placements that look best under the slots' prices of a coarser round."""
+    slot_prices, pairs = _coarse_slot_prices(data), []
+    for k, s in zip(data.kinds_of_class, data.slots_of_class, strict=True):
+        grid = k[:, None], s[None, :]
+        reduced = data.cost_of(*grid) - slot_prices[s]
+        reduced = np.where(data.kinds.admits(grid[0], data.patterns, grid[1]), reduced, np.inf)
+        rows, columns = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
+        pairs.append((k[rows], s[columns]))
+    return joined_pairs(pairs)
+
+
+def _coarse_slot_prices(data: SetPartitioning) -> FloatArray:
     """Prices of all slots from the LP of the coarser round, shape (Q,)."""
-    bucket = _buckets(of.kinds)
-    kinds = _merged(of.kinds, bucket)
-    count = np.bincount(bucket).astype(float)
-    waiting = np.bincount(bucket, of.waiting * of.kinds.jobs) / np.bincount(bucket, of.kinds.jobs)
-    coarser = replace(of, kinds=kinds, waiting=np.where(count > 0, waiting, 0.0))
+    bucket, kinds = _buckets(data.kinds), data.kinds
+    waiting = np.bincount(bucket, data.waiting * kinds.jobs) / np.bincount(bucket, kinds.jobs)
+    coarser = replace(data, kinds=_merged(kinds, bucket), waiting=waiting)
     columns = all_columns(coarser)
-    master = Master(coarser)
+    master = PatternMaster(coarser)
     master.add(columns.pattern, columns.kind, columns.slot)
     return master.solve()[1].slot
 
@@ -55,14 +319,12 @@ def coarse_slot_prices(of: Round) -> FloatArray:
 def _buckets(kinds: Kinds) -> IntArray:
     """Bucket of each kind: equal numbers of kinds of the same class and permissions, by work."""
     timed = np.isfinite(kinds.deadline_s)
-    order = np.lexsort((kinds.epochs, kinds.may_wait, kinds.exclusive, timed, kinds.job_class))
-    key = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait], axis=1)[order]
-    first = np.flatnonzero(np.append(True, np.any(key[1:] != key[:-1], axis=1)))
-    bucket = np.zeros(len(kinds), dtype=np.int64)
-    used = 0
-    for group in np.split(order, first[1:]):
-        bucket[group] = used + np.arange(len(group)) * BUCKETS // len(group)
-        used += BUCKETS
+    alike = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait])
+    group = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    order, sizes = np.lexsort((kinds.epochs, group)), np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    bucket = np.empty(len(group), dtype=np.int64)
+    bucket[order] = group[order] * BUCKETS + rank * BUCKETS // np.repeat(sizes, sizes)
     return np.asarray(np.unique(bucket, return_inverse=True)[1])
 
 
@@ -82,173 +344,3 @@ def _merged(kinds: Kinds, bucket: IntArray) -> Kinds:
         exclusive=kinds.exclusive[some],
         may_wait=kinds.may_wait[some],
     )
-
-
-GAP = 1e-5
-"""Relative distance of the LP to its bound at which it is good enough."""
-
-ROUNDS = 200
-FEW_PATTERNS = 5_000
-"""Up to this many patterns all are there from the start."""
-
-NEW_PATTERNS = 400
-PER_KIND, PER_SLOT = 4, 6
-"""Placements added at once for each kind and each slot."""
-
-LIKELY = 8
-"""Placements of each kind to begin with."""
-
-DETOUR = 0.005
-"""Reduced cost of a placement that is still of use in the program, relative to the mean cost of a job."""
-
-_ROUNDING = 1e-8
-
-
-@dataclass(frozen=True)
-class Priced:
-    """What prices say: a lower bound, the reduced cost of every pattern, and of placements by class."""
-
-    bound: float
-    patterns: FloatArray
-    placements: list[FloatArray]
-
-
-def generate(of: Round, timer: Timer) -> Model[SharingDecision]:
-    """Model over generated columns, with prices whose bound holds for all.
-
-    The LP may take half of the time.
-    """
-    timer = timer.share(0.5)
-    master = Master(of)
-    alone = np.flatnonzero(of.patterns.size == 1)
-    master.add(alone, *_first_placements(of, alone))
-    known = _known_columns(of)
-    if known is not None:
-        master.add(known.pattern, known.kind, known.slot)
-    if len(of.patterns) <= FEW_PATTERNS:
-        master.add(np.arange(len(of.patterns)), *_likely_placements(of))
-    best_bound, best_prices = -np.inf, None
-    for _ in range(ROUNDS):
-        cost, prices = master.solve()
-        priced = price(of, prices)
-        if priced.bound > best_bound:
-            best_bound, best_prices = priced.bound, prices
-        close = cost - best_bound <= GAP * abs(cost)
-        if close or timer.over() or not _grow(of, master, prices, priced):
-            break
-    if best_prices is None or not np.isfinite(best_bound):
-        return replace(model_of(of, master.columns), outside=-np.inf)
-    model = model_of(of, _promising(of, master.columns, prices, best_bound, known))
-    common = np.concatenate([best_prices.job, best_prices.unit, best_prices.budget])
-    return replace(model, outside=best_bound, prices=certificate_prices(of, common))
-
-
-def price(of: Round, prices: Prices) -> Priced:
-    """Reduced costs under prices of jobs, units and budgets, and the bound that they prove."""
-    kinds, patterns = of.kinds, of.patterns
-    cheapest = np.full(len(patterns.job_class), np.inf)
-    placements = []
-    for own_kinds, own_slots in zip(of.kinds_of_class, of.slots_of_class, strict=True):
-        k, s = own_kinds[:, None], own_slots[None, :]
-        reduced = of.cost_of(k, s) - prices.job[k]
-        for budget, y in zip(of.budgets, prices.budget, strict=True):
-            reduced = reduced - y * budget.per_epoch[s] * kinds.epochs[k]
-        reduced = np.where(kinds.admits(k, patterns, s), reduced, np.inf)
-        cheapest[own_slots] = reduced.min(axis=0, initial=np.inf)
-        placements.append(reduced)
-    of_pattern = of.costs.pattern - prices.unit[patterns.unit_type]
-    for budget, y in zip(of.budgets, prices.budget, strict=True):
-        of_pattern = of_pattern - y * budget.of_pattern
-    if len(patterns):
-        of_pattern = of_pattern + np.add.reduceat(patterns.jobs * cheapest, patterns.start[:-1])
-    least = np.zeros(len(of.units))
-    np.minimum.at(least, patterns.unit_type, of_pattern)
-    waiting = np.where(kinds.may_wait, of.waiting, np.inf)
-    bound = of.costs.offset + float(kinds.jobs @ np.minimum(prices.job, waiting))
-    bound += float(of.units @ (prices.unit + least))
-    bound += sum(float(y) * budget.capacity for budget, y in zip(of.budgets, prices.budget, strict=True))
-    return Priced(bound, of_pattern, placements)
-
-
-def _grow(of: Round, master: Master, prices: Prices, priced: Priced) -> int:
-    """Add what looks worth it; how many columns were new."""
-    tolerance = _ROUNDING * typical_cost(of)
-    worth = np.flatnonzero(priced.patterns < -tolerance)
-    worth = worth[np.argsort(priced.patterns[worth], kind="stable")][:NEW_PATTERNS]
-    fresh = np.zeros(len(of.patterns.job_class), dtype=bool)
-    fresh[slots_of(of.patterns, worth)] = True
-    fresh &= ~master.has_slot
-    kinds, slots = [], []
-    for k, s, reduced in zip(of.kinds_of_class, of.slots_of_class, priced.placements, strict=True):
-        if not reduced.size:
-            continue
-        # In the master a slot has a price of its own; in a new pattern its best jobs are what counts.
-        gain = reduced - np.where(master.has_slot[s], prices.slot[s], -np.inf)[None, :]
-        chosen = _least(gain, PER_KIND, axis=1, below=-tolerance)
-        chosen |= _least(gain, PER_SLOT, axis=0, below=-tolerance)
-        filling = np.where(fresh[s][None, :], reduced, np.inf)
-        chosen |= _least(filling, PER_SLOT, axis=0, below=np.inf)
-        rows, columns = np.nonzero(chosen)
-        kinds.append(k[rows])
-        slots.append(s[columns])
-    return master.add(worth, np.concatenate(kinds), np.concatenate(slots))
-
-
-def _least(
-    values: FloatArray, count: int, axis: int, below: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Mark the least values along an axis, those below a bound only."""
-    n = values.shape[axis]
-    if count >= n:
-        return np.asarray(values < below)
-    nth = np.partition(values, count - 1, axis=axis).take([count - 1], axis=axis)
-    return np.asarray((values <= nth) & (values < below))
-
-
-def _first_placements(of: Round, alone: IntArray) -> tuple[IntArray, IntArray]:
-    """Every job alone wherever it can be."""
-    slots = of.patterns.start[alone]
-    pairs = [
-        of.placements(kinds, slots[of.patterns.job_class[slots] == c])
-        for c, kinds in enumerate(of.kinds_of_class)
-    ]
-    return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
-
-
-def _known_columns(of: Round) -> Columns | None:
-    """Columns of a decision that is known, so that the program has one."""
-    from wattsched.formulations.sharing.heuristics import eaco
-
-    decision = eaco(of.patterns, of.objective)
-    return None if decision is None else columns_of(of, decision)
-
-
-def _promising(of: Round, columns: Columns, prices: Prices, bound: float, known: Columns | None) -> Columns:
-    """Columns without placements of which a decision near the bound can have few or none.
-
-    Places of jobs alone and of the known decision stay.
-    """
-    reduced = of.cost_of(columns.kind, columns.slot) - prices.job[columns.kind] - prices.slot[columns.slot]
-    for budget, y in zip(of.budgets, prices.budget, strict=True):
-        reduced = reduced - y * budget.per_epoch[columns.slot] * of.kinds.epochs[columns.kind]
-    near = reduced <= DETOUR * abs(bound) / max(1, len(of.instance.jobs))
-    near |= of.patterns.size[of.slot_pattern[columns.slot]] == 1
-    if known is not None:
-        width = len(of.slot_pattern)
-        near |= np.isin(columns.kind * width + columns.slot, known.kind * width + known.slot)
-    return Columns(columns.pattern, columns.kind[near], columns.slot[near])
-
-
-def _likely_placements(of: Round) -> tuple[IntArray, IntArray]:
-    """Placements that look best under the slots' prices of a coarser round."""
-    slot_prices = coarse_slot_prices(of)
-    kinds, slots = [], []
-    for k, s in zip(of.kinds_of_class, of.slots_of_class, strict=True):
-        grid = k[:, None], s[None, :]
-        reduced = of.cost_of(*grid) - slot_prices[s]
-        reduced = np.where(of.kinds.admits(grid[0], of.patterns, grid[1]), reduced, np.inf)
-        chosen = _least(reduced, LIKELY, axis=1, below=np.inf)
-        rows, columns = np.nonzero(chosen)
-        kinds.append(k[rows])
-        slots.append(s[columns])
-    return np.concatenate(kinds), np.concatenate(slots)

@@ -1,9 +1,8 @@
-"""Patterns: the sets of job classes that may share a unit, as arrays.
+"""Patterns, the sets of job classes that may share a unit, and kinds of jobs, as arrays.
 
 A pattern is a unit type with a multiset of classes. Its *slots* are its distinct classes: what a job
-experiences depends on its slot alone, whichever jobs are in the others.
-
-Kinds: jobs of one class that differ in nothing that matters, so that only their number does.
+experiences depends on its slot alone, whichever jobs are in the others. Jobs of one class that differ in
+nothing that matters are of one *kind*: only their number counts.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
 
 from wattsched.formulations.model import UnsuitableError
+from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
 from wattsched.instances.sharing.instance import Job, MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 MOST_PATTERNS = 1_000_000
 """Multisets of one unit type that are looked at; more classes need a smaller ``limits.jobs_per_set``."""
-
-_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Patterns:
     def __len__(self) -> int:
         return len(self.size)
 
-    @property
+    @cached_property
     def pattern(self) -> IntArray:
         """Pattern of each slot, shape (Q,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.start))
@@ -172,8 +171,8 @@ class _Table:
         law_w = power_at(utilisation, unit.idle_power_w, unit.full_power_w, unit.power_exponent)
         power = np.where(np.isnan(power), law_w, power)
         limits = self._instance.limits
-        keep &= utilisation <= limits.utilisation_pct * (1 + _TOLERANCE)
-        keep &= memory <= limits.memory_pct * (1 + _TOLERANCE)
+        keep &= utilisation <= limits.utilisation_pct * (1 + ROUNDING)
+        keep &= memory <= limits.memory_pct * (1 + ROUNDING)
         for misfit in self._misfits:
             keep &= ~_contains(rows, misfit)
         rows, slowdown = rows[keep], slowdown[keep]
@@ -226,9 +225,6 @@ def _joined(instance: SharingInstance, parts: list[Patterns]) -> Patterns:
     return Patterns(instance, start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
 
 
-_LAST_DIGITS = 1e-12
-
-
 @dataclass(frozen=True)
 class Kinds:
     """K kinds of jobs, in the order of their first jobs.
@@ -267,7 +263,7 @@ class Kinds:
         done_s = self.epochs[kinds] * patterns.epoch_s[slots]
         alone = patterns.size[patterns.pattern[slots]] == 1
         return np.asarray(
-            (alone | ~self.exclusive[kinds]) & (done_s <= self.deadline_s[kinds] * (1 + _LAST_DIGITS))
+            (alone | ~self.exclusive[kinds]) & (done_s <= self.deadline_s[kinds] * (1 + LAST_DIGITS))
         )
 
 
@@ -304,7 +300,7 @@ def may_wait(instance: SharingInstance, job: Job, fastest_s: float) -> bool:
     """Whether a job may wait: it is allowed to, and alone it could still meet its deadline afterwards."""
     if not job.can_wait or job.deadline_s is None:
         return job.can_wait
-    return instance.round_s + job.remaining_epochs * fastest_s <= job.deadline_s * (1 + _LAST_DIGITS)
+    return instance.round_s + job.remaining_epochs * fastest_s <= job.deadline_s * (1 + LAST_DIGITS)
 
 
 def fastest_alone_s(instance: SharingInstance, patterns: Patterns) -> FloatArray:

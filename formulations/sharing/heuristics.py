@@ -1,10 +1,9 @@
-"""A decision while a rule builds it: open sets, free units, and what of the budgets is left.
+"""Published rules for sharing, each building its decision set by set.
 
-`eaco`: each job joins the fullest set that takes it (EaCO, algorithms 1 and 2).
-
-Candidates are the units with jobs whose limits leave room, the most utilised first, then idle units, those
-first on which the job needs the least energy. The first is taken on which every deadline holds for all. What
-EaCO does afterwards, to measure for an epoch and perhaps undo, is nothing that a decision says.
+`eaco`: each job joins the fullest set that takes it (EaCO, algorithms 1 and 2). Candidates are the units with
+jobs whose limits leave room, the most utilised first, then idle units, those first on which the job needs the
+least energy. The first is taken on which every deadline holds for all. What EaCO does afterwards, to measure
+for an epoch and perhaps undo, is nothing that a decision says.
 
 `fifo` and `fifo-packed`: jobs in their order, as Gavel's policies of these names.
 
@@ -20,13 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
+from wattsched.formulations.sharing.columns import Budget, budgets_of
 from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
-from wattsched.formulations.sharing.program import Budget, budgets_of
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.topology.arrays import FloatArray
-
-_TOLERANCE = 1e-12
 
 
 @dataclass
@@ -109,7 +107,7 @@ class Packing:
         for j, job in zip(jobs, known, strict=True):
             if job.deadline_s is not None:
                 done_s = job.remaining_epochs * self.epoch_s(pattern, j)
-                if done_s > job.deadline_s * (1 + _TOLERANCE):
+                if done_s > job.deadline_s * (1 + LAST_DIGITS):
                     return False
         uses = self._uses(pattern, jobs)
         before = [0.0] * len(uses) if instead_of is None else self._uses(instead_of.pattern, instead_of.jobs)

@@ -1,10 +1,16 @@
 r"""`matching`: at most two jobs per unit of one type, without budgets, as a minimum-cost matching.
 
-Jobs are matched by what pairs save against both jobs alone. If that takes more units than there are, each of
-N units has two places: a pair takes both, a job alone shares its unit with a *blank*. There are
-:math:`2N - n` blanks for n jobs, and one more for each job that waits: a job that may wait has a vertex that
-is matched either with it, or with a blank that is then used up. A perfect matching of least cost is the
-optimum (Edmonds' blossoms, networkx).
+A column is a pair, a job alone, or a job that waits; each job is in one of them, and at most N are units:
+
+.. math::
+    \min \sum_{i<j} c_{ij} x_{ij} + \sum_i c_i y_i + \sum_i w_i z_i \quad\text{s.t.}\quad
+    \sum_j x_{ij} + y_i + z_i = 1\ \forall i,\quad \sum_{i<j} x_{ij} + \sum_i y_i \le N
+
+No solver need be asked, for it is a matching of least cost (Edmonds' blossoms, networkx). Jobs are matched by
+what pairs save against both jobs alone. If that takes more units than there are, each of N units has two
+places: a pair takes both, a job alone shares its unit with a *blank*. There are :math:`2N - n` blanks for n
+jobs, and one more for each job that waits: a job that may wait has a vertex that is matched either with it,
+or with a blank that is then used up.
 """
 
 from __future__ import annotations
@@ -15,16 +21,20 @@ import numpy as np
 
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
-from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
-from wattsched.formulations.sharing.objectives import costs_of
+from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.formulations.sharing.columns import SetPartitioning, set_partitioning
+from wattsched.formulations.sharing.data import Patterns
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import networkx as nx
+
+Key = tuple[int, int]
+Vertex = tuple[str, int]
+WAITS = -1
 
 SCALE = 2**60
 """Costs are whole numbers of this part of the largest: the blossom algorithm is exact on these."""
@@ -37,7 +47,7 @@ MOST_JOBS = 200
 
 
 def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Model[SharingDecision]:
-    """Find the optimum, in time cubic in the number of jobs; the program has no other point.
+    """Build the program and find its optimum, in time cubic in the number of jobs.
 
     Raises
     ------
@@ -46,28 +56,22 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     InfeasibleError
         When the jobs cannot be matched.
     """
-    instance = patterns.instance
-    _require_pairs(instance)
-    costs = _PairCosts(patterns, objective)
-    matched = _matched(instance, costs)
-    if matched is None:
+    _require_pairs(patterns.instance)
+    sets = _Sets(set_partitioning(patterns, objective))
+    units = patterns.instance.unit_types[0].count
+    chosen = _without_limit(sets)
+    if chosen is None or sum(other != WAITS for _, other in chosen) > units:
+        chosen = _with_blanks(sets, units)
+    if chosen is None:
         raise InfeasibleError("no matching has a place for every job that must run")
-    sets, waiting = matched
-    names = [job.name for job in instance.jobs]
-    unit_type = instance.unit_types[0].name
-    decision = SharingDecision(
-        sets=[SharedSet(unit_type=unit_type, jobs=[names[j] for j in formed]) for formed in sets],
-        waiting=[names[j] for j in waiting],
-    )
-    paid = [costs.of(formed) for formed in sets] + [costs.waiting[j] for j in waiting]
-    program = _program(paid, costs.offset, OBJECTIVES[objective])
+    program, x = _program(sets, units, OBJECTIVES[objective]), sets.point(chosen)
     # The matching is exact for costs rounded to whole numbers, by way of doubles.
-    rounding = costs.largest * len(names) * ROUNDING
+    rounding = sets.largest * sets.n_jobs * ROUNDING
     return Model(
         program=program,
-        decode=lambda x, starts: decision,
-        encode=lambda known: np.ones(len(paid)) if known == decision else None,
-        outside=program.objective(np.ones(len(paid))) - rounding,
+        decode=lambda x, starts: sets.decision(x),
+        optimum=x,
+        bound=program.objective(x) - rounding,
     )
 
 
@@ -87,151 +91,132 @@ def _require_pairs(instance: SharingInstance) -> None:
         )
 
 
-class _PairCosts:
-    """Costs of jobs alone, in pairs, and waiting; infinite where that may not be."""
+class _Sets:
+    """What jobs can do, by *key*, with its cost: ``(i, j)`` for a pair, ``(i, i)`` alone, ``(i, WAITS)``."""
 
-    def __init__(self, patterns: Patterns, objective: str):
-        self._instance = instance = patterns.instance
-        costs = costs_of(instance, patterns, objective)
-        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-        classes = [number[job.job_class] for job in instance.jobs]
-        fastest_s = fastest_alone_s(instance, patterns)
-        self.offset = costs.offset
-        self.waiting = [
-            costs.of_waiting(c, job.remaining_epochs)
-            if may_wait(instance, job, float(fastest_s[c]))
-            else np.inf
-            for job, c in zip(instance.jobs, classes, strict=True)
-        ]
-        n = len(classes)
-        self.pair = np.full((n, n), np.inf)
-        self.alone = np.full(n, np.inf)
-        part = _parts(instance, patterns, costs.slot, costs.per_epoch)
-        for (_, members), p in patterns.numbers().items():
-            begin = int(patterns.start[p])
-            if len(members) == 1:
-                here = [j for j in range(n) if classes[j] == members[0]]
-                self.alone[here] = costs.pattern[p] + part[begin, here]
-                continue
-            one, other = ([j for j in range(n) if classes[j] == c] for c in members)
-            last = begin + (members[0] != members[1])
-            value = costs.pattern[p] + part[begin, one][:, None] + part[last, other][None, :]
-            self.pair[np.ix_(one, other)] = value
-            self.pair[np.ix_(other, one)] = value.T
-        exclusive = np.array([job.exclusive for job in instance.jobs], dtype=bool)
-        self.pair[exclusive, :] = np.inf
-        self.pair[:, exclusive] = np.inf
+    def __init__(self, data: SetPartitioning):
+        self.instance, self.offset = data.instance, data.costs.offset
+        self.jobs = [job.name for job in data.instance.jobs]
+        self.n_jobs = len(self.jobs)
+        kind = data.kinds.of_job()
+        alone, pair = _costs_of_kinds(data)
+        self.alone, self.pair = alone[kind], pair[np.ix_(kind, kind)]
+        self.waiting = np.where(data.kinds.may_wait, data.waiting, np.inf)[kind]
+        each = [(j, j) for j in np.flatnonzero(np.isfinite(self.alone)).tolist()]
+        waits = [(j, WAITS) for j in np.flatnonzero(np.isfinite(self.waiting)).tolist()]
+        pairs = [(i, j) for i, j in np.argwhere(np.triu(np.isfinite(self.pair), 1)).tolist()]
+        self.number = {key: c for c, key in enumerate([*pairs, *each, *waits])}
+        costs = [self.pair[np.triu(np.isfinite(self.pair), 1)], self.alone, self.waiting]
+        self.cost = np.concatenate([values[np.isfinite(values)] for values in costs])
+        self.largest = float(np.abs(self.cost).max(initial=0.0)) or 1.0
 
-    @property
-    def largest(self) -> float:
-        """Largest finite cost."""
-        values = np.concatenate([self.pair.ravel(), self.alone, np.array(self.waiting, dtype=float)])
-        return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    def point(self, keys: list[Key]) -> FloatArray:
+        """Point of the program that takes these keys."""
+        x = np.zeros(len(self.cost))
+        x[[self.number[key] for key in keys]] = 1.0
+        return x
 
-    def of(self, formed: list[int]) -> float:
-        """Cost of a set."""
-        return float(self.alone[formed[0]] if len(formed) == 1 else self.pair[formed[0], formed[1]])
+    def decision(self, x: FloatArray) -> SharingDecision:
+        """Decision of a point."""
+        taken = sorted(key for key, c in self.number.items() if x[c] > 0.5)
+        unit_type = self.instance.unit_types[0].name
+        sets = [sorted({i, j}) for i, j in taken if j != WAITS]
+        return SharingDecision(
+            sets=[SharedSet(unit_type=unit_type, jobs=[self.jobs[j] for j in formed]) for formed in sets],
+            waiting=[self.jobs[i] for i, j in taken if j == WAITS],
+        )
 
 
-def _parts(
-    instance: SharingInstance, patterns: Patterns, slot: FloatArray, per_epoch: FloatArray
-) -> FloatArray:
-    """Cost of every job in every slot, infinite past its deadline, shape (Q, n)."""
-    epochs = np.array([job.remaining_epochs for job in instance.jobs])
-    deadline_s = np.array([np.inf if job.deadline_s is None else job.deadline_s for job in instance.jobs])
-    late = patterns.epoch_s[:, None] * epochs[None, :] > deadline_s[None, :] * (1 + 1e-12)
-    return np.where(late, np.inf, slot[:, None] + per_epoch[:, None] * epochs[None, :])
+def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
+    """Costs of jobs of each kind alone and in pairs; infinite where that may not be."""
+    patterns, kinds = data.patterns, data.kinds
+    alone, pair = np.full(len(kinds), np.inf), np.full((len(kinds), len(kinds)), np.inf)
+
+    def part(slot: int) -> tuple[IntArray, FloatArray]:
+        own = data.kinds_of_class[patterns.job_class[slot]]
+        slots = np.full(len(own), slot)
+        return own, np.where(kinds.admits(own, patterns, slots), data.cost_of(own, slots), np.inf)
+
+    for p, (size, cost) in enumerate(zip(patterns.size, data.costs.pattern, strict=True)):
+        one, first = part(patterns.start[p])
+        if size == 1:
+            alone[one] = cost + first
+            continue
+        # A pattern of two jobs of one class has one slot.
+        other, second = part(patterns.start[p + 1] - 1)
+        value = cost + first[:, None] + second[None, :]
+        pair[np.ix_(one, other)], pair[np.ix_(other, one)] = value, value.T
+    return alone, pair
 
 
-Sets = tuple[list[list[int]], list[int]]
+def _program(sets: _Sets, units: int, sense: Any) -> Program:
+    names = [
+        f"waits:{sets.jobs[i]}" if j == WAITS else "+".join(sets.jobs[k] for k in sorted({i, j}))
+        for i, j in sets.number
+    ]
+    builder = ProgramBuilder()
+    columns = builder.columns(Block.named("set", names), cost=sets.cost)
+    rows = builder.rows(Block("job", sets.n_jobs, lambda j: f"job:{sets.jobs[j]}"), lower=1.0, upper=1.0)
+    first, second = np.array(list(sets.number), dtype=np.int64).reshape(-1, 2).T
+    builder.add(rows[first], columns)
+    builder.add(rows[second[second > first]], columns[second > first])
+    runs = columns[second != WAITS]
+    builder.row(sets.instance.unit_types[0].row, runs, 1.0, upper=units)
+    return builder.program(offset=sets.offset, sense=sense)
 
 
-def _matched(instance: SharingInstance, costs: _PairCosts) -> Sets | None:
-    """Sets and waiting jobs of least cost, None when there are none."""
-    found = _with_units_for_all(costs)
-    if found is not None and len(found[0]) <= instance.unit_types[0].count:
-        return found
-    return _with_blanks(instance, costs)
-
-
-def _with_units_for_all(costs: _PairCosts) -> Sets | None:
+def _without_limit(sets: _Sets) -> list[Key] | None:
     """Sets of least cost if units were no limit, by what pairs save; None if a job has to be in a pair."""
     import networkx as nx
 
-    waiting = np.array(costs.waiting, dtype=float)
-    single = np.minimum(costs.alone, waiting)
+    single = np.minimum(sets.alone, sets.waiting)
     if not np.all(np.isfinite(single)):
         return None
-    saved = single[:, None] + single[None, :] - costs.pair
+    saved = single[:, None] + single[None, :] - sets.pair
     graph: nx.Graph[Any] = nx.Graph()
     for i, j in np.argwhere(np.triu(saved > 0, 1)).tolist():
-        graph.add_edge(i, j, weight=round(float(saved[i, j]) / costs.largest * SCALE))
-    pairs = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
-    rest = sorted(set(range(len(single))) - {j for pair in pairs for j in pair})
-    alone = [[j] for j in rest if costs.alone[j] <= waiting[j]]
-    return sorted([*pairs, *alone]), [j for j in rest if costs.alone[j] > waiting[j]]
+        graph.add_edge(i, j, weight=round(float(saved[i, j]) / sets.largest * SCALE))
+    pairs = [(min(edge), max(edge)) for edge in nx.max_weight_matching(graph)]
+    rest = set(range(sets.n_jobs)) - {j for edge in pairs for j in edge}
+    return pairs + [(j, j if sets.alone[j] <= sets.waiting[j] else WAITS) for j in rest]
 
 
-def _with_blanks(instance: SharingInstance, costs: _PairCosts) -> Sets | None:
-    """Sets of least cost on the units that there are."""
+def _with_blanks(sets: _Sets, units: int) -> list[Key] | None:
+    """Sets of least cost on the units that there are, None when there are none."""
     import networkx as nx
 
-    n, units = len(instance.jobs), instance.unit_types[0].count
-    waiters = [j for j in range(n) if np.isfinite(costs.waiting[j])]
+    n = sets.n_jobs
+    waiters = np.flatnonzero(np.isfinite(sets.waiting)).tolist()
     blanks = 2 * units - n + len(waiters)
     if blanks < 0:
         return None
     # More than these would only be matched with each other, and the difference is even.
     blanks = min(blanks, n + len(waiters))
     graph: nx.Graph[Any] = nx.Graph()
+
+    def edge(one: Vertex, other: Vertex, cost: float) -> None:
+        if np.isfinite(cost):
+            graph.add_edge(one, other, weight=-round(float(cost) / sets.largest * SCALE))
+
     for i in range(n):
         for j in range(i):
-            _edge(graph, ("job", j), ("job", i), costs.pair[i, j], costs.largest)
+            edge(("job", j), ("job", i), sets.pair[i, j])
         for b in range(blanks):
-            _edge(graph, ("job", i), ("blank", b), costs.alone[i], costs.largest)
+            edge(("job", i), ("blank", b), sets.alone[i])
     for j in waiters:
-        _edge(graph, ("job", j), ("waits", j), costs.waiting[j], costs.largest)
+        edge(("job", j), ("waits", j), sets.waiting[j])
         for b in range(blanks):
-            _edge(graph, ("waits", j), ("blank", b), 0.0, costs.largest)
+            edge(("waits", j), ("blank", b), 0.0)
     for b in range(blanks):
         for c in range(b):
-            _edge(graph, ("blank", c), ("blank", b), 0.0, costs.largest)
+            edge(("blank", c), ("blank", b), 0.0)
     matching = nx.max_weight_matching(graph, maxcardinality=True)
     if 2 * len(matching) < n + len(waiters) + blanks:
         return None
-    sets, waiting = [], []
-    for edge in matching:
-        jobs = sorted(j for kind, j in edge if kind == "job")
-        if any(kind == "waits" for kind, _ in edge):
-            waiting += jobs
-        elif jobs:
-            sets.append(jobs)
-    return sorted(sets), sorted(waiting)
-
-
-def _edge(
-    graph: nx.Graph[Any], one: tuple[str, int], other: tuple[str, int], cost: float, largest: float
-) -> None:
-    if np.isfinite(cost):
-        graph.add_edge(one, other, weight=-round(cost / largest * SCALE))
-
-
-def _program(paid: list[float], offset: float, sense: Any) -> Program:
-    """One fixed column for each set and waiting job."""
-    from scipy.sparse import csc_array
-
-    n = len(paid)
-    return Program(
-        cost=np.array(paid, dtype=float),
-        matrix=csc_array((0, n)),
-        row_lower=np.zeros(0),
-        row_upper=np.zeros(0),
-        lower=np.ones(n),
-        upper=np.ones(n),
-        integer=np.ones(n, dtype=bool),
-        group_start=np.zeros(1, dtype=np.int64),
-        rows=(),
-        columns=(Block("matched", n),),
-        offset=offset,
-        sense=sense,
-    )
+    keys = []
+    for vertices in matching:
+        jobs = sorted(j for kind, j in vertices if kind == "job")
+        if jobs:
+            waits = any(kind == "waits" for kind, _ in vertices)
+            keys.append((jobs[0], WAITS if waits else jobs[-1]))
+    return keys

@@ -7,7 +7,7 @@ epochs. Everything else is linear in the number of units that carry a pattern, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,45 +56,29 @@ class Costs:
 def _eaco(instance: SharingInstance, patterns: Patterns) -> Costs:
     """Energy in kWh and mean epoch time in h, weighted (EaCO, eq. 1)."""
     per_job = (1 - instance.alpha) / max(1, len(instance.jobs)) / S_PER_H
-    return _of_slots(
-        instance,
-        patterns,
-        slot=per_job * patterns.epoch_s,
-        per_epoch=instance.alpha * patterns.epoch_energy_j / J_PER_KWH,
-    )
+    per_epoch = instance.alpha * patterns.epoch_energy_j / J_PER_KWH
+    return _of_slots(instance, patterns, per_job * patterns.epoch_s, per_epoch)
 
 
 def _energy(instance: SharingInstance, patterns: Patterns) -> Costs:
     """Energy in kWh until the jobs that run are complete."""
-    nothing = np.zeros(len(patterns.epoch_s))
-    return _of_slots(instance, patterns, slot=nothing, per_epoch=patterns.epoch_energy_j / J_PER_KWH)
+    return _of_slots(instance, patterns, np.zeros(len(patterns.epoch_s)), patterns.epoch_energy_j / J_PER_KWH)
 
 
 def _power(instance: SharingInstance, patterns: Patterns) -> Costs:
     """Watts of all units, sleeping ones included."""
     sleep_w = np.array([unit.sleep_power_w for unit in instance.unit_types])
-    awake = patterns.power_w - sleep_w[patterns.unit_type]
-    nothing = np.zeros(len(patterns.epoch_s))
+    awake, nothing = patterns.power_w - sleep_w[patterns.unit_type], np.zeros(len(patterns.epoch_s))
     of_slots = _of_slots(instance, patterns, np.maximum(0.0, awake)[patterns.pattern], nothing)
     offset = float(sum(unit.count * unit.sleep_power_w for unit in instance.unit_types))
-    return Costs(
-        awake,
-        nothing,
-        nothing,
-        of_slots.waiting,
-        of_slots.waiting_per_epoch,
-        instance.waiting_penalty,
-        offset,
-    )
+    return replace(of_slots, pattern=awake, slot=nothing, offset=offset)
 
 
 def _throughput(instance: SharingInstance, patterns: Patterns) -> Costs:
     """Sum of normalised throughputs: epochs per second over the most that the job could have anywhere."""
     fastest = np.array([min(a.epoch_s for a in c.alone.values()) for c in instance.classes])
     gain = fastest[patterns.job_class] / patterns.epoch_s
-    nothing = np.zeros(len(gain))
-    of_slots = _of_slots(instance, patterns, -gain, nothing)
-    return Costs(of_slots.pattern, of_slots.slot, nothing, of_slots.waiting, of_slots.waiting_per_epoch, 0.0)
+    return replace(_of_slots(instance, patterns, -gain, np.zeros(len(gain))), penalty=0.0)
 
 
 def _of_slots(
@@ -106,9 +90,8 @@ def _of_slots(
     alone = np.flatnonzero(patterns.size[patterns.pattern] == 1)
     where = patterns.job_class[alone], patterns.unit_type[patterns.pattern[alone]]
     waiting[where], waiting_per_epoch[where] = slot[alone], per_epoch[alone]
-    return Costs(
-        np.zeros(len(patterns)), slot, per_epoch, waiting, waiting_per_epoch, instance.waiting_penalty
-    )
+    nothing, penalty = np.zeros(len(patterns)), instance.waiting_penalty
+    return Costs(nothing, slot, per_epoch, waiting, waiting_per_epoch, penalty)
 
 
 _COSTS: dict[str, Callable[[SharingInstance, Patterns], Costs]] = {

@@ -1,27 +1,43 @@
-"""The LP over the schedules found so far: shares that add up to one per job, under cells and budgets.
+"""Column generation for shifting: an LP proposes prices, dynamic programming answers with schedules.
 
-Column generation for shifting: an LP proposes prices, dynamic programming answers with schedules.
-
-The LP's prices jump about, so schedules are asked for between them and the best prices so far (Wentges 1997).
+The LP takes shares of the schedules found so far that add up to one per job, under cells and budgets. Its
+prices jump about, so schedules are asked for between them and the best prices so far (Wentges 1997).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array
 
-from wattsched.formulations.growing_lp import solve_growing
+from wattsched.formulations.master import RestrictedMaster
+from wattsched.formulations.program import Entries
+from wattsched.formulations.shifting.columns import (
+    Prices,
+    SchedulePool,
+    Schedules,
+    coupling,
+    lagrangian,
+    priced_cost,
+    row_limits,
+)
 from wattsched.formulations.shifting.data import CRITERIA, Horizon
-from wattsched.formulations.shifting.pricing import Prices, SchedulePricing, priced_cost
-from wattsched.formulations.shifting.schedule import SchedulePool, Schedules, free_cells, held_gpus
+from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.formulations.tolerances import ROUNDING
+from wattsched.topology.arrays import FloatArray
 
-_FIRST_LIMIT = 10.0
-_RAISE = 10.0
+FIRST_LIMIT, RAISE = 10.0, 10.0
+"""Limit of prices in multiples of a job's typical cost, and what it is multiplied by when it binds."""
+SMOOTHING = 0.6
+"""Share of the best prices so far."""
+MOST_ROUNDS = 300
+MOST_RAISES = 3
+"""How often prices may rise tenfold before rows that are exceeded are taken to be impossible."""
+TOLERANCE = 5e-4
+"""Gap between the LP and the prices' bound, relative to the LP, at which rounds end."""
+EXCEEDED = 1e-7
+"""What a row may be exceeded by, of its limit."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +64,8 @@ class MasterSolution:
     exceeds: bool
 
 
-def coupling(horizon: Horizon, schedules: Schedules) -> csc_array:
-    """Use of cells, then budgets that have a limit, by schedules, shape (n_rows, n_schedules)."""
-    from scipy.sparse import coo_array, vstack
-
-    which, cell, gpus = held_gpus(horizon, schedules)
-    n_cells = horizon.n_pools * horizon.slots
-    cells = coo_array((gpus.astype(np.float64), (cell, which)), shape=(n_cells, len(schedules)))
-    budgets = schedules.criteria[:, limited(horizon)].T
-    return csc_array(vstack([cells.tocsc(), csc_array(budgets)], format="csc"))
-
-
-def limited(horizon: Horizon) -> IntArray:
-    """Criteria with a budget."""
-    return np.flatnonzero(np.isfinite(horizon.budget))
-
-
-class RestrictedMaster:
-    """An LP that grows by columns.
+class ScheduleMaster:
+    """The LP over schedules, with spare columns that let rows be exceeded and jobs be left out.
 
     Parameters
     ----------
@@ -76,57 +76,41 @@ class RestrictedMaster:
     """
 
     def __init__(self, horizon: Horizon, objective: int, typical: Schedules):
-        import highspy
-
-        self._horizon, self._objective = horizon, objective
-        self._which = limited(horizon)
-        self._n_cells = horizon.n_pools * horizon.slots
-        sums = np.maximum(typical.criteria.sum(axis=0), 1e-9)
-        self._unit = float(sums[objective]) / max(1, horizon.n_jobs)
-        limits = (horizon.budget - horizon.standing)[self._which]
-        self._scale = np.concatenate([np.ones(self._n_cells), np.maximum(np.abs(limits), sums[self._which])])
-        self._limit = _FIRST_LIMIT
-        self._highs: Any = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.setOptionValue("threads", 1)
-        upper = np.concatenate([free_cells(horizon), limits]) / self._scale
-        ones = np.ones(horizon.n_jobs)
-        lower = np.concatenate([np.full(len(upper), -np.inf), ones])
-        upper = np.concatenate([upper, ones])
-        none = np.zeros(0)
-        self._highs.addRows(len(upper), lower, upper, 0, _ints(0 * upper), _ints(none), none)
-        self._n_rows = len(self._scale)
-        self._n_spare = len(upper)
-        sign = np.concatenate([np.full(self._n_rows, -1.0), ones])
-        self._add(csc_array(np.diag(sign)), self._spare_cost())
+        self._horizon, self._objective, self._limit = horizon, objective, FIRST_LIMIT
+        n, limits = horizon.n_jobs, row_limits(horizon)
+        sums = np.maximum(typical.criteria.sum(axis=0), ROUNDING)
+        self._unit = float(sums[objective]) / max(1, n)
+        of_budgets = np.maximum(np.abs(limits[horizon.n_cells :]), sums[horizon.limited])
+        self._scale = np.concatenate([np.ones(horizon.n_cells), of_budgets])
+        self._lp = RestrictedMaster("schedules", unit=self._unit)
+        rows = self._lp.add_rows(-np.inf, limits / self._scale)
+        jobs = self._lp.add_rows(np.ones(n), 1.0)
+        spare = Entries()
+        spare.add(rows, rows, -1.0)
+        spare.add(jobs, jobs)
+        self._spare = self._lp.add_columns(spare.matrix(self._lp.n_rows, self._lp.n_rows), self._spare_cost())
 
     def _spare_cost(self) -> FloatArray:
         """A GPU too many or a job too few costs some jobs' typical cost, a budget too much that of all."""
-        n = self._horizon.n_jobs
-        each = np.ones(self._n_cells), np.full(self._n_rows - self._n_cells, float(n)), np.full(n, 10.0)
-        return self._limit * np.concatenate(each)
+        n, cells = self._horizon.n_jobs, self._horizon.n_cells
+        each = np.ones(cells), np.full(len(self._scale) - cells, float(n)), np.full(n, 10.0)
+        return self._limit * self._unit * np.concatenate(each)
 
     def raise_limits(self) -> None:
         """Let prices rise higher."""
-        self._limit *= _RAISE
-        self._highs.changeColsCost(self._n_spare, _ints(np.arange(self._n_spare)), self._spare_cost())
+        self._limit *= RAISE
+        self._lp.change_costs(self._spare, self._spare_cost())
 
     def add(self, schedules: Schedules) -> None:
         """Add columns."""
-        from scipy.sparse import coo_array, vstack
+        from scipy.sparse import vstack
 
         n = len(schedules)
-        rows = coupling(self._horizon, schedules)
+        rows, of_job = coupling(self._horizon, schedules), Entries()
         rows.data /= self._scale[rows.indices]
-        of_job = coo_array((np.ones(n), (schedules.job, np.arange(n))), shape=(self._horizon.n_jobs, n))
-        matrix = csc_array(vstack([rows, of_job.tocsc()], format="csc"))
-        self._add(matrix, schedules.criteria[:, self._objective] / self._unit)
-
-    def _add(self, matrix: csc_array, cost: FloatArray) -> None:
-        n = len(cost)
-        start, index = _ints(matrix.indptr[:-1]), _ints(matrix.indices)
-        lower, upper = np.zeros(n), np.full(n, np.inf)
-        self._highs.addCols(n, cost, lower, upper, matrix.nnz, start, index, matrix.data)
+        of_job.add(schedules.job, np.arange(n))
+        matrix = vstack([rows, of_job.matrix(self._horizon.n_jobs, n)], format="csc")
+        self._lp.add_columns(matrix, schedules.criteria[:, self._objective])
 
     def solve(self) -> MasterSolution:
         """Solve the LP.
@@ -136,33 +120,15 @@ class RestrictedMaster:
         RuntimeError
             If HiGHS does not find the optimum.
         """
-        solve_growing(self._highs, "schedules")
-        solution = self._highs.getSolution()
-        dual, value = np.array(solution.row_dual), np.array(solution.col_value)
-        charged = np.maximum(0.0, -dual[: self._n_rows]) * self._unit / self._scale
+        horizon, optimum = self._horizon, self._lp.solve()
+        of_rows, of_job = np.split(optimum.prices, [len(self._scale)])
+        gpu, budgets = np.split(np.maximum(0.0, -of_rows) / self._scale, [horizon.n_cells])
         criteria = np.zeros(len(CRITERIA))
-        criteria[self._which] = charged[self._n_cells :]
+        criteria[horizon.limited] = budgets
         criteria[self._objective] += 1.0
-        return MasterSolution(
-            cost=float(self._highs.getInfo().objective_function_value) * self._unit,
-            share=value[self._n_spare :],
-            prices=Prices(criteria, charged[: self._n_cells]),
-            of_job=dual[self._n_rows :] * self._unit,
-            exceeds=bool(value[: self._n_spare].max(initial=0.0) > 1e-7),
-        )
-
-
-def _ints(values: Any) -> Any:
-    return np.asarray(values, dtype=np.int32)
-
-
-SMOOTHING = 0.6
-"""Share of the best prices so far."""
-MOST_ROUNDS = 300
-MOST_RAISES = 3
-"""How often prices may rise tenfold before rows that are exceeded are taken to be impossible."""
-TOLERANCE = 5e-4
-"""Gap between the LP and the prices' bound, relative to the LP, at which rounds end."""
+        spare, share = np.split(optimum.x, [len(self._spare)])
+        exceeds = bool(spare.max(initial=0.0) > EXCEEDED)
+        return MasterSolution(optimum.cost, share, Prices(criteria, gpu), of_job, exceeds)
 
 
 @dataclass(frozen=True)
@@ -176,16 +142,16 @@ class Generated:
         Of the last LP, over all schedules of the pool.
     prices : Prices
         Best found.
-    rounds : int
-    feasible : bool
-        Whether the LP keeps all rows.
     """
 
     pool: SchedulePool
     master: MasterSolution
     prices: Prices
-    rounds: int
-    feasible: bool
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the LP keeps all rows."""
+        return not self.master.exceeds
 
 
 def generate(
@@ -205,17 +171,18 @@ def generate(
     prices : Prices, optional
         Good ones, from earlier rounds.
     """
-    pool, master = SchedulePool(), RestrictedMaster(horizon, objective, first[0])
+    pool, master = SchedulePool(), ScheduleMaster(horizon, objective, first[0])
     for schedules in first:
         master.add(pool.add(schedules))
     solution = master.solve()
     center = solution.prices if prices is None else prices
-    best_value, smoothing, rounds, raised = -np.inf, 0.0 if prices is None else 1.0, 0, 0
-    while rounds < MOST_ROUNDS and not timer.over():
-        rounds += 1
+    best_value, smoothing, raised = -np.inf, 0.0 if prices is None else 1.0, 0
+    for _ in range(MOST_ROUNDS):
+        if timer.over():
+            break
         asked = center.mixed(solution.prices, smoothing)
         schedules = pricing.cheapest(asked)
-        if (value := guess(horizon, objective, schedules, asked)) > best_value:
+        if (value := lagrangian(horizon, objective, schedules, asked)) > best_value:
             center, best_value = asked, value
         new = pool.add(_improving(horizon, schedules, solution))
         master.add(new)
@@ -232,20 +199,11 @@ def generate(
         solution = master.solve()
     if len(solution.share) < len(pool):
         solution = master.solve()
-    return Generated(pool, solution, center, rounds, not solution.exceeds)
-
-
-def guess(horizon: Horizon, objective: int, schedules: Schedules, prices: Prices) -> float:
-    """Bound that prices would prove if these schedules were the cheapest, without the standing part."""
-    over = prices.criteria - (np.arange(len(prices.criteria)) == objective)
-    charged = over > 0
-    charges = over[charged] @ (horizon.budget - horizon.standing)[charged]
-    total = priced_cost(horizon, schedules, prices).sum()
-    return float(total - charges - prices.gpu @ free_cells(horizon))
+    return Generated(pool, solution, center)
 
 
 def _improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution) -> Schedules:
     """Schedules that the LP would use."""
     cost = priced_cost(horizon, schedules, solution.prices)
     least = solution.of_job[schedules.job]
-    return schedules.take(np.flatnonzero(cost < least - 1e-9 * np.maximum(np.abs(least), 1e-9)))
+    return schedules.take(np.flatnonzero(cost < least - ROUNDING * np.maximum(np.abs(least), ROUNDING)))

@@ -1,7 +1,4 @@
-"""What no decision of an instance can keep to, job by job, whatever else it does.
-
-What is short where prices prove that an instance has no decision.
-"""
+"""Why an instance has no decision: what no job can keep to, and what is short where prices prove it."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ import numpy as np
 
 from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
-from wattsched.formulations.shifting.schedule import ROUNDING
+from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.shifting.bound import BUDGETS, prove
 
-TOLERANCE = 1e-6
-"""By how much a budget may be exceeded, relative to it, as in the checker."""
+SCALES = (1e6, 1e3)
+"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""
 
 
 def diagnose(horizon: Horizon) -> list[str]:
@@ -55,7 +52,7 @@ def _over_budget(horizon: Horizon) -> Iterator[str]:
     least = _least(horizon)
     for which, (field, standing) in enumerate(zip(BUDGET_FIELDS, horizon.standing, strict=True)):
         limit, needed = horizon.budget[which], standing + least[which]
-        if needed * (1 - ROUNDING) > limit * (1 + TOLERANCE):
+        if needed * (1 - ROUNDING) > limit * (1 + FEASIBILITY):
             idle = f"idle GPUs take {standing:.6g} and " if standing > 0 else ""
             yield (
                 f"{field} is short by at least {needed - limit:.6g}: {idle}the jobs need {least[which]:.6g} "
@@ -72,10 +69,6 @@ def _least(horizon: Horizon) -> FloatArray:
     # What is left after the horizon counts at the forecast's average, in the last column.
     best = np.minimum.accumulate(horizon.per_joule[:, ::-1], axis=1)[:, ::-1][:, horizon.first_slot]
     return np.concatenate([[completion_s], best @ (joules[horizon.table] * horizon.work)])
-
-
-SCALES = (1e6, 1e3)
-"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""
 
 
 def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof | None:

@@ -1,266 +1,38 @@
-r"""Prices of GPUs in slots and of budgets: their names, and what they make a schedule cost.
-
-About the least priced cost of what is left of a job, by dynamic programming over slots and work left.
-
-:math:`V_t(s, w)` is the least cost from slot t on with work w left in state s: pause, run an option for the
-slot, or end in it; between levels of the work left it is taken to be linear. That guides (`schedule_pricing`)
-and bounds nothing; the certificate does.
-
-States are the kinds of options, and then "ran before" and "never ran". Delay counts from the slot on.
+"""Schedules that cost least at given prices: the cheapest of every job, and all that cost little more.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
-it is cheapest. Where that is more than the best schedule of a single run costs, T need not be looked at
-(`windows`).
+it is cheapest. Where that is more than the best schedule of a single run costs, T need not be looked at.
 
-Last, the cheapest schedule of every job at given prices, and what schedules cost.
+Near-optimal schedules are listed slot by slot. Those are dropped that cost too much by a dynamic programme
+over levels of the work left, in which work left is rounded down and work done is rounded up: it never costs
+more than the truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.shifting.data import CRITERIA, NEVER_RAN, PAUSE, RAN, Horizon, JobGroup, groups_of
-from wattsched.formulations.shifting.schedule import ROUNDING, Schedules, follow, held_gpus
+from wattsched.formulations.shifting.columns import Prices, Schedules, follow
+from wattsched.formulations.shifting.cost_to_go import (
+    NEVER_RAN,
+    NONE,
+    PricedJobs,
+    Recursion,
+    groups_of,
+    priced_jobs,
+    resting,
+    unfinished,
+)
+from wattsched.formulations.shifting.data import PAUSE, Horizon
+from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import FloatArray, IntArray
 
-
-@dataclass(frozen=True)
-class Prices:
-    """What schedules are charged, never negative.
-
-    Attributes
-    ----------
-    criteria : float array, shape (4,)
-        Price of each criterion; the objective's is one more than that of its budget.
-    gpu : float array, shape (n_pools * slots,)
-        Price of a GPU in each cell; infinite where none is to be had.
-    """
-
-    criteria: FloatArray
-    gpu: FloatArray
-
-    def per_joule(self, horizon: Horizon) -> FloatArray:
-        """Price of a joule in every slot and, last, after the horizon, shape (slots + 1,)."""
-        return np.asarray(self.criteria[1:] @ horizon.per_joule)
-
-    def mixed(self, other: Prices, share: float) -> Prices:
-        """Between these prices and others, `share` of these."""
-        return Prices(
-            share * self.criteria + (1 - share) * other.criteria, share * self.gpu + (1 - share) * other.gpu
-        )
-
-
-def budget_rows(horizon: Horizon) -> Iterator[tuple[int, str, float]]:
-    """Number of the criterion, name, and limit without the idle GPUs' part of every budget."""
-    for which, name in enumerate(CRITERIA):
-        if np.isfinite(horizon.budget[which]):
-            yield which, name, float(horizon.budget[which] - horizon.standing[which])
-
-
-def row_names(horizon: Horizon) -> list[str]:
-    """Name of every cell, by pool and then slot, and of every budget."""
-    cells = [f"gpus:{pool}@{slot}" for pool in horizon.instance.pools for slot in range(horizon.slots)]
-    return cells + [name for _, name, _ in budget_rows(horizon)]
-
-
-def names_of_prices(named: list[tuple[str, int]], row_prices: FloatArray) -> dict[str, float]:
-    """Prices of named rows of a program, without those of the wrong sign."""
-    return {name: float(row_prices[row]) for name, row in named if row_prices[row] < 0}
-
-
-NONE = 1e100
-"""Cost where there is no schedule; finite, so that it can be interpolated."""
-
-
-def windows(
-    horizon: Horizon, group: JobGroup, delay: FloatArray, joule: FloatArray, gpu_cost: FloatArray
-) -> IntArray:
-    """Slots from a job's first one on that may matter, shape (n_jobs,).
-
-    Parameters
-    ----------
-    delay : float array, shape (n_jobs,)
-        Price of a second of completion time.
-    joule : float array, shape (slots + 1,)
-    gpu_cost : float array, shape (slots, n_options)
-    """
-    extra_w, rate = horizon.extra_w[group.option], horizon.rate[group.option]
-    known = _single_runs(horizon, group, delay, joule, gpu_cost).min(axis=(1, 2), initial=np.inf)
-    cheapest = np.minimum.accumulate(joule[::-1])[::-1][group.first_slot]
-    room = known - group.work * float((extra_w / rate).min()) * cheapest
-    with np.errstate(divide="ignore", invalid="ignore"):
-        end = np.ceil(room * (1 + ROUNDING) / (delay * horizon.slot_s)) + 1
-    end = np.where(np.isfinite(end) & (end < horizon.slots), end, horizon.slots)
-    return np.asarray(np.maximum(end.astype(np.int64) - group.first_slot, 1))
-
-
-def _single_runs(
-    horizon: Horizon, group: JobGroup, delay: FloatArray, joule: FloatArray, gpu_cost: FloatArray
-) -> FloatArray:
-    """Costs of schedules that are one run, by job, first slot and option."""
-    extra_w, rate = horizon.extra_w[group.option], horizon.rate[group.option]
-    slot_s, option = horizon.slot_s, np.arange(len(group.option))
-    each = gpu_cost + np.outer(joule[:-1], extra_w * slot_s)
-    spent = np.concatenate([np.zeros((1, len(option))), np.cumsum(each, axis=0)])
-    lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
-    needs_s = group.work[:, None] / rate + lost_s[:, None]
-    before = np.maximum(np.ceil(needs_s / slot_s - 1e-6).astype(np.int64) - 1, 0)
-    used_s = needs_s - before * slot_s
-    begun = np.arange(horizon.slots)[:, None]
-    last = begun + before[:, None]
-    inside = np.minimum(last, horizon.slots - 1)
-    end_s = inside * slot_s + used_s[:, None]
-    cost = spent[inside, option] - spent[:-1] + gpu_cost[inside, option]
-    cost += joule[inside] * (extra_w * used_s)[:, None] + delay[:, None, None] * end_s
-    valid = (last < horizon.slots) & (begun >= group.first_slot[:, None, None])
-    valid &= end_s <= group.deadline_s[:, None, None]
-    return np.asarray(np.where(valid, cost, np.inf))
-
-
-class Move:
-    """Running an option for a slot, of which some seconds are lost; arrays by job, option and level.
-
-    Attributes
-    ----------
-    able : float array, shape (n_options,)
-        Work of the slot.
-
-    Parameters
-    ----------
-    rounded : bool
-        Round the work of a slot up to whole levels instead of going between them.
-    """
-
-    def __init__(self, horizon: Horizon, group: JobGroup, lost_s: float, *, rounded: bool = False):
-        rate = horizon.rate[group.option]
-        self.able = rate * (horizon.slot_s - lost_s)
-        level, step = np.arange(group.levels + 1), group.step[:, None, None]
-        able, rate = self.able[:, None], rate[:, None]
-        self.ends = level * step <= able + ROUNDING * rate * horizon.slot_s
-        self.used_s = np.where(self.ends, lost_s + level * step / rate, horizon.slot_s)
-        down = np.floor(able / step).astype(np.int64)
-        self.part = able / step - down
-        if rounded:
-            down += self.part > ROUNDING
-            self.part = np.zeros_like(self.part)
-        states = group.n_kinds + 2
-        offset = (np.arange(len(group.job))[:, None] * states + group.kind)[:, :, None] * len(level)
-        self.upper = np.maximum(level - down, 0) + offset
-        self.lower = np.maximum(level - down - 1, 0) + offset
-
-
-@dataclass(frozen=True)
-class Charges:
-    """Prices as a group's jobs see them.
-
-    Attributes
-    ----------
-    delay : float array, shape (n_jobs,)
-        Of a second of completion time.
-    joule : float array, shape (slots + 1,)
-    gpu : float array, shape (slots, n_options)
-        Of an option's GPUs; at least `NONE` where there are too few.
-    """
-
-    delay: FloatArray
-    joule: FloatArray
-    gpu: FloatArray
-
-
-class Recursion:
-    """Steps from slot to slot for the jobs of a group, each in a window of its own.
-
-    Parameters
-    ----------
-    begin : int array, shape (n_jobs,)
-        First slot of each job's window.
-    length : int
-        Slots of all windows.
-    rounded : bool
-        As of `Move`; then costs are no more than the truth.
-    """
-
-    def __init__(
-        self, horizon: Horizon, group: JobGroup, charges: Charges, begin: IntArray, length: int,
-        *, rounded: bool = False,
-    ):  # fmt: skip
-        self.horizon, self.group, self.charges = horizon, group, charges
-        self.begin, self.length = begin, length
-        self.free = self.again = Move(horizon, group, 0.0, rounded=rounded)
-        if group.restart_s:
-            self.again = Move(horizon, group, group.restart_s, rounded=rounded)
-        self.extra_w = horizon.extra_w[group.option]
-        self.of_kind = _ranks(group.kind)
-        self.buffers = [np.empty(self.free.used_s.shape) for _ in range(3)]
-
-    def values(self) -> FloatArray:
-        """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
-        group = self.group
-        stored = np.empty((self.length + 1, len(group.job), group.n_kinds + 2, group.levels + 1))
-        stored[-1] = self._after(group.step[:, None] * np.arange(group.levels + 1))[:, None]
-        for position in range(self.length - 1, -1, -1):
-            self._fill(self.begin + position, stored[position + 1], stored[position])
-        return stored
-
-    def _after(self, work: FloatArray) -> FloatArray:
-        """Costs at the end of the windows, which is that of the horizon or later than need be looked at."""
-        cost = self.unfinished(work)
-        return np.where((self.begin + self.length < self.horizon.slots)[:, None], NONE, cost)
-
-    def unfinished(self, work: FloatArray) -> FloatArray:
-        """What work left at the end of the horizon costs, by job; delay counts from there."""
-        horizon, group = self.horizon, self.group
-        fastest = horizon.fastest[horizon.table[group.job[0]]]
-        seconds = work / horizon.rate[fastest]
-        cost = (self.charges.delay[:, None] + self.charges.joule[-1] * horizon.power_w[fastest]) * seconds
-        late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
-        return np.asarray(np.where(late | group.must_finish[:, None], NONE, cost))
-
-    def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
-        group = self.group
-        waits = (self.charges.delay * self.horizon.slot_s)[:, None]
-        start = again = self._run(slot, later, self.free, 0)
-        if group.restart_s:
-            again = self._run(slot, later, self.again, 1)
-        np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
-        np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
-        first, *more = self.of_kind
-        running = start[:, first[1]]
-        for kinds, options in more:
-            running[:, kinds] = np.minimum(running[:, kinds], start[:, options])
-        np.minimum(running, now[:, RAN, None], out=now[:, :RAN])
-        np.minimum(now, NONE, out=now)
-
-    def _run(self, slot: IntArray, later: FloatArray, move: Move, buffer: int) -> FloatArray:
-        """Cost of running every option in the slot, shape (n_jobs, n_options, n_levels)."""
-        charges, cost, other = self.charges, self.buffers[buffer], self.buffers[2]
-        np.take(later, move.upper, out=cost, mode="clip")
-        np.take(later, move.lower, out=other, mode="clip")
-        other -= cost
-        other *= move.part
-        cost += other
-        np.copyto(cost, 0.0, where=move.ends)
-        per_s = charges.delay[:, None] + charges.joule[slot][:, None] * self.extra_w
-        np.multiply(per_s[:, :, None], move.used_s, out=other)
-        cost += other
-        cost += charges.gpu[slot][:, :, None]
-        begin_s, deadline_s = slot * self.horizon.slot_s, self.group.deadline_s * (1 + ROUNDING)
-        if (begin_s + self.horizon.slot_s > deadline_s).any():
-            late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
-            cost[late] = NONE
-        return cost
-
-
-def _ranks(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
-    """Kinds and their first options, those with a second one and these, and so on."""
-    place = np.arange(len(kind)) - np.searchsorted(kind, kind)
-    return [(kind[place == rank], np.flatnonzero(place == rank)) for rank in range(int(place.max()) + 1)]
-
-
-LEVELS = 40
+LEVELS, NEAR_LEVELS = 40, 400
+"""Levels of the work of a job that takes a few slots, for cheapest schedules and for listing them."""
+_BEGIN, _GROWTH, _TIMES = 1e-4, 1.4, 25
+"""First margin of near-optimal schedules, relative to the cost of all jobs, its growth, and how often."""
 
 
 class SchedulePricing:
@@ -283,97 +55,205 @@ class SchedulePricing:
         """Cheapest schedule of every job as far as the levels can tell, in the order of the jobs."""
         option = np.full((self.horizon.n_jobs, self.horizon.slots), PAUSE, dtype=np.int64)
         for group in self._groups:
-            option[group.job] = _cheapest(self.horizon, group, prices)
+            option[group.job] = _cheapest(priced_jobs(self.horizon, group, prices))
         return follow(self.horizon, np.arange(self.horizon.n_jobs), option)
 
     def cheapest_of(self, job: int, prices: Prices, free: IntArray) -> Schedules:
         """Cheapest schedule of one job that takes no more than the free GPUs of each cell."""
         group = self._groups[self._group_of[job]]
         alone = group.take(np.flatnonzero(group.job == job))
-        return follow(self.horizon, np.array([job]), _cheapest(self.horizon, alone, prices, free))
+        option = _cheapest(priced_jobs(self.horizon, alone, prices, free))
+        return follow(self.horizon, np.array([job]), option)
 
 
-def _cheapest(horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None) -> IntArray:
+def _cheapest(jobs: PricedJobs) -> IntArray:
     """Options by slot that cost least, shape (n_jobs, slots)."""
-    charges = charges_of(horizon, group, prices, free)
-    length = windows(horizon, group, charges.delay, charges.joule, charges.gpu)
+    slots = jobs.horizon.slots
     # Windows of some lengths only, so that many jobs are decided together.
-    length = np.ceil(2.0 ** (np.ceil(2 * np.log2(length)) / 2)).astype(np.int64)
-    option = np.full((len(group.job), horizon.slots), PAUSE, dtype=np.int64)
-    left = np.arange(len(group.job))
+    length = np.ceil(2.0 ** (np.ceil(2 * np.log2(_windows(jobs))) / 2)).astype(np.int64)
+    option = np.full((len(length), slots), PAUSE, dtype=np.int64)
+    left = np.arange(len(length))
     while len(left):
-        slots = min(int(length[left].min()), horizon.slots)
-        which = left[np.minimum(length[left], horizon.slots) == slots]
-        some = Charges(charges.delay[which], charges.joule, charges.gpu)
-        walk = _Walk(horizon, group.take(which), some, slots)
+        shortest = min(int(length[left].min()), slots)
+        which = left[np.minimum(length[left], slots) == shortest]
+        walk = _Walk(jobs.take(which), shortest)
         option[which] = walk.option
         # Between levels costs are only about right: who does not get through needs a longer window.
         length[which[~walk.ended]] *= 2
-        left = np.setdiff1d(left, which if slots == horizon.slots else which[walk.ended])
+        left = np.setdiff1d(left, which if shortest == slots else which[walk.ended])
     return option
 
 
-def charges_of(horizon: Horizon, jobs: JobGroup, prices: Prices, free: IntArray | None = None) -> Charges:
-    """Prices as jobs see them, for options of which enough GPUs are free."""
-    cell = horizon.pool[jobs.option] * horizon.slots + np.arange(horizon.slots)[:, None]
-    gpus = horizon.gpus[jobs.option]
-    gpu_cost = gpus * prices.gpu[cell]
-    if free is not None:
-        gpu_cost = np.where(gpus <= free[cell], gpu_cost, NONE)
-    return Charges(prices.criteria[0] * jobs.share, prices.per_joule(horizon), gpu_cost)
+def _windows(jobs: PricedJobs) -> IntArray:
+    """Slots from a job's first one on that may matter, shape (n_jobs,)."""
+    horizon, group = jobs.horizon, jobs.group
+    known = _single_runs(jobs).min(axis=(1, 2), initial=np.inf)
+    cheapest = np.minimum.accumulate(jobs.joule[::-1])[::-1][group.first_slot]
+    room = known - group.work * float((group.extra_w / group.rate).min()) * cheapest
+    with np.errstate(divide="ignore", invalid="ignore"):
+        end = np.ceil(room * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
+    end = np.where(np.isfinite(end) & (end < horizon.slots), end, horizon.slots)
+    return np.asarray(np.maximum(end.astype(np.int64) - group.first_slot, 1))
+
+
+def _single_runs(jobs: PricedJobs) -> FloatArray:
+    """Costs of schedules that are one run, by job, first slot and option."""
+    group, slots, slot_s = jobs.group, jobs.horizon.slots, jobs.horizon.slot_s
+    option = np.arange(len(group.option))
+    each = jobs.gpu + np.outer(jobs.joule[:-1], group.extra_w * slot_s)
+    spent = np.concatenate([np.zeros((1, len(option))), np.cumsum(each, axis=0)])
+    lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
+    needs_s = group.work[:, None] / group.rate + lost_s[:, None]
+    before = np.maximum(np.ceil(needs_s / slot_s - ROUNDING).astype(np.int64) - 1, 0)
+    used_s = needs_s - before * slot_s
+    begun = np.arange(slots)[:, None]
+    last = begun + before[:, None]
+    inside = np.minimum(last, slots - 1)
+    end_s = inside * slot_s + used_s[:, None]
+    cost = spent[inside, option] - spent[:-1] + jobs.gpu[inside, option]
+    cost += jobs.joule[inside] * (group.extra_w * used_s)[:, None] + jobs.delay[:, None, None] * end_s
+    valid = (last < slots) & (begun >= group.first_slot[:, None, None])
+    valid &= end_s <= group.deadline_s[:, None, None]
+    return np.asarray(np.where(valid, cost, np.inf))
 
 
 class _Walk:
     """Jobs of a group on their way through their windows, by what costs least in every slot."""
 
-    def __init__(self, horizon: Horizon, jobs: JobGroup, charges: Charges, slots: int):
-        self.horizon, self.jobs, self.charges = horizon, jobs, charges
-        self.begin = np.minimum(jobs.first_slot, horizon.slots - slots)
-        recursion = Recursion(horizon, jobs, charges, self.begin, slots)
-        self.free, self.again, self.cost = recursion.free.able, recursion.again.able, recursion.values()
-        self.left, self.state = jobs.work.copy(), jobs.kind_before.copy()
-        self.ended = np.zeros(len(jobs.job), dtype=bool)
-        self.option = np.full((len(jobs.job), self.horizon.slots), PAUSE, dtype=np.int64)
+    def __init__(self, jobs: PricedJobs, slots: int):
+        self._jobs, group = jobs, jobs.group
+        self._begin = np.minimum(group.first_slot, jobs.horizon.slots - slots)
+        self._cost = Recursion(jobs, self._begin, slots).values()
+        self._left, self._state = group.work.copy(), group.kind_before.copy()
+        self.ended = np.zeros(len(group.job), dtype=bool)
+        self.option = np.full((len(group.job), jobs.horizon.slots), PAUSE, dtype=np.int64)
         for position in range(slots):
             self._step(position)
             if self.ended.all():
                 break
 
     def _step(self, position: int) -> None:
-        horizon, jobs, charges = self.horizon, self.jobs, self.charges
-        slot, each, slot_s = self.begin + position, np.arange(len(jobs.job)), horizon.slot_s
-        rate, extra_w = horizon.rate[jobs.option], horizon.extra_w[jobs.option]
-        lost = (self.state[:, None] != NEVER_RAN) & (self.state[:, None] != jobs.kind)
-        able = np.where(lost, self.again, self.free)
-        left = self.left[:, None]
-        ends = left <= able + ROUNDING * rate * slot_s
-        used_s = np.where(ends, lost * jobs.restart_s + np.minimum(left, able) / rate, slot_s)
-        late = ends & (slot[:, None] * slot_s + used_s > jobs.deadline_s[:, None] * (1 + ROUNDING))
-        rest = self._later(position, np.broadcast_to(jobs.kind, able.shape), np.maximum(left - able, 0.0))
-        cost = charges.gpu[slot] + (charges.delay[:, None] + charges.joule[slot][:, None] * extra_w) * used_s
+        jobs, group, slot_s = self._jobs, self._jobs.group, self._jobs.horizon.slot_s
+        slot, each, left = self._begin + position, np.arange(len(group.job)), self._left[:, None]
+        able, ends, used_s = group.run(slot_s, self._state, self._left)
+        late = ends & (slot[:, None] * slot_s + used_s > group.deadline_s[:, None] * (1 + ROUNDING))
+        rest = self._later(position, np.broadcast_to(group.kind, able.shape), np.maximum(left - able, 0.0))
+        cost = jobs.gpu[slot] + (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
         cost += np.where(late, NONE, np.where(ends, 0.0, rest))
-        resting = np.where(self.state == NEVER_RAN, NEVER_RAN, RAN)
-        wait = charges.delay * slot_s + self._later(position, resting[:, None], left)[:, 0]
+        idle = resting(self._state)
+        wait = jobs.delay * slot_s + self._later(position, idle[:, None], left)[:, 0]
         best = np.argmin(cost, axis=1)
-        begun = jobs.first_slot <= slot
+        begun = group.first_slot <= slot
         runs = (cost[each, best] < wait) & ~self.ended & begun
-        self.option[each[runs], slot[runs]] = jobs.option[best[runs]]
+        self.option[each[runs], slot[runs]] = group.option[best[runs]]
         self.ended |= runs & ends[each, best]
-        self.left = np.where(runs, np.maximum(self.left - able[each, best], 0.0), self.left)
-        self.state = np.where(runs, jobs.kind[best], np.where(begun, resting, self.state))
+        self._left = np.where(runs, np.maximum(self._left - able[each, best], 0.0), self._left)
+        self._state = np.where(runs, group.kind[best], np.where(begun, idle, self._state))
 
     def _later(self, position: int, state: IntArray, left: FloatArray) -> FloatArray:
         """Costs from the next slot on, between levels; states and work by job and option."""
-        cost, row = self.cost[position + 1], np.arange(len(left))[:, None]
-        level = np.minimum(left / self.jobs.step[:, None], self.jobs.levels)
+        cost, row, group = self._cost[position + 1], np.arange(len(left))[:, None], self._jobs.group
+        level = np.minimum(left / group.step[:, None], group.levels)
         upper = np.ceil(level).astype(np.int64)
         below, above = cost[row, state, np.maximum(upper - 1, 0)], cost[row, state, upper]
         return np.asarray(above + (upper - level) * (below - above))
 
 
-def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> FloatArray:
-    """Cost of schedules at prices, shape (n,); infinite for those that break a deadline."""
-    which, cell, gpus = held_gpus(horizon, schedules)
-    gpu_cost = np.bincount(which, weights=gpus * prices.gpu[cell], minlength=len(schedules))
-    cost = schedules.criteria @ prices.criteria + gpu_cost
-    return np.where(np.isfinite(schedules.finish_s), cost, np.inf)
+@dataclass(frozen=True)
+class NearOptimal:
+    """Schedules of all jobs that cost at most `margin` more than the cheapest one of their job."""
+
+    schedules: Schedules
+    margin: float
+
+
+def near_optimal(horizon: Horizon, prices: Prices, most: int) -> NearOptimal | None:
+    """As many of the cheapest schedules as there can be, None where already the first are too many."""
+    groups = groups_of(horizon, NEAR_LEVELS)
+    jobs = [group.take(np.array([i])) for group in groups for i in range(len(group.job))]
+    listings = [_Listing(priced_jobs(horizon, job, prices), most) for job in jobs]
+    if any(listing.least >= NONE for listing in listings):
+        return None
+    margin, best = _BEGIN * sum(listing.least for listing in listings), None
+    for _ in range(_TIMES):
+        found, room = [], most
+        for listing in listings:
+            schedules = listing.within(margin, room)
+            if schedules is None:
+                return best
+            found.append(schedules)
+            room -= len(schedules)
+        best = NearOptimal(Schedules.joined(found), margin)
+        margin *= _GROWTH
+    return best
+
+
+class _Listing:
+    """Lists schedules of one job up to a cost."""
+
+    def __init__(self, jobs: PricedJobs, most: int):
+        self._jobs, self._first = jobs, int(jobs.group.first_slot[0])
+        slots = jobs.horizon.slots - self._first
+        self._cost = Recursion(jobs, jobs.group.first_slot, slots, rounded=True).values()[:, 0]
+        self.least = self._exact_least(most)
+
+    def _exact_least(self, most: int) -> float:
+        """Cost of the cheapest schedule, found within ever wider margins; `NONE` where that does not work."""
+        start = float(self._cost[0, int(self._jobs.group.kind_before[0]), -1])
+        margin = _BEGIN * max(abs(start), ROUNDING)
+        for _ in range(_TIMES):
+            if start >= NONE or (found := self._up_to(start + margin, most)) is None:
+                return NONE
+            if len(found[1]):
+                return float(found[1].min())
+            margin *= _GROWTH
+        return NONE
+
+    def within(self, margin: float, most: int) -> Schedules | None:
+        """Schedules that cost at most so much more than the cheapest one, None when there are too many."""
+        found = self._up_to(self.least + margin, most)
+        if found is None:
+            return None
+        return follow(self._jobs.horizon, np.full(len(found[0]), self._jobs.group.job[0]), found[0])
+
+    def _up_to(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
+        """Options by slot and costs of schedules up to a limit, None where there are too many."""
+        jobs, group, horizon = self._jobs, self._jobs.group, self._jobs.horizon
+        slot_s, delay = horizon.slot_s, float(jobs.delay[0])
+        deadline_s = float(group.deadline_s[0]) * (1 + ROUNDING)
+        limit += ROUNDING * abs(limit)
+        state, left, cost = group.kind_before.copy(), group.work.copy(), np.zeros(1)
+        option = np.full((1, horizon.slots), PAUSE, dtype=np.int64)
+        ended: list[tuple[IntArray, FloatArray]] = []
+        for slot in range(self._first, horizon.slots):
+            able, ends, used_s = group.run(slot_s, state, left)
+            spent = cost[:, None] + jobs.gpu[slot] + (delay + jobs.joule[slot] * group.extra_w) * used_s
+            which, chosen = np.nonzero(ends & (slot * slot_s + used_s <= deadline_s) & (spent <= limit))
+            ended.append((_with(option[which], slot, group.option[chosen]), spent[which, chosen]))
+            rest = np.maximum(left[:, None] - able, 0.0)
+            least = spent + self._later(slot, np.broadcast_to(group.kind, spent.shape), rest)
+            which, chosen = np.nonzero(~ends & (least <= limit))
+            idle = resting(state)
+            waits = np.flatnonzero(cost + delay * slot_s + self._later(slot, idle, left) <= limit)
+            option = np.concatenate([option[waits], _with(option[which], slot, group.option[chosen])])
+            state = np.concatenate([idle[waits], group.kind[chosen]])
+            left = np.concatenate([left[waits], rest[which, chosen]])
+            cost = np.concatenate([cost[waits] + delay * slot_s, spent[which, chosen]])
+            if len(cost) * len(group.option) > 20 * most or sum(len(c) for _, c in ended) > most:
+                return None
+        cost = cost + unfinished(jobs, left[None])[0]
+        ended.append((option[cost <= limit], cost[cost <= limit]))
+        if sum(len(c) for _, c in ended) > most:
+            return None
+        return np.concatenate([o for o, _ in ended]), np.concatenate([c for _, c in ended])
+
+    def _later(self, slot: int, state: IntArray, left: FloatArray) -> FloatArray:
+        """What the rest costs at least, from the next slot on."""
+        level = np.floor(left * (1 - ROUNDING) / float(self._jobs.group.step[0])).astype(np.int64)
+        return np.asarray(self._cost[slot + 1 - self._first][state, level])
+
+
+def _with(options: IntArray, slot: int, chosen: IntArray) -> IntArray:
+    options = options.copy()
+    options[:, slot] = chosen
+    return options

@@ -9,39 +9,35 @@ other decision costs more than the LP by that margin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from itertools import count
+from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csc_array
 
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.formulations.model import Model, Starts
+from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.shifting.column_generation import Generated, coupling, generate, guess
-from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
-from wattsched.formulations.shifting.heuristics import EFFORTS, Insertion, intensity_of, serve
-from wattsched.formulations.shifting.infeasibility import refute
-from wattsched.formulations.shifting.near_optimal import NearOptimal, near_optimal
-from wattsched.formulations.shifting.pricing import (
+from wattsched.formulations.shifting.column_generation import Generated, generate
+from wattsched.formulations.shifting.columns import (
     Prices,
-    SchedulePricing,
-    budget_rows,
-    names_of_prices,
-    priced_cost,
-    row_names,
-)
-from wattsched.formulations.shifting.schedule import (
-    ROUNDING,
     SchedulePool,
     Schedules,
     all_schedules,
-    decision_of,
-    follow,
-    free_cells,
-    schedules_of,
+    coupling,
+    lagrangian,
+    never_run,
+    price_names,
+    priced_cost,
+    row_limits,
+    row_names,
 )
+from wattsched.formulations.shifting.data import OBJECTIVES, Horizon
+from wattsched.formulations.shifting.decisions import decision_of, schedules_of
+from wattsched.formulations.shifting.heuristics import EFFORTS, intensity_of, serve
+from wattsched.formulations.shifting.infeasibility import refute
+from wattsched.formulations.shifting.insertion import Insertion
+from wattsched.formulations.shifting.pricing import NearOptimal, SchedulePricing, near_optimal
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray
 
@@ -69,26 +65,23 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     timer, which = timer or Timer(), OBJECTIVES.index(objective)
     if (everything := all_schedules(horizon)) is not None:
         return _complete(horizon, which, everything)
-    first = _first(horizon, which)
     pricing = SchedulePricing(horizon, COARSE)
-    generated = generate(horizon, which, pricing, first, timer.until(_COARSE_SHARE))
+    generated = generate(horizon, which, pricing, _first(horizon, which), timer.until(_COARSE_SHARE))
     if not generated.feasible:
-        proof = refute(horizon, named_prices(horizon, which, generated.prices))
+        proof = refute(horizon, generated.prices.named(horizon, which))
         if proof is not None:
             raise InfeasibleError(proof.detail, proof)
     fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
     generated = generate(horizon, which, fine, known, timer.until(_FINE_SHARE), generated.prices)
+    prices = generated.prices
     insertion = Insertion(horizon, which, pricing, generated)
-    time_left = timer.remaining_s()
-    best = insertion.decide(_INSERT_S if time_left is None else time_left)
-    near = near_optimal(horizon, generated.prices, MOST_NEAR) if horizon.n_jobs <= FEW_JOBS else None
+    best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer)
+    near = near_optimal(horizon, prices, MOST_NEAR) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
-    return Model(
-        _program(horizon, which, columns),
-        decode=partial(_decision, horizon, columns),
-        encode=_point(horizon, which, columns, best),
-        prices=named_prices(horizon, which, generated.prices),
-        outside=_outside(horizon, which, generated.prices, near) if near else -np.inf,
+    return replace(
+        _model(horizon, which, columns, best),
+        prices=prices.named(horizon, which),
+        outside=_outside(horizon, which, prices, near) if near else -np.inf,
     )
 
 
@@ -99,28 +92,22 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[
     if ends.min(initial=1.0) == 0:
         name = horizon.instance.jobs[int(np.argmin(ends))].name
         raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
-    return Model(
-        _program(horizon, objective, columns),
-        decode=partial(_decision, horizon, columns),
-        encode=_point(horizon, objective, columns, None),
-        named_prices=partial(names_of_prices, list(zip(row_names(horizon), count(), strict=False))),
-    )
+    rows = {name: r for r, name in enumerate(row_names(horizon))}
+    return replace(_model(horizon, objective, columns, None), named_prices=lambda y: price_names(rows, y))
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:
     """Schedules to begin with: those of the marginal rule, quick and thrifty ones, and never running."""
-    jobs = np.arange(horizon.n_jobs)
-    never = follow(horizon, jobs, np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64))
     intensity = intensity_of(horizon, objective)
     served = [serve(horizon, intensity, stretch, effort) for stretch, effort in _BEGINNINGS]
-    return [*served, never]
+    return [*served, never_run(horizon, np.arange(horizon.n_jobs))]
 
 
 def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal) -> float:
     """What decisions cost at least that have a schedule which is not among the near-optimal ones."""
     order = np.lexsort((priced_cost(horizon, near.schedules, prices), near.schedules.job))
     cheapest = order[np.unique(near.schedules.job[order], return_index=True)[1]]
-    bound = guess(horizon, objective, near.schedules.take(cheapest), prices) + near.margin
+    bound = lagrangian(horizon, objective, near.schedules.take(cheapest), prices) + near.margin
     return float(horizon.standing[objective] + bound - ROUNDING * abs(bound))
 
 
@@ -142,17 +129,25 @@ def _columns(
 def _by_job(horizon: Horizon, schedules: Schedules) -> Schedules:
     """Schedules in the order of their jobs; a job without one gets one that breaks its deadline."""
     without = np.setdiff1d(np.arange(horizon.n_jobs), schedules.job)
-    never = follow(horizon, without, np.full((len(without), horizon.slots), PAUSE, dtype=np.int64))
-    every = Schedules.joined([schedules, never])
+    every = Schedules.joined([schedules, never_run(horizon, without)])
     return every.take(np.argsort(every.job, kind="stable"))
 
 
+def _model(
+    horizon: Horizon, objective: int, columns: Schedules, best: Schedules | None
+) -> Model[ShiftingDecision]:
+    """Model over schedules, with the best decision that is known of them."""
+    return Model(
+        _program(horizon, objective, columns),
+        decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
+        encode=_point(horizon, objective, columns, best),
+    )
+
+
 def _program(horizon: Horizon, objective: int, columns: Schedules) -> Program:
-    matrix = coupling(horizon, columns)
-    upper = np.concatenate([free_cells(horizon), [limit for _, _, limit in budget_rows(horizon)]])
-    names, n = row_names(horizon), len(columns)
-    jobs = [job.name for job in horizon.instance.jobs]
+    upper, n = row_limits(horizon), len(columns)
     start = np.searchsorted(columns.job, np.arange(horizon.n_jobs + 1))
+    jobs = [job.name for job in horizon.instance.jobs]
 
     def label(column: int) -> str:
         job = int(columns.job[column])
@@ -160,21 +155,17 @@ def _program(horizon: Horizon, objective: int, columns: Schedules) -> Program:
 
     return Program(
         cost=columns.criteria[:, objective].copy(),
-        matrix=csc_array(matrix),
+        matrix=coupling(horizon, columns),
         row_lower=np.full(len(upper), -np.inf),
-        row_upper=upper.astype(np.float64),
+        row_upper=upper,
         lower=np.zeros(n),
         upper=np.isfinite(columns.finish_s).astype(np.float64),
         integer=np.ones(n, dtype=bool),
-        group_start=start.astype(np.int64),
-        rows=(Block("row", len(names), names.__getitem__),),
+        group_start=start,
+        rows=(Block.named("row", row_names(horizon)),),
         columns=(Block("schedule", n, label),),
         offset=float(horizon.standing[objective]),
     )
-
-
-def _decision(horizon: Horizon, columns: Schedules, x: FloatArray, starts: Starts) -> ShiftingDecision:
-    return decision_of(horizon, columns.take(np.flatnonzero(x > 0.5)))
 
 
 def _point(
@@ -194,14 +185,3 @@ def _point(
         return None
 
     return point
-
-
-def named_prices(horizon: Horizon, objective: int, prices: Prices) -> dict[str, float]:
-    """Prices as derivatives of the objective."""
-    named = {
-        name: -float(price) for name, price in zip(row_names(horizon), prices.gpu, strict=False) if price > 0
-    }
-    for which, name, _ in budget_rows(horizon):
-        if (price := float(prices.criteria[which]) - (which == objective)) > 0:
-            named[name] = -price
-    return named

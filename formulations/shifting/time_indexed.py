@@ -1,13 +1,4 @@
-r"""Columns and rows of a program, added one by one.
-
-Restarts in the time-indexed program: a start of a kind of option that the job did not have before.
-
-With :math:`y_{kt}` for "runs with an option of kind k in slot t", starts are
-:math:`s_{kt} = y_{kt} (1 - y_{k,t-1})` by linear rows. A job that never ran has one free start, its first:
-:math:`\sum f \le 1`, :math:`f \le s`, and :math:`s_{kt} - f_{kt} \le \sum_{s<t} \sum_k y_{ks}`.
-All but the :math:`x` of the runs may be continuous.
-
-`time-indexed`: which option runs in which slot, as a mixed-integer program; exact, for small instances.
+r"""`time-indexed`: which option runs in which slot, as a mixed-integer program; exact, for small instances.
 
 A job chooses the slot it ends in, or to stay unfinished: :math:`\sum_t z_{jt} = 1`, its choice group. Of the
 slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all of them but in the last one:
@@ -17,289 +8,205 @@ slots it runs in (:math:`x_{jto}` binary) it uses :math:`u_{jto}` seconds, all o
     \Delta (x_{jto} - z_{jt}) \le u_{jto} \le \Delta x_{jto},\quad
     \sum_{to} \rho_o (u_{jto} - R_j r_{jto}) + m_j = W_j,\quad m_j \le W_j z_{jH}
 
-where :math:`r_{jto}` says that the slot begins with a restart (`restarts`) and :math:`m_j` is left over. The
-end is linear in these:
+where :math:`r_{jto}` says that the slot begins with a restart and :math:`m_j` is left over. The end is linear
+in these:
 :math:`\sum_t (t+1) \Delta z_{jt} + H \Delta z_{jH} - \sum_{to} (\Delta x - u) + m_j / \rho^*_j`.
+
+A restart is a start of a kind of option that the job did not have before. With :math:`y_{kt}` for "runs with
+an option of kind k in slot t", starts are :math:`s_{kt} = y_{kt} (1 - y_{k,t-1})` by linear rows. A job that
+never ran has one free start, its first: :math:`\sum f \le 1`, :math:`f \le s`, and
+:math:`s_{kt} - f_{kt} \le \sum_{s<t} \sum_k y_{ks}`. All but the :math:`x` of the runs and the :math:`z` may
+be continuous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
+from numpy.typing import ArrayLike
 
 from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.program import Block, Program
+from wattsched.formulations.program import Block, ProgramBuilder
+from wattsched.formulations.shifting.columns import follow, price_names, row_limits, row_names
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
-from wattsched.formulations.shifting.pricing import budget_rows, names_of_prices
-from wattsched.formulations.shifting.schedule import decision_of, follow
+from wattsched.formulations.shifting.decisions import decision_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray
 
-
-class SparseRows:
-    """Collects columns and rows, and makes a program of them."""
-
-    def __init__(self) -> None:
-        self._columns: list[tuple[str, float, float, bool]] = []
-        self._rows: list[tuple[str, float, float]] = []
-        self._row: list[int] = []
-        self._column: list[int] = []
-        self._value: list[float] = []
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns so far."""
-        return len(self._columns)
-
-    def column(self, name: str, lower: float, upper: float, *, integer: bool = False) -> int:
-        """Add a column and return its number."""
-        self._columns.append((name, lower, upper, integer))
-        return len(self._columns) - 1
-
-    def row(
-        self,
-        name: str,
-        columns: Sequence[int],
-        values: Sequence[float],
-        *,
-        lower: float = -np.inf,
-        upper: float = np.inf,
-    ) -> int:
-        """Add a row and return its number; values of a column named twice add up."""
-        number = len(self._rows)
-        self._rows.append((name, lower, upper))
-        self._row += [number] * len(columns)
-        self._column += columns
-        self._value += values
-        return number
-
-    def program(self, cost: FloatArray, group_start: IntArray, offset: float) -> Program:
-        """Program that minimises the cost; the first columns are its choice groups."""
-        matrix = coo_array(
-            (np.array(self._value, dtype=float), (self._row, self._column)),
-            shape=(len(self._rows), len(self._columns)),
-        )
-        row_names, row_lower, row_upper = zip(*self._rows, strict=True) if self._rows else ((), (), ())
-        names, lower, upper, integer = zip(*self._columns, strict=True) if self._columns else ((), (), (), ())
-        return Program(
-            cost=cost,
-            matrix=matrix.tocsc(),
-            row_lower=np.array(row_lower, dtype=float),
-            row_upper=np.array(row_upper, dtype=float),
-            lower=np.array(lower, dtype=float),
-            upper=np.array(upper, dtype=float),
-            integer=np.array(integer, dtype=bool),
-            group_start=group_start.astype(np.int64),
-            rows=(Block("row", len(row_names), row_names.__getitem__),),
-            columns=(Block("column", len(names), names.__getitem__),),
-            offset=offset,
-        )
-
-
-Key = tuple[int, int]
-
-
-def add_restarts(
-    horizon: Horizon, rows: SparseRows, job: int, runs: dict[Key, int], used: dict[Key, int]
-) -> dict[Key, int]:
-    """Add what says that a slot begins with a restart; nothing for jobs that restart for free.
-
-    Parameters
-    ----------
-    runs, used : dict
-        Columns by slot and option.
-
-    Returns
-    -------
-    dict
-        Column by slot and option: 1 when the slot begins with a restart of the option.
-    """
-    restart_s = float(horizon.restart_s[job])
-    if restart_s == 0.0:
-        return {}
-    name = horizon.instance.jobs[job].name
-    again = {key: rows.column(f"again[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in runs}
-    for key, column in again.items():
-        rows.row("again runs", [column, runs[key]], [1.0, -1.0], upper=0.0)
-        rows.row("again used", [column, used[key]], [restart_s, -1.0], upper=0.0)
-    of_kind: dict[Key, list[Key]] = {}
-    for slot, option in runs:
-        of_kind.setdefault((slot, int(horizon.kind[option])), []).append((slot, option))
-    starts = {key: rows.column(f"starts[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in of_kind}
-    free = {} if horizon.ran_before[job] else {
-        key: rows.column(f"first[{name},{key[0]},{key[1]}]", 0.0, 1.0) for key in of_kind
-    }  # fmt: skip
-    for key, members in of_kind.items():
-        slot, kind = key
-        now = [runs[member] for member in members]
-        before = [runs[member] for member in of_kind.get((slot - 1, kind), [])]
-        held = 1.0 if slot == horizon.first_slot[job] and kind == horizon.kind_before[job] else 0.0
-        start, less = starts[key], [-1.0] * len(now)
-        rows.row("starts", [start, *now, *before], [1.0, *less, *[1.0] * len(before)], lower=-held)
-        rows.row("starts now", [start, *now], [1.0, *less], upper=0.0)
-        rows.row("starts new", [start, *before], [1.0] * (1 + len(before)), upper=1.0 - held)
-        gift = [free[key]] if free else []
-        these = [again[member] for member in members]
-        rows.row(
-            "restarts",
-            [start, *gift, *these],
-            [1.0, *[-1.0] * (len(gift) + len(these))],
-            lower=0.0,
-            upper=0.0,
-        )
-        if free:
-            ran = [column for (s, _), column in runs.items() if s < slot]
-            rows.row("free start", [free[key], start], [1.0, -1.0], upper=0.0)
-            rows.row("first is free", [start, free[key], *ran], [1.0, -1.0, *[-1.0] * len(ran)], upper=0.0)
-    if free:
-        rows.row("one first", list(free.values()), [1.0] * len(free), upper=1.0)
-    return again
+Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Of a job's ends, its runs and the seconds used in them, by slot and option, and of the work left."""
 
 
 def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
     """Build the program; see the module's text."""
-    rows = SparseRows()
-    ends = [_ends(horizon, rows, job) for job in range(horizon.n_jobs)]
-    group_start = np.cumsum([0] + [len(columns) for columns in ends])
-    runs = [_Runs(horizon, rows, job, ends[job]) for job in range(horizon.n_jobs)]
-    named = _capacities(horizon, rows, runs) + _budgets(horizon, rows, runs)
-    cost = np.zeros(rows.n_columns)
-    for run in runs:
-        columns, values = run.criterion(OBJECTIVES.index(objective))
-        np.add.at(cost, columns, values)
-    program = rows.program(cost, group_start, float(_offset(horizon, OBJECTIVES.index(objective))))
-    return Model(
-        program,
-        decode=partial(_decision, horizon, runs),
-        named_prices=partial(names_of_prices, named),
+    which, builder = OBJECTIVES.index(objective), ProgramBuilder()
+    # The choice groups are the first columns.
+    ends = [_ends(horizon, builder, job, which) for job in range(horizon.n_jobs)]
+    jobs = [_Job(horizon, builder, job, ends[job], which) for job in range(horizon.n_jobs)]
+    # Completion counts from the arrival.
+    arrival_s = float(horizon.share @ horizon.arrival_s)
+    upper = row_limits(horizon)
+    upper[horizon.n_cells :] += np.where(horizon.limited == 0, arrival_s, 0.0)
+    names = row_names(horizon)
+    rows = builder.rows(Block.named("row", names), upper=upper)
+    for job in jobs:
+        cell = horizon.pool[job.options] * horizon.slots + job.slots[:, None]
+        builder.add(rows[cell], job.runs, horizon.gpus[job.options])
+        for criterion, row in zip(horizon.limited.tolist(), rows[horizon.n_cells :], strict=True):
+            job.add_to(row, _costs(horizon, job.number, criterion))
+    program = builder.program(
+        np.cumsum([0, *(len(columns) for columns in ends)]),
+        offset=float(horizon.standing[which]) if which else -arrival_s,
+    )
+    named = dict(zip(names, rows.tolist(), strict=True))
+
+    def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
+        option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
+        for job in jobs:
+            slot, chosen = np.nonzero(x[job.runs] > 0.5)
+            option[job.number, job.slots[slot]] = job.options[chosen]
+        return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
+
+    return Model(program, decode=decode, named_prices=lambda y: price_names(named, y))
+
+
+def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, which: int) -> IntArray:
+    """Columns of the slots that the job may end in; the last one stands for unfinished."""
+    slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
+    late = slots * horizon.slot_s >= horizon.deadline_s[job]
+    late[-1] |= horizon.must_finish[job]
+    cost, *_ = _costs(horizon, job, which)
+    name = horizon.instance.jobs[job].name
+    return builder.columns(
+        Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]"), cost=cost, upper=1.0 - late
     )
 
 
-def _offset(horizon: Horizon, criterion: int) -> float:
-    """What no column decides: idle GPUs, and that completion counts from the arrival."""
+def _completion(horizon: Horizon, job: int) -> Coefficients:
+    """Seconds from the beginning of the horizon to a job's end."""
+    slots, slot_s = np.arange(horizon.first_slot[job], horizon.slots), horizon.slot_s
+    shape = (len(slots), len(horizon.options_of(job)))
+    left = 1.0 / horizon.rate[horizon.fastest[horizon.table[job]]]
+    ends = slot_s * np.append(slots + 1, horizon.slots)
+    return ends, np.full(shape, -slot_s), np.ones(shape), np.array([left])
+
+
+def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
+    """What a job adds to a criterion."""
     if criterion == 0:
-        return -float(horizon.share @ horizon.arrival_s)
-    return float(horizon.standing[criterion])
+        ends, runs, used, left = (horizon.share[job] * values for values in _completion(horizon, job))
+        return ends, runs, used, left
+    slots, options = np.arange(horizon.first_slot[job], horizon.slots), horizon.options_of(job)
+    per_joule, fastest = horizon.per_joule[criterion - 1], horizon.fastest[horizon.table[job]]
+    used = np.outer(per_joule[slots], horizon.extra_w[options])
+    left = np.array([horizon.power_w[fastest] / horizon.rate[fastest] * per_joule[-1]])
+    return np.zeros(len(slots) + 1), np.zeros(used.shape), used, left
 
 
-def _ends(horizon: Horizon, rows: SparseRows, job: int) -> dict[int, int]:
-    """Columns of the slots that the job may end in; the number of slots stands for unfinished."""
-    name = horizon.instance.jobs[job].name
-    columns = {}
-    for slot in range(int(horizon.first_slot[job]), horizon.slots + 1):
-        late = slot * horizon.slot_s >= horizon.deadline_s[job]
-        if slot == horizon.slots:
-            late |= bool(horizon.must_finish[job])
-        columns[slot] = rows.column(f"ends[{name},{slot}]", 0.0, 0.0 if late else 1.0, integer=True)
-    return columns
+class _Job:
+    """Columns and rows of one job besides its choice of an end; arrays by slot and option."""
 
+    def __init__(self, horizon: Horizon, builder: ProgramBuilder, job: int, ends: IntArray, which: int):
+        self._horizon, self._builder, self.number = horizon, builder, job
+        self._name = horizon.instance.jobs[job].name
+        self.slots = np.arange(horizon.first_slot[job], horizon.slots)
+        self.options = horizon.options_of(job)
+        _, run_cost, used_cost, left_cost = _costs(horizon, job, which)
+        self._ends = ends
+        self.runs = self._columns("runs", self.options, cost=run_cost, integer=True)
+        self._used = self._columns("used", self.options, cost=used_cost, upper=horizon.slot_s)
+        self._left = builder.columns(
+            Block(f"left[{self._name}]", 1), cost=left_cost, upper=horizon.work[job], integer=False
+        )
+        self._times()
+        self._work()
+        if np.isfinite(horizon.deadline_s[job]):
+            self.add_to(self._rows("deadline", 1, upper=horizon.deadline_s[job]), _completion(horizon, job))
 
-class _Runs:
-    """Columns and rows of one job besides its choice of an end."""
+    def add_to(self, row: ArrayLike, coefficients: Coefficients) -> None:
+        """Add its columns to a row."""
+        columns = self._ends, self.runs, self._used, self._left
+        for numbers, values in zip(columns, coefficients, strict=True):
+            self._builder.add(row, numbers, values)
 
-    def __init__(self, horizon: Horizon, rows: SparseRows, job: int, ends: dict[int, int]):
-        self.horizon, self.job, self.ends = horizon, job, ends
-        self.slots = range(int(horizon.first_slot[job]), horizon.slots)
-        self.options = [int(option) for option in horizon.options_of(job)]
-        name, slot_s = horizon.instance.jobs[job].name, horizon.slot_s
-        keys = [(slot, option) for slot in self.slots for option in self.options]
-        self.runs = {k: rows.column(f"runs[{name},{k[0]},{k[1]}]", 0.0, 1.0, integer=True) for k in keys}
-        self.used = {k: rows.column(f"used[{name},{k[0]},{k[1]}]", 0.0, slot_s) for k in keys}
-        self.left = rows.column(f"left[{name}]", 0.0, float(horizon.work[job]))
-        self.again = add_restarts(horizon, rows, job, self.runs, self.used)
-        self._times(rows)
-        self._work(rows)
-        if np.isfinite(deadline_s := horizon.deadline_s[job]):
-            columns, values = self.completion()
-            rows.row(f"deadline[{name}]", columns, values, upper=float(deadline_s))
+    def _columns(self, kind: str, members: IntArray, *, cost: ArrayLike = 0.0, **bounds: Any) -> IntArray:
+        """Columns by slot and option, or kind of options; continuous from 0 to 1 if not said otherwise."""
+        name, slots, n = self._name, self.slots, len(members)
+        block = Block(kind, len(slots) * n, lambda i: f"{kind}[{name},{slots[i // n]},{members[i % n]}]")
+        values = np.broadcast_to(cost, (len(slots), n)).ravel()
+        return self._builder.columns(block, cost=values, **{"integer": False, **bounds}).reshape(-1, n)
 
-    def _times(self, rows: SparseRows) -> None:
-        slot_s = self.horizon.slot_s
-        for slot in self.slots:
-            running = [self.runs[slot, option] for option in self.options]
-            before = [column for end, column in self.ends.items() if end < slot]
-            rows.row("once", [*running, *before], [1.0] * (len(running) + len(before)), upper=1.0)
-            rows.row("ends", [self.ends[slot], *running], [1.0] + [-1.0] * len(running), upper=0.0)
-            for option in self.options:
-                x, u = self.runs[slot, option], self.used[slot, option]
-                rows.row("full", [x, self.ends[slot], u], [slot_s, -slot_s, -1.0], upper=0.0)
-                rows.row("within", [u, x], [1.0, -slot_s], upper=0.0)
+    def _rows(
+        self, kind: str, *shape: int, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf
+    ) -> IntArray:
+        low, high = (np.broadcast_to(values, shape).ravel() for values in (lower, upper))
+        block = Block(f"{kind}[{self._name}]", len(low))
+        return self._builder.rows(block, lower=low, upper=high).reshape(shape)
 
-    def _work(self, rows: SparseRows) -> None:
-        horizon, job = self.horizon, self.job
-        work = float(horizon.work[job])
-        columns, values = [self.left], [1.0 / work]
-        for (slot, option), column in self.used.items():
-            columns.append(column)
-            values.append(float(horizon.rate[option]) / work)
-            if (slot, option) in self.again:
-                columns.append(self.again[slot, option])
-                values.append(-float(horizon.rate[option] * horizon.restart_s[job]) / work)
-        rows.row("work", columns, values, lower=1.0, upper=1.0)
-        rows.row("left", [self.left, self.ends[horizon.slots]], [1.0 / work, -1.0], upper=0.0)
+    def _times(self) -> None:
+        add, runs, used, ends = self._builder.add, self.runs, self._used, self._ends
+        (slots, options), slot_s = runs.shape, self._horizon.slot_s
+        once = self._rows("once", slots, 1, upper=1.0)
+        add(once, runs)
+        add(once, ends, np.tri(slots, slots + 1, -1))
+        in_slot = self._rows("ends", slots, 1, upper=0.0)
+        add(in_slot[:, 0], ends[:-1])
+        add(in_slot, runs, -1.0)
+        full = self._rows("full", slots, options, upper=0.0)
+        add(full, runs, slot_s)
+        add(full, ends[:-1, None], -slot_s)
+        add(full, used, -1.0)
+        within = self._rows("within", slots, options, upper=0.0)
+        add(within, used)
+        add(within, runs, -slot_s)
 
-    def completion(self) -> tuple[list[int], list[float]]:
-        """Seconds from the beginning of the horizon to the job's end."""
-        horizon = self.horizon
-        slot_s, last = horizon.slot_s, horizon.slots
-        columns = [*self.ends.values(), *self.runs.values(), *self.used.values(), self.left]
-        values = [min(slot + 1, last) * slot_s for slot in self.ends]
-        values += [-slot_s] * len(self.runs) + [1.0] * len(self.used)
-        return columns, [*values, 1.0 / float(horizon.rate[self._fastest()])]
+    def _work(self) -> None:
+        add, horizon, job = self._builder.add, self._horizon, self.number
+        work, restart_s = float(horizon.work[job]), float(horizon.restart_s[job])
+        row = self._rows("work", 1, lower=1.0, upper=1.0)
+        add(row, self._left, 1.0 / work)
+        add(row, self._used, horizon.rate[self.options] / work)
+        if restart_s:
+            add(row, self._restarts(restart_s), -horizon.rate[self.options] * restart_s / work)
+        left = self._rows("left", 1, upper=0.0)
+        add(left, self._left, 1.0 / work)
+        add(left, self._ends[-1], -1.0)
 
-    def criterion(self, which: int) -> tuple[list[int], list[float]]:
-        """What the job adds to a criterion."""
-        horizon = self.horizon
-        if which == 0:
-            columns, values = self.completion()
-            return columns, [float(horizon.share[self.job]) * value for value in values]
-        per_joule, fastest = horizon.per_joule[which - 1], self._fastest()
-        columns = [*self.used.values(), self.left]
-        values = [float(horizon.extra_w[option] * per_joule[slot]) for slot, option in self.used]
-        return columns, [*values, float(horizon.power_w[fastest] / horizon.rate[fastest] * per_joule[-1])]
-
-    def _fastest(self) -> int:
-        return int(self.horizon.fastest[self.horizon.table[self.job]])
-
-
-def _capacities(horizon: Horizon, rows: SparseRows, runs: list[_Runs]) -> list[tuple[str, int]]:
-    named = []
-    held: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
-    for run in runs:
-        for (slot, option), column in run.runs.items():
-            columns, gpus = held.setdefault((int(horizon.pool[option]), slot), ([], []))
-            columns.append(column)
-            gpus.append(float(horizon.gpus[option]))
-    for p, pool in enumerate(horizon.instance.pools):
-        for slot in range(horizon.slots):
-            if (p, slot) in held:
-                name = f"gpus:{pool}@{slot}"
-                named.append((name, rows.row(name, *held[p, slot], upper=float(horizon.capacity[p]))))
-    return named
-
-
-def _budgets(horizon: Horizon, rows: SparseRows, runs: list[_Runs]) -> list[tuple[str, int]]:
-    named = []
-    for which, name, limit in budget_rows(horizon):
-        columns: list[int] = []
-        values: list[float] = []
-        for run in runs:
-            more, their = run.criterion(which)
-            columns += more
-            values += their
-        upper = limit if which else limit + float(horizon.share @ horizon.arrival_s)
-        named.append((name, rows.row(name, columns, values, upper=upper)))
-    return named
-
-
-def _decision(horizon: Horizon, runs: list[_Runs], x: FloatArray, starts: Starts) -> ShiftingDecision:
-    option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
-    for run in runs:
-        for (slot, chosen), column in run.runs.items():
-            if x[column] > 0.5:
-                option[run.job, slot] = chosen
-    return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
+    def _restarts(self, restart_s: float) -> IntArray:
+        """Columns that are 1 when a slot begins with a restart of an option, and what says so."""
+        add, runs, horizon = self._builder.add, self.runs, self._horizon
+        kinds, kind = np.unique(horizon.kind[self.options], return_inverse=True)
+        n, shape = len(self.slots), (len(self.slots), len(kinds))
+        again, starts = self._columns("again", self.options), self._columns("starts", kinds)
+        running = self._rows("again runs", *runs.shape, upper=0.0)
+        add(running, again)
+        add(running, runs, -1.0)
+        lost = self._rows("again used", *runs.shape, upper=0.0)
+        add(lost, again, restart_s)
+        add(lost, self._used, -1.0)
+        held = np.zeros(shape)
+        held[:1, kinds == horizon.kind_before[self.number]] = 1.0
+        begun = self._rows("starts", *shape, lower=-held)
+        now = self._rows("starts now", *shape, upper=0.0)
+        new = self._rows("starts new", *shape, upper=1.0 - held)
+        known = self._rows("restarts", *shape, lower=0.0, upper=0.0)
+        for rows, of_runs, of_before in ((begun, -1.0, 1.0), (now, -1.0, 0.0), (new, 0.0, 1.0)):
+            add(rows, starts)
+            add(rows[:, kind], runs, of_runs)
+            add(rows[1:, kind], runs[:-1], of_before)
+        add(known, starts)
+        add(known[:, kind], again, -1.0)
+        if not horizon.ran_before[self.number]:
+            first = self._columns("first", kinds)
+            add(known, first, -1.0)
+            free = self._rows("free start", *shape, upper=0.0)
+            add(free, first)
+            add(free, starts, -1.0)
+            ran = self._rows("first is free", *shape, upper=0.0)
+            add(ran, starts)
+            add(ran, first, -1.0)
+            add(ran[:, :, None, None], runs, -np.tri(n, n, -1)[:, None, :, None])
+            add(self._rows("one first", 1, upper=1.0), first)
+        return again

@@ -1,7 +1,4 @@
-"""What options use of watts, joules and grams, and what the budgets leave for them.
-
-Why a round is infeasible, in the terms of the instance.
-"""
+"""What is scarce in a round: watts, joules, grams and free GPUs; what options use of it, and what is left."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.sizing.data import Options
 from wattsched.instances.sizing.instance import Instance, Placement
 from wattsched.instances.units import J_PER_KWH
@@ -60,51 +56,40 @@ def energy_j(options: Options) -> FloatArray:
 
 def budget_rows(options: Options) -> list[BudgetRow]:
     """Rows of all budgets and power caps of the instance."""
-    return [*_power_rows(options), *_energy_rows(options)]
-
-
-def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
-    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
-    types = instance.cluster.gpu_types
-    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
-    total = 0.0
-    for pool in pools:
-        if domain is None or domain in pool.domains:
-            total += types[pool.gpu_type].idle_power_w * int(pool.available.sum())
-            total += sum(base_w[name] for name in pool.nodes)
-    return total
-
-
-def _power_rows(options: Options) -> list[BudgetRow]:
-    instance, pools = options.instance, options.pools
-    extra = extra_power_w(options)
+    instance, pools, budgets = options.instance, options.pools, options.instance.budgets
+    idle_w, extra = standing_power_w(instance, pools), extra_power_w(options)
     rows = []
-    if instance.budgets.power_w is not None:
-        rows.append(BudgetRow("power_w", extra, instance.budgets.power_w, standing_power_w(instance, pools)))
+    if budgets.power_w is not None:
+        rows.append(BudgetRow("power_w", extra, budgets.power_w, idle_w))
     for domain in instance.cluster.power_domains:
         inside = np.array([domain.name in pool.domains for pool in pools] + [False])
         use = np.where(inside[options.pool], extra, 0.0)
         standing = standing_power_w(instance, pools, domain.name)
         rows.append(BudgetRow(f"power_w:{domain.name}", use, domain.power_cap_w, standing))
-    return rows
-
-
-def _energy_rows(options: Options) -> list[BudgetRow]:
-    instance = options.instance
-    budgets = instance.budgets
     if budgets.energy_j is None and budgets.carbon_g is None:
-        return []
+        return rows
     use = energy_j(options)
-    standing = 0.0
-    if budgets.scope == "round":
-        standing = standing_power_w(instance, options.pools) * instance.round_s
-    rows = []
+    standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
     if budgets.energy_j is not None:
         rows.append(BudgetRow("energy_j", use, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = instance.carbon_g_per_kwh / J_PER_KWH
         rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g, standing * grams))
     return rows
+
+
+def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
+    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
+    types = instance.cluster.gpu_types
+    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
+    return float(
+        sum(
+            types[pool.gpu_type].idle_power_w * int(pool.available.sum())
+            + sum(base_w[name] for name in pool.nodes)
+            for pool in pools
+            if domain is None or domain in pool.domains
+        )
+    )
 
 
 def fixed_jobs(options: Options) -> BoolArray:
@@ -141,41 +126,3 @@ def _reserved(pool: Pool, current: Placement) -> slice:
     structural = int(pool.blocks[np.searchsorted(pool.blocks[:, 0], positions[0], side="right") - 1, 1])
     together = structural >= size and positions[-1] < first + size
     return slice(first, first + size) if together else slice(0, 0)
-
-
-UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
-NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
-
-
-def describe(options: Options, short: ShortRow) -> str:
-    """Say what a row of `mckp` lacks: one such as ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``."""
-    row, needed, short_by = short.row, short.needed, short.short_by
-    kind, _, place = row.partition(":")
-    together = "" if short.alone else " (together with the other limits)"
-    if kind in UNITS:
-        return _budget(options, row, needed, short_by) + together
-    if kind == "share":
-        name, _, job = place.rpartition(":")
-        declared, _, pool = name.rpartition(":")
-        return f"set '{declared}' in pool '{pool}' can be neither formed nor left, for job '{job}'{together}"
-    if kind not in ("gpus", "buddy"):
-        return f"{row} is {short_by:g} short of {needed:g}" + together
-    pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")
-    blocks = f" in free blocks of {size} or more" if size else ""
-    return (
-        f"pool '{pool}' is {short_by:g} GPUs short: the jobs need at least {needed:g}{blocks}, "
-        f"{needed - short_by:g} are free" + together
-    )
-
-
-def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
-    budget = next(budget for budget in budget_rows(options) if budget.name == row)
-    kind, _, domain = row.partition(":")
-    unit = UNITS[kind]
-    of_domain = f" of power domain '{domain}'" if domain else ""
-    parts = [f"the jobs need at least {needed:,.6g} {unit}"] if needed > 0 else []
-    if budget.standing:
-        parts = [f"{part} more" for part in parts]
-        parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
-    limit = f"{NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit}"
-    return f"{kind}: the {limit} is {short_by:,.6g} {unit} short: {' and '.join(parts)}"

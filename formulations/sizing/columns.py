@@ -1,6 +1,6 @@
-"""Options that another option of the same job dominates are dropped before anything is built.
+"""Choice columns that the formulations of `sizing` have in common: one for each option worth keeping.
 
-Choice columns that the formulations of `sizing` have in common: one for each option worth keeping.
+Options that another option of the same job dominates are dropped before anything is built.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from wattsched.formulations.program import Block
 from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy_j, extra_power_w, fixed_jobs
-from wattsched.formulations.sizing.data import NO_OFFER, Options
+from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -120,6 +120,14 @@ def _pareto(values: FloatArray) -> BoolArray:
     return result
 
 
+def worst_range(start: IntArray, cost: FloatArray) -> tuple[float, float]:
+    """Bounds on the worst job's cost: no better than the worst of the bests, no worse than the worst."""
+    if not len(cost):
+        return 0.0, 0.0
+    best = np.minimum.reduceat(cost, start[:-1])
+    return float(best.max()), float(cost.max())
+
+
 @dataclass(frozen=True)
 class Link:
     """Two columns of a set, of its first job and another: both are taken or none is.
@@ -175,34 +183,41 @@ class Choices:
 
     @cached_property
     def links(self) -> list[Link]:
-        """What holds the jobs of each set together, by offer."""
+        """What holds the jobs of each set together, by set and pool."""
         options, jobs = self.options, self.options.instance.jobs
         columns = np.flatnonzero(options.shared[self.index])
-        offer, job = options.offer[self.index[columns]], self.job[columns]
-        at = dict(zip(zip(offer.tolist(), job.tolist(), strict=True), columns.tolist(), strict=True))
+        of_column = zip(
+            options.job_set[self.index[columns]].tolist(), self.job[columns].tolist(), strict=True
+        )
+        at = dict(zip(of_column, columns.tolist(), strict=True))
         return [
-            Link(f"share:{offer.declared.name}:{options.pools[offer.pool].name}:{jobs[j].name}", first, other)
-            for o, offer in enumerate(options.offers)
-            for first in [at.get((o, offer.members[0]))]
-            for j in offer.members[1:]
-            for other in [at.get((o, j))]
+            Link(f"share:{one.declared.name}:{options.pools[one.pool].name}:{jobs[j].name}", first, other)
+            for s, one in enumerate(options.job_sets)
+            for first in [at.get((s, one.members[0]))]
+            for j in one.members[1:]
+            for other in [at.get((s, j))]
             if first is not None or other is not None
         ]
 
-    @property
+    @cached_property
     def pool(self) -> IntArray:
         """Pool of each column, -1 for waiting."""
         return self.options.pool[self.index]
 
-    @property
+    @cached_property
     def block(self) -> IntArray:
         """Block size of each column; 0 for waiting, and in sets for all jobs but the first."""
         return self.options.block[self.index]
 
-    @property
+    @cached_property
     def job(self) -> IntArray:
         """Job of each column."""
         return self.options.job[self.index]
+
+    @property
+    def cost_range(self) -> tuple[float, float]:
+        """Bounds on the worst job's cost."""
+        return worst_range(self.start, self.cost)
 
     def attributes(self) -> dict[str, FloatArray]:
         """Quantities that published rules read."""
@@ -231,8 +246,8 @@ class Choices:
         parts += [form.format(values[i]) for values, form in settings if not np.isnan(values[i])]
         if not np.isnan(options.power_limit_w[i]):
             parts.append(f"{options.power_limit_w[i]:g}W")
-        if options.offer[i] != NO_OFFER:
-            return ":".join([*parts, "set", options.offers[options.offer[i]].declared.name])
+        if options.shared[i]:
+            return ":".join([*parts, "set", options.job_sets[options.job_set[i]].declared.name])
         return ":".join(parts) if self._unique else f"{':'.join(parts)}#{i}"
 
     @property

@@ -1,17 +1,26 @@
-"""Declared sets of jobs as options of their jobs: one *offer* for each set and pool that it can run in.
+"""All options of all jobs of a round as arrays: what each is worth and what it uses.
 
-All options of all jobs of a round as arrays: what each is worth and what it uses.
+A declared set of jobs that may share GPUs is, in each pool that it can run in, an option of all its jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import SETTINGS, Columns, Templates, templates_of
+from wattsched.formulations.sizing.configurations import (
+    COLUMNS,
+    SETTINGS,
+    WAIT,
+    Columns,
+    Configurations,
+    configurations_of,
+)
+from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance, Job, JobSet
@@ -19,12 +28,23 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool, pools_of
 
-NO_OFFER = -1
+ALONE = -1
+"""Number of no set."""
+WAITING = {
+    "rate": 0.0,
+    "power_w": 0.0,
+    "pool": WAIT,
+    "gpus": 0,
+    "block": 0,
+    **dict.fromkeys(SETTINGS, np.nan),
+}
+"""What a job that waits has and takes."""
+COMPLETION_RANGE_S = (1e-6, 1e13)
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A set in a pool.
+class JobSetOption:
+    """A declared set in a pool.
 
     Attributes
     ----------
@@ -40,75 +60,6 @@ class Offer:
     members: tuple[int, ...]
 
 
-def offers_of(instance: Instance, pools: tuple[Pool, ...]) -> tuple[Offer, ...]:
-    """Offers in the order of the sets, and of the pools within a set."""
-    if not instance.sets:
-        return ()
-    number = {job.name: j for j, job in enumerate(instance.jobs)}
-    return tuple(
-        Offer(declared, p, tuple(number[name] for name in declared.rates))
-        for declared in instance.sets
-        for p in _usable(declared, [instance.jobs[number[name]] for name in declared.rates], pools)
-    )
-
-
-def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> Iterator[int]:
-    """Pools in which the set has a block that all its jobs may use."""
-    if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
-        return
-    for p, pool in enumerate(pools):
-        names = {pool.name, pool.gpu_type}
-        allowed = all(job.pools is None or names & set(job.pools) for job in jobs)
-        if declared.pool in names and allowed and int(block_size(declared.gpus)) <= pool.largest_block:
-            yield p
-
-
-def rows_of(offers: tuple[Offer, ...]) -> tuple[IntArray, IntArray, Columns]:
-    """An option for every job of every offer, by job; offers of a job in their order.
-
-    All jobs of a set have its GPUs, but only the first a block; each draws its part of the set's watts.
-
-    Returns
-    -------
-    job, offer : int arrays, shape (n_rows,)
-    columns : dict of str to array, shape (n_rows,)
-        As those of `Templates`.
-    """
-    places = [(j, o, k) for o, offer in enumerate(offers) for k, j in enumerate(offer.members)]
-    places.sort(key=lambda place: place[:2])
-    job, offer, position = np.array(places, dtype=np.int64).reshape(-1, 3).T
-    declared = [offers[o].declared for o in offer]
-    gpus = np.array([d.gpus for d in declared], dtype=np.int64)
-    names = [list(d.rates)[k] for d, k in zip(declared, position, strict=True)]
-
-    def setting(values: list[float | int | None]) -> FloatArray:
-        return np.array([np.nan if v is None else v for v in values], dtype=float)
-
-    columns: Columns = {
-        "pool": np.array([offers[o].pool for o in offer], dtype=np.int64),
-        "gpus": gpus,
-        "block": np.where(position == 0, block_size(gpus), 0),
-        "rate": np.array([d.rates[name] for d, name in zip(declared, names, strict=True)], dtype=float),
-        "power_w": np.array([d.power_w / len(d.rates) for d in declared], dtype=float),
-        "frequency_mhz": setting([d.frequency_mhz for d in declared]),
-        "power_limit_w": setting([d.power_limit_w for d in declared]),
-        "batch_size": setting([d.batch_sizes.get(name) for d, name in zip(declared, names, strict=True)]),
-    }
-    return job, offer, columns
-
-
-WAIT = -1
-WAITING_ROW = {
-    "pool": WAIT,
-    "gpus": 0,
-    "block": 0,
-    "rate": 0.0,
-    "power_w": 0.0,
-    **dict.fromkeys(SETTINGS, np.nan),
-}
-COMPLETION_RANGE_S = (1e-6, 1e13)
-
-
 @dataclass(frozen=True)
 class Options:
     """Every option of every job, job by job, each job's waiting option last.
@@ -117,52 +68,51 @@ class Options:
     ----------
     instance : Instance
     pools : tuple of Pool
-    offers : tuple of Offer
+    configurations : Configurations
+        Of every kind of job, whether a job may use them or not.
+    job_sets : tuple of JobSetOption
         Sets of jobs that may share GPUs, by pool.
     start : int array, shape (n_jobs + 1,)
         Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
     job, pool, gpus, block : int arrays, shape (n_options,)
         `pool` is -1 for waiting; `block` is the GPU count rounded up to a power of two, but 0 for all jobs of
         a set except the first.
-    offer : int array, shape (n_options,)
-        Number of the offer that an option is a part of, -1 for options of the job alone.
-    rate, completion_s, power_w : float arrays, shape (n_options,)
-        Work per second, seconds to completion (restart included; for waiting the round plus the best
-        completion) and draw of the job's GPUs; in a set an equal part of it.
+    job_set : int array, shape (n_options,)
+        Number in `job_sets` that an option is a part of, -1 for options of the job alone.
+    rate, power_w : float arrays, shape (n_options,)
+        Work per second, and draw of the job's GPUs; in a set an equal part of it.
     frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_options,)
         nan where the option has no such setting.
-    pays_restart : bool array, shape (n_options,)
-        Whether a running job restarts (or stops) with this option.
-    best_s : float array, shape (n_jobs,)
-        Best completion of the job alone from a standing start, restart included for running jobs.
-    reference_rate : float array, shape (n_jobs,)
-        Best rate at the smallest GPU count, to compare rates between jobs.
-    least_energy_j : float array, shape (n_jobs,)
-        Least energy to completion alone from a standing start.
     """
 
     instance: Instance
     pools: tuple[Pool, ...]
-    offers: tuple[Offer, ...]
+    configurations: Configurations
+    job_sets: tuple[JobSetOption, ...]
     start: IntArray
     job: IntArray
+    job_set: IntArray
     pool: IntArray
     gpus: IntArray
     block: IntArray
-    offer: IntArray
     rate: FloatArray
-    completion_s: FloatArray
     power_w: FloatArray
     frequency_mhz: FloatArray
     power_limit_w: FloatArray
     batch_size: FloatArray
-    pays_restart: BoolArray
-    best_s: FloatArray
-    reference_rate: FloatArray
-    least_energy_j: FloatArray
 
     def __len__(self) -> int:
         return len(self.job)
+
+    @property
+    def round_s(self) -> float:
+        """Length of the round."""
+        return self.instance.round_s
+
+    @cached_property
+    def work(self) -> FloatArray:
+        """Work left of each job, shape (n_jobs,)."""
+        return np.array([job.remaining_work for job in self.instance.jobs], dtype=float)
 
     @cached_property
     def weight(self) -> FloatArray:
@@ -170,10 +120,58 @@ class Options:
         return np.array([job.weight for job in self.instance.jobs], dtype=float)[self.job]
 
     @cached_property
+    def restart_s(self) -> FloatArray:
+        """Seconds that a restart takes of each job, 0 for jobs that do not run now; shape (n_jobs,)."""
+        return np.array([job.restart_s if job.current else 0.0 for job in self.instance.jobs], dtype=float)
+
+    @cached_property
+    def pays_restart(self) -> BoolArray:
+        """Whether the job runs now and restarts, or stops: other GPU count, pool or batch size."""
+        number = {pool.name: p for p, pool in enumerate(self.pools)}
+        held = [job.current for job in self.instance.jobs]
+        gpus = np.array([c.gpus if c else -1 for c in held], dtype=np.int64)[self.job]
+        pool = np.array([number.get(c.pool, WAIT) if c else WAIT for c in held], dtype=np.int64)[self.job]
+        batch = np.array([c.batch_size if c and c.batch_size else np.nan for c in held], dtype=float)[
+            self.job
+        ]
+        same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
+        same = (self.gpus == gpus) & (self.pool == pool) & same_batch
+        return np.asarray((gpus >= 0) & ~same)
+
+    @cached_property
     def lost_s(self) -> FloatArray:
         """Seconds that each option loses to a restart."""
-        restart_s = np.array([job.restart_s for job in self.instance.jobs], dtype=float)[self.job]
-        return np.where(self.pays_restart, restart_s, 0.0)
+        return np.where(self.pays_restart, self.restart_s[self.job], 0.0)
+
+    @cached_property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job alone from a standing start, restart included for running jobs."""
+        with np.errstate(divide="ignore"):
+            return self.work / self.configurations.best_rate[self.configurations.of_job] + self.restart_s
+
+    @cached_property
+    def completion_s(self) -> FloatArray:
+        """Seconds to completion, restart included; for waiting the round plus the best completion."""
+        running_s = self.work[self.job] / np.where(self.waiting, 1.0, self.rate) + self.lost_s
+        return np.where(self.waiting, self.round_s + self.best_s[self.job], running_s)
+
+    @cached_property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
+        return self.configurations.reference_rate[self.configurations.of_job]
+
+    @cached_property
+    def least_energy_j(self) -> FloatArray:
+        """Least energy to completion of each job from a standing start, in any of its configurations.
+
+        In sets none: whether others are still there to share with next round is not known.
+        """
+        known = self.configurations
+        start, row = known.laid_out(known.of_job)
+        job = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
+        energy_j = power_w * (self.work[job] / rate + self.restart_s[job])
+        return np.minimum.reduceat(energy_j, start[:-1]) if len(job) else np.empty(0)
 
     @cached_property
     def idle_w(self) -> FloatArray:
@@ -181,15 +179,15 @@ class Options:
         types = self.instance.cluster.gpu_types
         per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in self.pools] + [0.0])
         idle_w: FloatArray = per_gpu[self.pool] * self.gpus
-        if not self.offers:
+        if not self.job_sets:
             return idle_w
-        members = np.array([*(len(offer.members) for offer in self.offers), 1.0])
-        return np.asarray(idle_w / members[self.offer])
+        members = np.array([*(len(together.members) for together in self.job_sets), 1.0])
+        return np.asarray(idle_w / members[self.job_set])
 
     @cached_property
     def shared(self) -> BoolArray:
         """Which options are parts of sets."""
-        return np.asarray(self.offer != NO_OFFER)
+        return np.asarray(self.job_set != ALONE)
 
     @cached_property
     def waiting(self) -> BoolArray:
@@ -218,39 +216,17 @@ class Options:
         if running.set is None:
             same &= ~self.shared[span]
         else:
-            same &= np.isin(self.offer[span], self._offers_by_set.get(running.set, []))
+            named = [s for s, one in enumerate(self.job_sets) if one.declared.name == running.set]
+            same &= np.isin(self.job_set[span], named)
         for name in SETTINGS:
             asked = getattr(running, name)
             values = getattr(self, name)[span]
             same &= np.isnan(values) if asked is None else values == asked
         return np.asarray(same)
 
-    @cached_property
-    def _offers_by_set(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for o, offer in enumerate(self.offers):
-            found.setdefault(offer.declared.name, []).append(o)
-        return found
-
     def jobs_without_options(self) -> list[Job]:
         """Jobs that can neither run nor wait (a deadline that cannot be met)."""
         return [self.instance.jobs[j] for j in np.flatnonzero(np.diff(self.start) == 0)]
-
-
-def diagnose(options: Options) -> list[str]:
-    """Why a round has no decision, as far as a look at each job alone can tell."""
-    return [_why_without_options(job) for job in options.jobs_without_options()[:1]]
-
-
-def _why_without_options(job: Job) -> str:
-    if job.deadline_s is not None:
-        return (
-            f"no option of job '{job.name}' can be used: its deadline of {job.deadline_s:g} s cannot be met"
-        )
-    if not job.preemptible:
-        held = "the GPU count, pool and batch size that it holds and must keep"
-        return f"no option of job '{job.name}' has {held}"
-    return f"no option of job '{job.name}' can be used: it can neither run nor wait"
 
 
 def comparable_options(instance: Instance) -> Options:
@@ -276,7 +252,7 @@ def expand(instance: Instance) -> Options:
     """Expand the jobs of an instance into their options.
 
     Jobs that share a table or a model share its arrays until the last step, so the work is one
-    vectorised pass per distinct template, not per job.
+    vectorised pass per kind of job, not per job.
 
     Parameters
     ----------
@@ -288,125 +264,98 @@ def expand(instance: Instance) -> Options:
     Options
     """
     pools = pools_of(instance.cluster)
-    return _allowed(_with_times(instance, pools, templates_of(instance, pools)))
+    configurations = configurations_of(instance, pools)
+    start, job, columns = _job_by_job(configurations)
+    job_sets = _job_set_options(instance, pools)
+    job_set = np.full(len(job), ALONE)
+    if job_sets:
+        of_row, number, rows = _rows_of_sets(job_sets)
+        # Before each job's waiting option.
+        place = start[of_row + 1] - 1
+        columns = {name: np.insert(values, place, rows[name]) for name, values in columns.items()}
+        job, job_set = np.insert(job, place, of_row), np.insert(job_set, place, number)
+        start = np.searchsorted(job, np.arange(len(start)))
+    named: dict[str, Any] = columns
+    return _allowed(Options(instance, pools, configurations, job_sets, start, job, job_set, **named))
 
 
-def _laid_out(templates: Templates) -> tuple[IntArray, IntArray, Columns]:
-    """Write every job's rows behind one another, each job's waiting option last.
+def _job_by_job(configurations: Configurations) -> tuple[IntArray, IntArray, Columns]:
+    """Start of each job's options, job of each option, and what is known of it, waiting options included."""
+    start, row = configurations.laid_out(configurations.of_job)
+    columns: Columns = {
+        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
+        for name, values in configurations.columns.items()
+    }
+    return start, np.repeat(np.arange(len(start) - 1), np.diff(start)), columns
+
+
+def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSetOption, ...]:
+    """Options in the order of the sets, and of the pools within a set."""
+    number = {job.name: j for j, job in enumerate(instance.jobs)} if instance.sets else {}
+    return tuple(
+        JobSetOption(declared, p, tuple(number[name] for name in declared.rates))
+        for declared in instance.sets
+        for p in _usable(declared, [instance.jobs[number[name]] for name in declared.rates], pools)
+    )
+
+
+def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> Iterator[int]:
+    """Pools in which the set has a block that all its jobs may use."""
+    if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
+        return
+    for p, pool in enumerate(pools):
+        names = {pool.name, pool.gpu_type}
+        allowed = all(job.pools is None or names & set(job.pools) for job in jobs)
+        if declared.pool in names and allowed and int(block_size(declared.gpus)) <= pool.largest_block:
+            yield p
+
+
+def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArray, Columns]:
+    """An option for every job of every set, by job; sets of a job in their order.
+
+    All jobs of a set have its GPUs, but only the first a block; each draws its part of the set's watts.
 
     Returns
     -------
-    start : int array, shape (n_jobs + 1,)
-    job : int array, shape (n_options,)
-    columns : dict of str to array, shape (n_options,)
+    job, job_set : int arrays, shape (n_rows,)
+    columns : dict of str to array, shape (n_rows,)
+        As `Configurations.columns`.
     """
-    sizes = np.diff(templates.start)[templates.of_job] + 1
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    row = np.arange(start[-1])
-    row += np.repeat(templates.start[templates.of_job] - start[:-1], sizes)
-    row[start[1:] - 1] = templates.start[-1]
-    columns = {
-        name: np.append(values, WAITING_ROW[name]).astype(values.dtype, copy=False)[row]
-        for name, values in templates.columns.items()
+    places = sorted((j, s, k) for s, together in enumerate(job_sets) for k, j in enumerate(together.members))
+    job, job_set, position = np.array(places, dtype=np.int64).T
+    declared = [job_sets[s].declared for s in job_set]
+    gpus = np.array([d.gpus for d in declared], dtype=np.int64)
+    names = [list(d.rates)[k] for d, k in zip(declared, position, strict=True)]
+    batch = [d.batch_sizes.get(name) for d, name in zip(declared, names, strict=True)]
+    columns: Columns = {
+        "pool": np.array([job_sets[s].pool for s in job_set], dtype=np.int64),
+        "gpus": gpus,
+        "block": np.where(position == 0, block_size(gpus), 0),
+        "rate": np.array([d.rates[name] for d, name in zip(declared, names, strict=True)], dtype=float),
+        "power_w": np.array([d.power_w / len(d.rates) for d in declared], dtype=float),
+        # None becomes nan.
+        "frequency_mhz": np.array([d.frequency_mhz for d in declared], dtype=float),
+        "power_limit_w": np.array([d.power_limit_w for d in declared], dtype=float),
+        "batch_size": np.array(batch, dtype=float),
     }
-    return start, np.repeat(np.arange(len(sizes)), sizes), columns
-
-
-def _with_offers(
-    offers: tuple[Offer, ...], start: IntArray, job: IntArray, columns: Columns
-) -> tuple[IntArray, IntArray, IntArray, Columns]:
-    """Add every job's options in sets, before its waiting option."""
-    of_option = np.full(len(job), NO_OFFER)
-    if not offers:
-        return start, job, of_option, columns
-    of_row, offer, rows = rows_of(offers)
-    place = start[of_row + 1] - 1
-    columns = {name: np.insert(values, place, rows[name]) for name, values in columns.items()}
-    added = np.cumsum(np.bincount(of_row, minlength=len(start) - 1))
-    start = start + np.concatenate([[0], added])
-    return start, np.insert(job, place, of_row), np.insert(of_option, place, offer), columns
-
-
-def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Templates) -> Options:
-    jobs = instance.jobs
-    start, job, columns = _laid_out(templates)
-    offers = offers_of(instance, pools)
-    start, job, offer, columns = _with_offers(offers, start, job, columns)
-    work = np.array([j.remaining_work for j in jobs], dtype=float)
-    restart = np.array([j.restart_s if j.current is not None else 0.0 for j in jobs], dtype=float)
-    with np.errstate(divide="ignore"):
-        best_s = work / templates.best_rate[templates.of_job] + restart
-    pays = _pays_restart(instance, pools, job, columns)
-    waiting = columns["pool"] == WAIT
-    rate = np.asarray(columns["rate"], dtype=float)
-    standing_s = work[job] / np.where(waiting, 1.0, rate)
-    completion = np.where(
-        waiting, instance.round_s + best_s[job], standing_s + np.where(pays, restart[job], 0.0)
-    )
-    # Whether others are still there to share with next round is not known: only options alone count.
-    alone = ~waiting & (offer == NO_OFFER)
-    energy = np.where(alone, columns["power_w"] * (standing_s + restart[job]), np.inf)
-    least = np.minimum.reduceat(energy, start[:-1]) if len(jobs) else np.empty(0)
-    return Options(
-        instance=instance,
-        pools=pools,
-        offers=offers,
-        start=start,
-        job=job,
-        offer=offer,
-        completion_s=completion,
-        pays_restart=pays,
-        best_s=best_s,
-        reference_rate=templates.reference_rate[templates.of_job],
-        least_energy_j=least,
-        **columns,  # type: ignore[arg-type]  # the names are those of the fields
-    )
-
-
-def _pays_restart(instance: Instance, pools: tuple[Pool, ...], job: IntArray, columns: Columns) -> BoolArray:
-    """Whether the job runs now and the option differs in GPU count, pool or batch size."""
-    number = {pool.name: p for p, pool in enumerate(pools)}
-    held = [j.current for j in instance.jobs]
-    running = np.array([c is not None for c in held], dtype=bool)
-    gpus = np.array([c.gpus if c else 0 for c in held], dtype=np.int64)
-    pool = np.array([number.get(c.pool, WAIT) if c else WAIT for c in held], dtype=np.int64)
-    batch = np.array([c.batch_size if c and c.batch_size else np.nan for c in held], dtype=float)
-    same_batch = (columns["batch_size"] == batch[job]) | (
-        np.isnan(columns["batch_size"].astype(float)) & np.isnan(batch[job])
-    )
-    same = (columns["gpus"] == gpus[job]) & (columns["pool"] == pool[job]) & same_batch
-    return np.asarray(running[job] & ~same)
+    return job, job_set, columns
 
 
 def _allowed(options: Options) -> Options:
     """Drop what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
     jobs = options.instance.jobs
-    deadline = np.array([np.inf if j.deadline_s is None else j.deadline_s for j in jobs])
+    deadline = np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs])
     # A time equal to the deadline may miss it by a last digit.
-    keep = (options.completion_s <= deadline[options.job] * (1 + 1e-12)) & np.isfinite(options.completion_s)
-    fixed = np.array([not j.preemptible for j in jobs], dtype=bool)
+    keep = options.completion_s <= deadline[options.job] * (1 + LAST_DIGITS)
     # A job with no option alone has none at all, or its time could not be compared.
-    keep &= np.isfinite(options.best_s)[options.job]
-    must_run = fixed | ~np.array([j.can_wait for j in jobs], dtype=bool)
+    keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
+    fixed = np.array([not job.preemptible for job in jobs], dtype=bool)
+    must_run = fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
     keep &= ~(options.waiting & must_run[options.job])
     keep &= ~(options.pays_restart & fixed[options.job])
     if keep.all():
         return options
     counts = np.bincount(options.job[keep], minlength=len(jobs))
-    fields = {
-        name: getattr(options, name)[keep]
-        for name in (
-            "job", "pool", "gpus", "block", "offer", "rate", "completion_s", "power_w",
-            "frequency_mhz", "power_limit_w", "batch_size", "pays_restart",
-        )
-    }  # fmt: skip
-    return Options(
-        instance=options.instance,
-        pools=options.pools,
-        offers=options.offers,
-        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        best_s=options.best_s,
-        reference_rate=options.reference_rate,
-        least_energy_j=options.least_energy_j,
-        **fields,
-    )
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    kept: dict[str, Any] = {name: getattr(options, name)[keep] for name in ("job", "job_set", *COLUMNS)}
+    return replace(options, start=start, **kept)

@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 
 from wattsched.formulations.sizing.budgets import free_gpus, held_positions
-from wattsched.formulations.sizing.data import NO_OFFER, Options
+from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
+from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.topology.allocation import Request, allocate
 from wattsched.topology.arrays import IntArray
@@ -46,7 +47,7 @@ def _requests(options: Options, chosen: IntArray) -> dict[int, list[tuple[int, R
         p = int(options.pool[i])
         if options.block[i] == 0 or not job.preemptible:
             continue
-        held = _held(options, j, int(options.offer[i]), p)
+        held = _held(options, j, int(options.job_set[i]), p)
         # Of jobs that shared their GPUs and now part, the first may stay.
         held = () if claimed & {(p, position) for position in held} else held
         claimed |= {(p, position) for position in held}
@@ -55,9 +56,9 @@ def _requests(options: Options, chosen: IntArray) -> dict[int, list[tuple[int, R
     return requests
 
 
-def _held(options: Options, j: int, o: int, p: int) -> tuple[int, ...]:
+def _held(options: Options, j: int, s: int, p: int) -> tuple[int, ...]:
     """Positions in a pool that a job holds now; for a set, those of the first job that holds some."""
-    for member in (j,) if o == NO_OFFER else options.offers[o].members:
+    for member in (j,) if s == ALONE else options.job_sets[s].members:
         current = options.instance.jobs[member].current
         if current is not None and current.pool == options.pools[p].name:
             return tuple(held_positions(options.pools[p], current))
@@ -70,31 +71,24 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
     Jobs that keep their GPUs need no entry in `positions`, nor do jobs of a set but the first.
     """
     running, waiting = [], []
-    settings = zip(
-        options.pool[chosen].tolist(),
-        options.gpus[chosen].tolist(),
-        options.frequency_mhz[chosen].tolist(),
-        options.power_limit_w[chosen].tolist(),
-        options.batch_size[chosen].tolist(),
-        options.offer[chosen].tolist(),
-        strict=True,
-    )
-    for j, (job, (p, gpus, mhz, limit_w, batch, o)) in enumerate(
-        zip(options.instance.jobs, settings, strict=True)
+    columns = ("pool", "gpus", "job_set", *SETTINGS)
+    rows = zip(*(getattr(options, name)[chosen].tolist() for name in columns), strict=True)
+    for j, (job, (p, gpus, s, mhz, limit_w, batch)) in enumerate(
+        zip(options.instance.jobs, rows, strict=True)
     ):
-        if p < 0:
+        if p == WAIT:
             waiting.append(job.name)
             continue
         pool = options.pools[p]
         kept = None if job.preemptible else job.current
-        offer = None if o == NO_OFFER else options.offers[o]
-        placed = j if offer is None else offer.members[0]
+        together = None if s == ALONE else options.job_sets[s]
+        placed = j if together is None else together.members[0]
         running.append(
             Assignment(
                 job=job.name,
                 gpus=gpus,
                 pool=pool.name,
-                set=None if offer is None else offer.declared.name,
+                set=None if together is None else together.declared.name,
                 frequency_mhz=_whole(mhz),
                 power_limit_w=None if math.isnan(limit_w) else limit_w,
                 batch_size=_whole(batch),

@@ -11,30 +11,30 @@ from dataclasses import replace
 import numpy as np
 
 from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.program import Intervals, Line
+from wattsched.formulations.program import Intervals, Line, ProgramBuilder
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import decide
-from wattsched.formulations.sizing.mckp import Rows, add_budget_rows, assemble
+from wattsched.formulations.sizing.mckp import add_limits, assemble
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
-
-name = "intervals"
-description = "aligned intervals with no-overlap on each pool's line of GPUs (CP-SAT)"
 
 
 def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
     columns = choices(options, find_objective(objective))
-    rows = Rows([], [], [], [])
-    add_budget_rows(rows, columns)
+    rows = ProgramBuilder()
+    add_limits(rows, columns.budgets)
     program = assemble(columns, rows)
     extra = program.n_columns - len(columns)
     line = np.where(columns.needs_room, columns.pool, -1)
     intervals = Intervals(
-        lines=_lines(options),
+        lines=tuple(
+            Line(pool.name, pool.blocks, np.flatnonzero(~free))
+            for pool, free in zip(options.pools, free_gpus(options), strict=True)
+        ),
         line=np.concatenate([line, np.full(extra, -1)]),
         size=np.concatenate([columns.block, np.zeros(extra, dtype=np.int64)]),
     )
@@ -43,13 +43,6 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
         decode=lambda x, starts: decide(options, columns.chosen(x), _positions(columns, x, starts)),
         options=len(options),
         dropped=columns.dropped,
-    )
-
-
-def _lines(options: Options) -> tuple[Line, ...]:
-    return tuple(
-        Line(pool.name, pool.blocks, np.flatnonzero(~free))
-        for pool, free in zip(options.pools, free_gpus(options), strict=True)
     )
 
 

@@ -13,15 +13,15 @@ The buddy rows are exact (`topology.buddy`), so the allocator can always place w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sizing.budgets import free_gpus
-from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
+from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.objectives import objective as find_objective
@@ -29,37 +29,6 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
-
-name = "mckp"
-description = "one binary per option; exact aggregated buddy rows"
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows ``floor <= coefficients @ x <= capacity`` while they are gathered: entries in row-major order."""
-
-    names: list[str]
-    capacity: list[float]
-    columns: list[IntArray]
-    values: list[FloatArray]
-    floor: list[float] = field(default_factory=list)
-
-    def add(
-        self, name: str, columns: IntArray, values: FloatArray, capacity: float, floor: float = -np.inf
-    ) -> None:
-        """Append one row."""
-        self.names.append(name)
-        self.capacity.append(capacity)
-        self.columns.append(columns)
-        self.values.append(values)
-        self.floor.append(floor)
-
-    def followed_by(self, other: Rows) -> Rows:
-        """These rows and then those."""
-        return Rows(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
 
 def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -81,14 +50,14 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
         If a job has no option, or the objective is unknown.
     """
     columns = choices(options, find_objective(objective))
-    rows = Rows([], [], [], [])
+    rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
-    add_budget_rows(rows, columns)
+    add_limits(rows, columns.budgets)
     program = assemble(columns, rows)
     return Model(
         program=program,
         decode=lambda x, starts: place_by_buddy(options, columns.chosen(x)),
-        encode=lambda decision: point_of(columns, options.matching(decision)),
+        encode=lambda decision: _point_of(columns, options.matching(decision)),
         named_prices=program.named_prices,
         lagrangian=True,
         options=len(options),
@@ -96,7 +65,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     )
 
 
-def point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
+def _point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
     """Point of the program that chooses these options, None when one of them was dropped."""
     places = np.searchsorted(columns.index, chosen)
     places = np.minimum(places, len(columns) - 1)
@@ -105,19 +74,57 @@ def point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
     x = np.zeros(len(columns))
     x[places] = 1.0
     if columns.objective.combine == "worst":
-        x = np.append(x, columns.cost[places].max(initial=bottleneck_range(columns)[0]))
+        x = np.append(x, columns.cost[places].max(initial=columns.cost_range[0]))
     return x
 
 
-def add_buddy_rows(rows: Rows, columns: Choices) -> None:
+def add_buddy_rows(rows: ProgramBuilder, columns: Choices) -> None:
+    """Rows of the pools' blocks, for the columns that need room."""
+    add_block_rows(rows, *room_of(columns))
+
+
+def room_of(columns: Choices) -> tuple[dict[str, IntArray], IntArray, IntArray]:
+    """Free GPUs by pool and level, and each column's pool and block, as `block_rows` takes them."""
+    options = columns.options
+    free = {
+        pool.name: free_by_level(pool.blocks, available)
+        for pool, available in zip(options.pools, free_gpus(options), strict=True)
+    }
+    return free, columns.pool, np.where(columns.needs_room, columns.block, 0)
+
+
+def add_block_rows(
+    rows: ProgramBuilder, free: Mapping[str, IntArray], pool: IntArray, block: IntArray
+) -> None:
+    """Add the rows of `block_rows`."""
+    for name, columns, sizes, capacity in block_rows(free, pool, block):
+        rows.row(name, columns, sizes, upper=capacity)
+
+
+def block_rows(
+    free: Mapping[str, IntArray], pool: IntArray, block: IntArray
+) -> Iterator[tuple[str, IntArray, FloatArray, float]]:
     """For each pool and level k: GPUs in blocks of at least 2^k are at most F_k.
 
     A level whose F_k equals that of the level below is implied by it and left out.
+
+    Parameters
+    ----------
+    free : mapping of str to int array, shape (n_levels,)
+        F of each pool (`topology.buddy.free_by_level`), by name.
+    pool, block : int arrays, shape (n_columns,)
+        Number of the pool, and size of the block that a column takes there; 0 for none.
+
+    Yields
+    ------
+    name : str
+    columns : int array
+    sizes : float array
+        Of the blocks that these columns take.
+    capacity : float
     """
-    pool, block = columns.pool, columns.block
-    for p, free in enumerate(free_gpus(columns.options)):
-        inside = np.flatnonzero(columns.needs_room & (pool == p))
-        capacity = free_by_level(columns.options.pools[p].blocks, free)
+    for p, (label, capacity) in enumerate(free.items()):
+        inside = np.flatnonzero((block > 0) & (pool == p))
         sizes = block[inside]
         for k, room in enumerate(capacity):
             large = sizes >= 1 << k
@@ -125,91 +132,68 @@ def add_buddy_rows(rows: Rows, columns: Choices) -> None:
                 break
             if k and room == capacity[k - 1]:
                 continue
-            label = columns.options.pools[p].name
-            row = f"buddy:{label}:{1 << k}" if k else f"gpus:{label}"
-            rows.add(row, inside[large], sizes[large].astype(float), float(room))
+            name = f"buddy:{label}:{1 << k}" if k else f"gpus:{label}"
+            yield name, inside[large], sizes[large].astype(float), float(room)
 
 
-def add_budget_rows(rows: Rows, columns: Choices) -> None:
-    """Power caps, energy and carbon budgets."""
-    for budget in columns.budgets:
+def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:
+    """What the columns use of each budget is at most what is left of it."""
+    for budget in budgets:
         used = np.flatnonzero(budget.use)
-        rows.add(budget.name, used, budget.use[used], budget.capacity)
+        rows.row(budget.name, used, budget.use[used], upper=budget.capacity)
 
 
-def share_rows(columns: Choices) -> Rows:
-    """All jobs of a set share its GPUs, or none does."""
-    rows = Rows([], [], [], [])
+def assemble(columns: Choices, rows: ProgramBuilder) -> Program:
+    """Program of the choice columns under the gathered rows; of a set all jobs share its GPUs, or none."""
     for link in columns.links:
-        entries = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
-        places, values = zip(*entries, strict=True)
-        rows.add(link.name, np.array(places), np.array(values), capacity=0.0, floor=0.0)
-    return rows
-
-
-def assemble(columns: Choices, rows: Rows) -> Program:
-    """Program of the choice columns under the gathered rows and `share_rows`.
-
-    It has a bottleneck column where needed.
-    """
-    n = len(columns)
-    rows = rows.followed_by(share_rows(columns))
-    worst = columns.objective.combine == "worst"
-    matrix = _matrix(columns, rows, worst)
-    row_blocks = [Block(label, 1) for label in rows.names]
-    capacity, floor = np.array(rows.capacity, dtype=float), np.array(rows.floor, dtype=float)
-    cost, lower, upper = columns.cost, np.zeros(n), np.ones(n)
-    integer = np.ones(n, dtype=bool)
-    names = [columns.block_of_names()]
-    attributes = columns.attributes()
-    if worst:
-        jobs = columns.options.instance.jobs
-        row_blocks.append(Block("worst", len(jobs), lambda j: f"worst:{jobs[j].name}"))
-        capacity = np.concatenate([capacity, np.zeros(len(jobs))])
-        floor = np.concatenate([floor, np.full(len(jobs), -np.inf)])
-        names.append(Block("worst", 1))
-        least, most = bottleneck_range(columns)
-        cost = np.append(np.zeros(n), 1.0)
-        lower, upper = np.append(lower, least), np.append(upper, most)
-        integer = np.append(integer, False)
-        attributes = {key: np.append(value, 0.0) for key, value in attributes.items()}
-    return Program(
-        cost=cost,
-        matrix=matrix,
-        row_lower=floor,
-        row_upper=capacity,
-        lower=lower,
-        upper=upper,
-        integer=integer,
-        group_start=columns.start,
-        rows=tuple(row_blocks),
-        columns=tuple(names),
-        sense=columns.objective.sense,
-        bottleneck=n if worst else None,
-        attributes=attributes,
+        places = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
+        rows.row(link.name, *zip(*places, strict=True), lower=0.0, upper=0.0)
+    jobs = columns.options.instance.jobs
+    program = program_of(
+        columns.start,
+        columns.cost,
+        rows,
+        columns.attributes(),
+        worst=columns.objective.combine == "worst",
+        job=lambda j: jobs[j].name,
     )
+    named = (columns.block_of_names(), *program.columns[1:])
+    return replace(program, columns=named, sense=columns.objective.sense)
 
 
-def bottleneck_range(columns: Choices) -> tuple[float, float]:
-    """Bounds on the worst job's cost: no better than the worst of the bests, no worse than the worst."""
-    if not len(columns):
-        return 0.0, 0.0
-    best = np.minimum.reduceat(columns.cost, columns.start[:-1])
-    return float(best.max()), float(columns.cost.max())
+def program_of(
+    start: IntArray,
+    cost: FloatArray,
+    rows: ProgramBuilder,
+    attributes: Mapping[str, FloatArray],
+    *,
+    worst: bool = False,
+    job: Callable[[int], str] = str,
+) -> Program:
+    """Choose one column of every job under the gathered rows, at least cost.
 
-
-def _matrix(columns: Choices, rows: Rows, worst: bool) -> csc_array:
-    from scipy.sparse import csr_array
-
-    n = len(columns)
-    col, value = [np.empty(0, dtype=np.int64), *rows.columns], [np.empty(0), *rows.values]
-    sizes = [len(entries) for entries in rows.columns]
-    if worst:
-        # Row by row the entries of the job's columns, and of the bottleneck column behind them.
-        ends = columns.start[1:]
-        col.append(np.insert(np.arange(n), ends, n))
-        value.append(np.insert(columns.cost, ends, -1.0))
-        sizes += (np.diff(columns.start) + 1).tolist()
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    shape = (len(sizes), n + worst)
-    return csr_array((np.concatenate(value), np.concatenate(col), first), shape=shape).tocsc()
+    Parameters
+    ----------
+    start : int array, shape (n_jobs + 1,)
+        Columns of job j are ``start[j]`` to ``start[j + 1]``.
+    cost : float array, shape (n_columns,)
+    rows : ProgramBuilder
+        Without columns.
+    attributes : mapping of str to float array, shape (n_columns,)
+        Quantities that published rules read.
+    worst : bool
+        Whether the largest cost of a job counts, which a column of its own bounds, and not their sum.
+    job : callable
+        Name of a job by its number.
+    """
+    n, jobs = len(cost), len(start) - 1
+    choice = rows.columns(Block("option", n), cost=0.0 if worst else cost)
+    if not worst:
+        return rows.program(start, attributes=attributes)
+    least, most = worst_range(start, cost)
+    bottleneck = rows.columns(Block("worst", 1), cost=1.0, lower=least, upper=most, integer=False)
+    of_job = rows.rows(Block("worst", jobs, lambda j: f"worst:{job(j)}"), upper=0.0)
+    rows.add(np.repeat(of_job, np.diff(start)), choice, cost)
+    rows.add(of_job, bottleneck, -1.0)
+    padded = {name: np.append(values, 0.0) for name, values in attributes.items()}
+    return rows.program(start, attributes=padded, bottleneck=n)

@@ -1,25 +1,24 @@
-r"""What a second of each job's work is worth where rounds follow one another: the values of `work-value`.
+r"""Objectives of `sizing`: what an option is worth. Adding one is one function and one registry line.
 
-For jobs with speed-up :math:`\sqrt{k}` on k GPUs, weights :math:`w_j` and sizes :math:`T_j`, in the order
+`work-value` asks what a second of each job's work is worth where rounds follow one another. For jobs with
+speed-up :math:`\sqrt{k}` on k GPUs, weights :math:`w_j` and sizes :math:`T_j`, in the order
 :math:`T_1 / w_1 > T_2 / w_2 > \dots`, the least total weighted completion time is linear in the sizes
 (heSRPT: Berg, Vesilo, Harchol-Balter, Performance 2020, weighted flow time, with p = 1/2). Up to a factor
 that is the same for all, its derivative by :math:`T_k` is
 
 .. math:: v_k = \sqrt{Z_k^2 - Z_{k-1}^2} = \sqrt{w_k (Z_{k-1} + Z_k)}, \qquad Z_k = w_1 + \dots + w_k .
-
-Objectives of `sizing`: what an option is worth. Adding one is one function and one registry line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from wattsched.formulations.sizing.data import Options
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.instances.units import S_PER_H
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 HOLD_S = 600.0
 """Seconds that a configuration is expected to be kept, where the round is not longer."""
@@ -50,6 +49,54 @@ def work_values(size_s: FloatArray, weight: FloatArray) -> FloatArray:
     return np.sqrt(weight * (until - of_equals + until)[place])
 
 
+class OptionArrays(Protocol):
+    """What objectives read of a round's options, job by job; see `sizing.data.Options`."""
+
+    @property
+    def round_s(self) -> float:
+        """Length of the round."""
+
+    @property
+    def start(self) -> IntArray:
+        """First option of each job, and the number of all."""
+
+    @property
+    def job(self) -> IntArray:
+        """Job of each option."""
+
+    @property
+    def waiting(self) -> BoolArray:
+        """Which options are waiting."""
+
+    @property
+    def rate(self) -> FloatArray:
+        """Work per second of each option, 0 for waiting."""
+
+    @property
+    def completion_s(self) -> FloatArray:
+        """Seconds to completion of each option."""
+
+    @property
+    def lost_s(self) -> FloatArray:
+        """Seconds that each option loses to a restart."""
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each option's job."""
+
+    @property
+    def work(self) -> FloatArray:
+        """Work left of each job."""
+
+    @property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job from a standing start."""
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """A rule that gives each option a value, and how the values of a decision combine.
@@ -63,96 +110,74 @@ class Objective:
         Options to values, shape (n_options,).
     combine : {"sum", "worst"}
         Sum over the jobs, or the worst job (largest for ``min``, smallest for ``max``).
-    unit, description : str
-        For tables and documentation.
     """
 
     name: str
     sense: Literal["min", "max"]
-    value: Callable[[Options], FloatArray]
-    combine: Literal["sum", "worst"]
-    unit: str
-    description: str
+    value: Callable[[OptionArrays], FloatArray]
+    combine: Literal["sum", "worst"] = "sum"
 
-    def cost(self, options: Options) -> FloatArray:
+    def cost(self, options: OptionArrays) -> FloatArray:
         """Values with the sign that makes every objective a minimisation."""
         value = self.value(options)
         return -value if self.sense == "max" else value
 
-    def of(self, options: Options, chosen: IntArray) -> float:
-        """Objective of a decision, one chosen option per job, as the user reads it."""
-        value = self.value(options)[chosen]
-        if not len(value):
-            return 0.0
-        if self.combine == "sum":
-            return float(value.sum())
-        return float(value.max() if self.sense == "min" else value.min())
 
-
-def _completion(options: Options) -> FloatArray:
+def _completion(options: OptionArrays) -> FloatArray:
+    """Weighted completion time in s; waiting costs the round plus the best completion."""
     return options.weight * options.completion_s
 
 
-def _progress(options: Options) -> FloatArray:
-    return np.where(options.waiting, 0.0, options.weight * 3600.0 / options.completion_s)
+def _progress(options: OptionArrays) -> FloatArray:
+    """Share of the remaining work done per hour, weighted (shortest remaining first)."""
+    return np.where(options.waiting, 0.0, options.weight * S_PER_H / options.completion_s)
 
 
-def _normalised_progress(options: Options) -> FloatArray:
+def _normalised_progress(options: OptionArrays) -> FloatArray:
+    """Progress relative to the job's best completion, divided by its weight."""
     return options.best_s[options.job] / options.completion_s / options.weight
 
 
-def _log_slowdown(options: Options) -> FloatArray:
+def _log_slowdown(options: OptionArrays) -> FloatArray:
+    """Weighted logarithm of slowdown (proportional fairness)."""
     return np.asarray(options.weight * np.log(options.completion_s / options.best_s[options.job]))
 
 
-def _goodput(options: Options) -> FloatArray:
-    return options.weight * _speed(options, options.instance.round_s)
+def _goodput(options: OptionArrays) -> FloatArray:
+    """Weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)."""
+    return options.weight * _speed(options, options.round_s)
 
 
-def _flow(options: Options) -> FloatArray:
-    jobs = options.instance.jobs
-    work, weight = (np.array([getattr(j, of) for j in jobs], float) for of in ("remaining_work", "weight"))
-    value = work_values(work / options.reference_rate, weight)
-    kept_s = np.minimum(max(HOLD_S, options.instance.round_s), options.completion_s)
+def _work_value(options: OptionArrays) -> FloatArray:
+    """What the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)."""
+    value = work_values(options.work / options.reference_rate, options.weight[options.start[:-1]])
+    kept_s = np.minimum(max(HOLD_S, options.round_s), options.completion_s)
     return value[options.job] * _speed(options, kept_s)
 
 
-def _speed(options: Options, kept_s: FloatArray | float) -> FloatArray:
+def _speed(options: OptionArrays, kept_s: FloatArray | float) -> FloatArray:
     """Speed relative to the job's smallest configuration, with the part that a restart takes deducted."""
-    useful = np.maximum(0.0, 1.0 - options.lost_s / kept_s)
-    return np.where(options.waiting, 0.0, options.rate / options.reference_rate[options.job] * useful)
+    relative = options.rate / options.reference_rate[options.job]
+    return np.where(options.waiting, 0.0, relative * useful_share(options, kept_s))
+
+
+def useful_share(options: OptionArrays, kept_s: FloatArray | float) -> FloatArray:
+    """Share of the time that each option is kept in which the job works, restarts deducted."""
+    return np.asarray(np.maximum(0.0, 1.0 - options.lost_s / kept_s))
 
 
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        Objective(
-            "total-completion", "min", _completion, "sum", "s",
-            "weighted completion time; waiting costs the round plus the best completion",
-        ),
-        Objective(
-            "progress", "max", _progress, "sum", "1/h",
-            "share of the remaining work done per hour, weighted (shortest remaining first)",
-        ),
-        Objective("makespan", "min", _completion, "worst", "s", "largest weighted completion time"),
-        Objective(
-            "max-min", "max", _normalised_progress, "worst", "1",
-            "smallest progress relative to the job's best completion, divided by its weight",
-        ),
-        Objective(
-            "proportional", "min", _log_slowdown, "sum", "1",
-            "weighted sum of the logarithms of slowdown (proportional fairness)",
-        ),
-        Objective(
-            "goodput", "max", _goodput, "sum", "1",
-            "weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)",
-        ),
-        Objective(
-            "work-value", "max", _flow, "sum", "1",
-            "what the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)",
-        ),
+        Objective("total-completion", "min", _completion),
+        Objective("progress", "max", _progress),
+        Objective("makespan", "min", _completion, "worst"),
+        Objective("max-min", "max", _normalised_progress, "worst"),
+        Objective("proportional", "min", _log_slowdown),
+        Objective("goodput", "max", _goodput),
+        Objective("work-value", "max", _work_value),
     )
-}  # fmt: skip
+}
 
 
 def objective(name: str) -> Objective:

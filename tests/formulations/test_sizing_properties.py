@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Program
+from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
@@ -152,9 +152,9 @@ def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, object
     options = expand(instance)
     assume(not options.jobs_without_options())
     everything = columns.choices(options, OBJECTIVES[objective], keep_dominated=True)
-    rows = mckp.Rows([], [], [], [])
+    rows = ProgramBuilder()
     mckp.add_buddy_rows(rows, everything)
-    mckp.add_budget_rows(rows, everything)
+    mckp.add_limits(rows, everything.budgets)
     full = get("highs")(mckp.assemble(everything, rows), EXACT)
     reduced = get("highs")(problem("sizing").formulation("mckp")(options, objective).program, EXACT)
     assert (full.objective or np.inf) == pytest.approx(reduced.objective or np.inf, rel=1e-6, abs=1e-7)

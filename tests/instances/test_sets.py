@@ -114,7 +114,7 @@ def test_jobs_may_hold_the_same_gpus_in_one_set_only() -> None:
 def test_options_of_a_set() -> None:
     options = expand(instance_of(ROUND))
     shared = options.shared
-    names = [options.offers[o].declared.name for o in options.offer[shared]]
+    names = [options.job_sets[s].declared.name for s in options.job_set[shared]]
     assert names == ["ab", "abc", "ab", "abc", "abc"]
     assert options.block[shared].tolist() == [1, 2, 0, 0, 0]
     assert options.gpus[shared].tolist() == [1, 2, 1, 2, 2]
@@ -129,7 +129,7 @@ def test_a_gpu_type_stands_for_each_of_its_pools() -> None:
     content = copy.deepcopy(ROUND)
     content["cluster"]["nodes"].append({"name": "k", "gpu_type": "A", "gpus": 4})
     options = expand(instance_of(content))
-    offered = [(offer.declared.name, options.pools[offer.pool].name) for offer in options.offers]
+    offered = [(one.declared.name, options.pools[one.pool].name) for one in options.job_sets]
     assert offered == [("ab", "Ax2"), ("ab", "Ax4"), ("abc", "Ax2"), ("abc", "Ax4")]
 
 

@@ -10,12 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.sharing import sharing_instances
 
-from wattsched.formulations.sharing import column_generation
-from wattsched.formulations.sharing.column_generation import generate
+from wattsched.formulations.sharing import column_generation, patterns
+from wattsched.formulations.sharing.columns import all_columns, set_partitioning
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.heuristics import eaco
-from wattsched.formulations.sharing.program import all_columns, program_of, round_of
-from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.highs import solve_lp
 from wattsched.solvers.registry import get
@@ -27,12 +25,12 @@ from wattsched.verification.sharing.checker import check
 @settings(max_examples=50)
 @given(sharing_instances(most_jobs=9, most_per_set=4), st.sampled_from([0, 5_000]))
 def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> None:
-    of = round_of(patterns_of(instance), instance.objective)
-    every = program_of(of, all_columns(of))
+    data = set_partitioning(patterns_of(instance), instance.objective)
+    every = patterns.program_of(data, all_columns(data))
     relaxed = solve_lp(every, Limits())
     assume(relaxed.x is not None)
-    with patch.object(column_generation, "FEW_PATTERNS", few):
-        plan = generate(of, Timer())
+    with patch.object(column_generation, "FEW_PATTERNS", few), patch.object(patterns, "MOST_COLUMNS", -1):
+        plan = patterns.build(data.patterns, instance.objective)
     assert plan.prices is not None
     margin = 1e-7 + 2e-5 * abs(relaxed.bound)
     assert relaxed.bound - margin <= plan.outside <= relaxed.bound + 1e-7 * max(1.0, abs(relaxed.bound))
@@ -76,7 +74,8 @@ def test_many_different_jobs_are_certified() -> None:
             ],
         }
     )
-    plan = generate(round_of(patterns_of(instance), "eaco"), Timer())
+    with patch.object(patterns, "MOST_COLUMNS", -1):
+        plan = patterns.build(patterns_of(instance), "eaco")
     answer = get("highs")(plan.program, Limits(gap=1e-3))
     assert answer.x is not None
     report = check(instance, plan.decode(answer.x, {}))

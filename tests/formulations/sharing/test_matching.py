@@ -37,7 +37,10 @@ def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> No
     assert report.faults == []
     assert report.objective == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert other.program.reported(of_patterns.objective) == pytest.approx(best, rel=1e-7, abs=1e-9)
-    assert plan.program.reported(plan.outside) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert plan.program.reported(plan.bound) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert plan.optimum is not None
+    found = plan.decode(plan.optimum, {})
+    assert check(instance, found).objective == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(

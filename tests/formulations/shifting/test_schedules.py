@@ -8,11 +8,12 @@ from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.formulations.shifting import heuristics, schedules
+from wattsched.formulations.shifting import insertion, schedules
 from wattsched.formulations.shifting.column_generation import generate
+from wattsched.formulations.shifting.columns import Prices, all_schedules, priced_cost
 from wattsched.formulations.shifting.data import OBJECTIVES, Horizon, horizon_of
-from wattsched.formulations.shifting.pricing import Prices, SchedulePricing, priced_cost
-from wattsched.formulations.shifting.schedule import all_schedules, decision_of, schedules_of
+from wattsched.formulations.shifting.decisions import decision_of, schedules_of
+from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import ShiftingInstance
@@ -53,7 +54,7 @@ def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytes
     """What is outside the program costs no less than it says; the rest is inside."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "MOST_NEAR", 200)
-    monkeypatch.setattr(heuristics, "IDLE_ROUNDS", 3)
+    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 3)
     proven = 0
     for seed in range(first, first + 20):
         instance = tiny(seed)
@@ -77,7 +78,7 @@ def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatc
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "FEW_JOBS", 0)
-    monkeypatch.setattr(heuristics, "IDLE_ROUNDS", 20)
+    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 20)
     gaps = []
     for seed in range(first, first + 20):
         instance = tiny(seed)
@@ -106,7 +107,7 @@ def random_prices(instance: ShiftingInstance, horizon: Horizon, rng: np.random.G
     limited = np.isfinite(horizon.budget)
     criteria = np.where(limited, rng.random(4) * unit / np.where(limited, typical, 1.0), 0.0)
     criteria[which] += 1.0
-    cells = horizon.n_pools * horizon.slots
+    cells = horizon.n_cells
     gpu = unit / horizon.slots * rng.random(cells) * (rng.random(cells) < 0.6)
     return Prices(criteria, gpu)
 
@@ -131,7 +132,7 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         charges += prices.gpu @ np.repeat(horizon.capacity, horizon.slots)
         exact = float(least.sum() + horizon.standing[which] - charges)
         size = float(least.sum() + abs(charges) + horizon.standing[which])
-        found = schedules.named_prices(horizon, which, prices)
+        found = prices.named(horizon, which)
         bound = lower_bound(instance, found)
         assert bound <= exact + 1e-9 * size, seed
         assert bound >= exact - 1e-7 * size, seed
@@ -148,15 +149,13 @@ def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) ->
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
     lp = found.master.cost + horizon.standing[which]
-    assert (
-        lp * (1 - 5e-3) <= lower_bound(instance, schedules.named_prices(horizon, which, found.prices)) <= lp
-    )
+    assert lp * (1 - 5e-3) <= lower_bound(instance, found.prices.named(horizon, which)) <= lp
 
 
 def test_decisions_become_schedules_and_back() -> None:
     instance = shifting_horizon(jobs=12, slots=12, seed=3)
     horizon = horizon_of(instance)
-    prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), np.full(horizon.n_pools * horizon.slots, 3.0))
+    prices = Prices(np.array([1.0, 0.0, 0.0, 0.0]), np.full(horizon.n_cells, 3.0))
     found = SchedulePricing(horizon).cheapest(prices)
     again = schedules_of(horizon, decision_of(horizon, found))
     assert again is not None

@@ -1,34 +1,32 @@
-"""What a user's formulation of `sizing` gets: a round as plain Python values, ready for algebra.
+"""A round as plain Python values, ready for algebra, and the way from a Pyomo model of it to a `Model`.
 
-From a user's Pyomo model of a round to a `Model`, as `formulations.external` finds it.
-
-Dominated options are left out unless the formulation has an attribute ``keep_dominated`` that is true.
+This is what users' formulations get, as `formulations.external` finds them, and what `assignment` is written
+in. Dominated options are left out unless a formulation has an attribute ``keep_dominated`` that is true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.external import External, blaming
 from wattsched.formulations.model import Model
-from wattsched.formulations.sizing.assignment import add_share_constraints
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
-from wattsched.formulations.sizing.mckp import Rows, add_buddy_rows, bottleneck_range
+from wattsched.formulations.sizing.mckp import block_rows, room_of
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
 
@@ -75,7 +73,6 @@ class Limit:
     capacity: float
 
 
-@dataclass(frozen=True)
 class Round:
     """A scheduling round as a formulation sees it.
 
@@ -85,39 +82,22 @@ class Round:
     ----------
     columns : Choices
         The same as arrays.
+    options : Options
+        All options of all jobs as arrays, dominated ones included.
+    instance : Instance
+        As the file has it.
+    objective : str
+        Name of the objective.
+    combine : {"sum", "worst"}
+        How the costs of the choices taken combine: their sum, or the largest.
+    jobs, pools : range
+        Numbers of the jobs and of the pools.
     """
 
-    columns: Choices
-
-    @property
-    def instance(self) -> Instance:
-        """Instance as the file has it."""
-        return self.columns.options.instance
-
-    @property
-    def options(self) -> Options:
-        """All options of all jobs as arrays, dominated ones included."""
-        return self.columns.options
-
-    @property
-    def objective(self) -> str:
-        """Name of the objective."""
-        return self.columns.objective.name
-
-    @property
-    def combine(self) -> Literal["sum", "worst"]:
-        """How the costs of the choices taken combine: their sum, or the largest."""
-        return self.columns.objective.combine
-
-    @property
-    def jobs(self) -> range:
-        """Numbers of the jobs."""
-        return range(len(self.columns.start) - 1)
-
-    @property
-    def pools(self) -> range:
-        """Numbers of the pools."""
-        return range(len(self.options.pools))
+    def __init__(self, columns: Choices):
+        self.columns, self.options, self.instance = columns, columns.options, columns.options.instance
+        self.objective, self.combine = columns.objective.name, columns.objective.combine
+        self.jobs, self.pools = range(len(columns.start) - 1), range(len(self.options.pools))
 
     def of_job(self, job: int) -> range:
         """Numbers of a job's choices."""
@@ -126,41 +106,25 @@ class Round:
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """All choices, in the order of their numbers."""
-        columns, options = self.columns, self.options
-        arrays = [
-            columns.job.tolist(),
-            columns.pool.tolist(),
-            options.gpus[columns.index].tolist(),
-            columns.block.tolist(),
-            columns.needs_room.tolist(),
-            columns.cost.tolist(),
-            options.completion_s[columns.index].tolist(),
-            options.power_w[columns.index].tolist(),
-            columns.index.tolist(),
-        ]
-        return tuple(Choice(*values) for values in zip(*arrays, strict=True))
+        columns, options, index = self.columns, self.options, self.columns.index
+        what = (columns.job, columns.pool, options.gpus[index], columns.block, columns.needs_room)
+        worth = (columns.cost, options.completion_s[index], options.power_w[index], index)
+        return tuple(Choice(*row) for row in zip(*(a.tolist() for a in (*what, *worth)), strict=True))
 
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:
         """Power caps and budgets of energy and carbon, without those that no choice uses."""
-        rows = [(row.name, np.flatnonzero(row.use), row.use, row.capacity) for row in self.columns.budgets]
+        used = [(row, np.flatnonzero(row.use)) for row in self.columns.budgets]
         return tuple(
-            Limit(name, dict(zip(used.tolist(), use[used].tolist(), strict=True)), float(capacity))
-            for name, used, use, capacity in rows
-            if len(used)
+            _limit(row.name, columns, row.use[columns], float(row.capacity))
+            for row, columns in used
+            if len(columns)
         )
 
     @cached_property
     def room(self) -> tuple[Limit, ...]:
         """The buddy rows: the choices fit into the free GPUs if and only if these hold."""
-        rows = Rows([], [], [], [])
-        add_buddy_rows(rows, self.columns)
-        return tuple(
-            Limit(name, dict(zip(used.tolist(), use.tolist(), strict=True)), capacity)
-            for name, used, use, capacity in zip(
-                rows.names, rows.columns, rows.values, rows.capacity, strict=True
-            )
-        )
+        return tuple(_limit(*row) for row in block_rows(*room_of(self.columns)))
 
     @cached_property
     def free_blocks(self) -> tuple[tuple[int, ...], ...]:
@@ -170,6 +134,10 @@ class Round:
             gpus = [*free_by_level(pool.blocks, free).tolist(), 0]
             found.append(tuple((gpus[k] - gpus[k + 1]) >> k for k in range(len(gpus) - 1)))
         return tuple(found)
+
+
+def _limit(name: str, columns: IntArray, use: FloatArray, capacity: float) -> Limit:
+    return Limit(name, dict(zip(columns.tolist(), use.tolist(), strict=True)), capacity)
 
 
 def adapt(external: External) -> Callable[..., Model[Decision]]:
@@ -184,7 +152,7 @@ def _build(
     columns = choices(options, find_objective(objective), keep_dominated=keep)
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))
-        _complete(model, variables, columns)
+        complete(model, variables, columns)
         program, column_of = compile_model(model, sense=columns.objective.sense)
     places = _places(variables, column_of, external.source)
     return Model(
@@ -208,34 +176,6 @@ def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
     return model, list(variables)
 
 
-def _complete(model: Any, variables: list[Any], columns: Choices) -> None:
-    """Add the objective if there is none, what sets demand, and the budgets that idle power alone breaks."""
-    import pyomo.environ as pyo
-
-    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
-        _add_objective(model, variables, columns)
-    if columns.links:
-        add_share_constraints(model, variables, columns)
-    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
-    if broken:
-        model.wattsched_nothing = pyo.Var(bounds=(0, 0))
-        model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))
-
-
-def _add_objective(model: Any, variables: list[Any], columns: Choices) -> None:
-    import pyomo.environ as pyo
-
-    costs = [cost * x for cost, x in zip(columns.cost.tolist(), variables, strict=True)]
-    if columns.objective.combine == "sum":
-        model.wattsched_cost = pyo.Objective(expr=pyo.quicksum(costs))
-        return
-    model.wattsched_worst = pyo.Var(bounds=bottleneck_range(columns))
-    model.wattsched_no_worse = pyo.ConstraintList()
-    for begin, end in zip(columns.start[:-1].tolist(), columns.start[1:].tolist(), strict=True):
-        model.wattsched_no_worse.add(pyo.quicksum(costs[begin:end]) <= model.wattsched_worst)
-    model.wattsched_cost = pyo.Objective(expr=model.wattsched_worst)
-
-
 def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> IntArray:
     """Column of every choice variable."""
     for choice, variable in enumerate(variables):
@@ -243,3 +183,35 @@ def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> 
             fault = f"variable '{variable}' of choice {choice} is in no constraint and not in the objective"
             raise InputError([fault], source)
     return np.array([column_of[id(variable)] for variable in variables], dtype=np.int64)
+
+
+def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
+    """Add the objective if there is none, what sets demand, and the budgets that idle power alone breaks."""
+    import pyomo.environ as pyo
+
+    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
+        _add_objective(model, variables, columns)
+    if columns.links:
+        # All jobs of a set share its GPUs, or none does; a column that is not there counts as 0.
+        model.wattsched_share = pyo.ConstraintList()
+        for link in columns.links:
+            first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
+            model.wattsched_share.add(first - other == 0)
+    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
+    if broken:
+        model.wattsched_nothing = pyo.Var(bounds=(0, 0))
+        model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))
+
+
+def _add_objective(model: Any, variables: Sequence[Any], columns: Choices) -> None:
+    import pyomo.environ as pyo
+
+    costs = [cost * x for cost, x in zip(columns.cost.tolist(), variables, strict=True)]
+    if columns.objective.combine == "sum":
+        model.wattsched_cost = pyo.Objective(expr=pyo.quicksum(costs))
+        return
+    model.wattsched_worst = pyo.Var(bounds=columns.cost_range)
+    model.wattsched_no_worse = pyo.ConstraintList()
+    for begin, end in pairwise(columns.start.tolist()):
+        model.wattsched_no_worse.add(pyo.quicksum(costs[begin:end]) <= model.wattsched_worst)
+    model.wattsched_cost = pyo.Objective(expr=model.wattsched_worst)

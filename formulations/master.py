@@ -1,0 +1,163 @@
+"""What column generation has in common: columns as arrays, a pool of them, and the restricted master LP."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wattsched.topology.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray
+
+
+class ColumnArrays:
+    """Base of dataclasses whose fields are arrays with one row per column."""
+
+    def take(self, which: IntArray) -> Self:
+        """Some of the columns."""
+        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))  # type: ignore[arg-type]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Columns of several, one after the other."""
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))  # type: ignore[arg-type]
+
+
+class _Keyed(Protocol):
+    def take(self, which: IntArray) -> Self: ...
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self: ...
+    def hashes(self) -> list[Hashable]: ...
+
+
+ColumnsT = TypeVar("ColumnsT", bound=_Keyed)
+
+
+class ColumnPool(Generic[ColumnsT]):
+    """Columns found so far, each of them once."""
+
+    def __init__(self) -> None:
+        self._number: dict[Hashable, int] = {}
+        self._parts: list[ColumnsT] = []
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def add(self, columns: ColumnsT) -> ColumnsT:
+        """Keep those that are new, and return them."""
+        new = []
+        for position, key in enumerate(columns.hashes()):
+            if key not in self._number:
+                self._number[key] = len(self._number)
+                new.append(position)
+        kept = columns.take(np.array(new, dtype=np.int64))
+        self._parts.append(kept)
+        return kept
+
+    def numbers(self, columns: ColumnsT) -> IntArray | None:
+        """Numbers of columns in `all`, None when one is not there."""
+        found = [self._number.get(key) for key in columns.hashes()]
+        return None if None in found else np.array(found, dtype=np.int64)
+
+    def all(self) -> ColumnsT:
+        """All of them, the oldest first."""
+        self._parts = [type(self._parts[0]).joined(self._parts)]
+        return self._parts[0]
+
+
+@dataclass(frozen=True)
+class LpOptimum:
+    """Optimum of an LP: its cost, the duals of its rows, and the values of its columns."""
+
+    cost: float
+    prices: FloatArray
+    x: FloatArray
+
+
+class RestrictedMaster:
+    r"""Minimise :math:`c^T x` under :math:`r^l \le A x \le r^u,\ l \le x \le u`, over the columns so far.
+
+    HiGHS holds it. Its tolerances are made for numbers about 1, so costs may be given in units of a typical
+    one, and rows should be scaled.
+
+    Parameters
+    ----------
+    over : str
+        What columns stand for, for messages.
+    unit : float
+        What costs count in inside; those of `solve` are in the unit of the costs that are given.
+    """
+
+    def __init__(self, over: str, unit: float = 1.0):
+        import highspy
+
+        self._over, self._unit = over, unit
+        self.n_rows = self.n_columns = 0
+        self._highs: Any = highspy.Highs()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.setOptionValue("threads", 1)
+
+    def add_rows(self, lower: ArrayLike, upper: ArrayLike) -> IntArray:
+        """Add rows without entries, and return their numbers."""
+        low, high = (np.array(v, float) for v in np.broadcast_arrays(lower, upper))
+        n, none = len(low), np.zeros(0)
+        self._highs.addRows(n, low, high, 0, np.zeros(n, np.int32), none.astype(np.int32), none)
+        self.n_rows += n
+        return np.arange(self.n_rows - n, self.n_rows)
+
+    def add_columns(
+        self, matrix: sparray, cost: ArrayLike, *, lower: ArrayLike = 0.0, upper: ArrayLike = np.inf
+    ) -> IntArray:
+        """Add columns, and return their numbers.
+
+        Parameters
+        ----------
+        matrix : sparse array, shape (n_rows, n)
+            Their entries in all rows so far.
+        cost, lower, upper : float arrays, shape (n,), or floats
+        """
+        from scipy.sparse import csc_array
+
+        entries = csc_array(matrix)
+        n = entries.shape[1]
+        costs, low, high = (np.array(np.broadcast_to(v, n), float) for v in (cost, lower, upper))
+        start, index = entries.indptr[:-1].astype(np.int32), entries.indices.astype(np.int32)
+        self._highs.addCols(
+            n, costs / self._unit, low, high, entries.nnz, start, index, entries.data.astype(float)
+        )
+        self.n_columns += n
+        return np.arange(self.n_columns - n, self.n_columns)
+
+    def change_costs(self, columns: Sequence[int] | IntArray, cost: ArrayLike) -> None:
+        """Change what columns cost."""
+        costs = np.array(np.broadcast_to(cost, len(columns)), float) / self._unit
+        self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
+
+    def solve(self) -> LpOptimum:
+        """Solve the LP as it is now.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS does not find the optimum.
+        """
+        import highspy
+
+        # The scheduler is global and keeps the thread count of its first use.
+        highspy.Highs.resetGlobalScheduler(True)
+        self._highs.run()
+        status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            ended = self._highs.modelStatusToString(status)
+            raise RuntimeError(f"HiGHS did not solve the LP over {self._over}: {ended}")
+        solution = self._highs.getSolution()
+        return LpOptimum(
+            float(self._highs.getInfo().objective_function_value) * self._unit,
+            np.array(solution.row_dual) * self._unit,
+            np.array(solution.col_value),
+        )

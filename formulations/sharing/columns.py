@@ -1,0 +1,223 @@
+r"""The columns of `sharing`, what they cost, and their entries in rows.
+
+.. math::
+    \min\ \sum_p c_p n_p + \sum_{k,s} (a_s + b_s r_k) x_{ks} + \sum_k w_k z_k \quad\text{s.t.}\quad
+    \sum_s x_{ks} + z_k = m_k\ \forall k,\quad
+    \sum_k x_{ks} = q_s n_{p(s)}\ \forall s,\quad
+    \sum_{p\ \text{on}\ t} n_p \le N_t\ \forall t
+
+:math:`n_p` units carry pattern p, :math:`x_{ks}` jobs of kind k are in slot s, which :math:`q_s` jobs of its
+pattern share, and :math:`z_k` of the :math:`m_k` jobs of the kind wait. Budgets of power are rows over n,
+those of energy and carbon over x.
+
+Rows are those of kinds, unit types and budgets, and then of slots as far as there are columns for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from wattsched.formulations.program import Entries
+from wattsched.formulations.sharing.data import Kinds, Patterns, kinds_of
+from wattsched.formulations.sharing.objectives import Costs, costs_of
+from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget row: uses by units with each pattern, shape (P,), and by epochs in each slot, shape (Q,)."""
+
+    name: str
+    of_pattern: FloatArray
+    per_epoch: FloatArray
+    capacity: float
+
+
+def budgets_of(instance: SharingInstance, patterns: Patterns) -> tuple[Budget, ...]:
+    """Rows of the GPUs of pools and of the budgets of an instance."""
+    nothing, energy_j = np.zeros(len(patterns)), patterns.epoch_energy_j
+    rows, given, types = [], instance.budgets, instance.unit_types
+    for pool in instance.pools:
+        gpus = np.array([unit.gpus * (unit.pool == pool.name) for unit in types], dtype=float)
+        rows.append(Budget(pool.row, gpus[patterns.unit_type], np.zeros(len(energy_j)), float(pool.gpus)))
+    if given.power_w is not None:
+        sleep_w = np.array([unit.sleep_power_w for unit in types])
+        asleep_w = float(sum(unit.count * unit.sleep_power_w for unit in types))
+        awake = patterns.power_w - sleep_w[patterns.unit_type]
+        rows.append(Budget("power_w", awake, np.zeros(len(energy_j)), given.power_w - asleep_w))
+    if given.energy_j is not None:
+        rows.append(Budget("energy_j", nothing, energy_j, given.energy_j))
+    if given.carbon_g is not None and instance.carbon_g_per_kwh is not None:
+        carbon_g = energy_j * (instance.carbon_g_per_kwh / J_PER_KWH)
+        rows.append(Budget("carbon_g", nothing, carbon_g, given.carbon_g))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class SetPartitioning:
+    """Patterns, kinds, costs and budgets of an instance under an objective.
+
+    Attributes
+    ----------
+    waiting : float array, shape (K,)
+        Cost of a job that waits, for each kind.
+    """
+
+    instance: SharingInstance
+    objective: str
+    patterns: Patterns
+    costs: Costs
+    kinds: Kinds
+    budgets: tuple[Budget, ...]
+    waiting: FloatArray
+
+    @cached_property
+    def units(self) -> IntArray:
+        """Units of each type, shape (T,)."""
+        return np.array([unit.count for unit in self.instance.unit_types], dtype=np.int64)
+
+    @cached_property
+    def slot_pattern(self) -> IntArray:
+        """Pattern of each slot, shape (Q,)."""
+        return self.patterns.pattern
+
+    @cached_property
+    def slots_of_class(self) -> list[IntArray]:
+        """Slots of each class."""
+        order = np.argsort(self.patterns.job_class, kind="stable")
+        bounds = np.searchsorted(self.patterns.job_class[order], np.arange(len(self.instance.classes) + 1))
+        return [order[a:b] for a, b in pairwise(bounds)]
+
+    @cached_property
+    def kinds_of_class(self) -> list[IntArray]:
+        """Kinds of each class."""
+        return [np.flatnonzero(self.kinds.job_class == c) for c in range(len(self.instance.classes))]
+
+    @cached_property
+    def pattern_numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        """Pattern by unit type and ascending classes."""
+        return self.patterns.numbers()
+
+    @property
+    def n_common_rows(self) -> int:
+        """Number of rows of kinds, unit types and budgets."""
+        return len(self.kinds) + len(self.units) + len(self.budgets)
+
+    @property
+    def common_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bounds of these rows."""
+        limits = np.concatenate([self.units, [budget.capacity for budget in self.budgets]])
+        lower = np.concatenate([self.kinds.jobs, np.full(len(limits), -np.inf)])
+        return lower, np.concatenate([self.kinds.jobs, limits])
+
+    def admitted(self, kinds: IntArray, slots: IntArray) -> tuple[IntArray, IntArray]:
+        """Pairs of kinds and slots of one class that go together."""
+        k, s = (grid.ravel() for grid in np.meshgrid(kinds, slots, indexing="ij"))
+        able = self.kinds.admits(k, self.patterns, s)
+        return k[able], s[able]
+
+    def cost_of(self, kinds: IntArray, slots: IntArray) -> FloatArray:
+        """Cost of a job of each kind in each slot."""
+        return np.asarray(self.costs.slot[slots] + self.costs.per_epoch[slots] * self.kinds.epochs[kinds])
+
+    def priced(self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray) -> FloatArray:
+        """Cost of a job of each kind in each slot, with what it uses of budgets at their prices."""
+        cost = self.cost_of(kinds, slots)
+        for budget, y in zip(self.budgets, budget_prices, strict=True):
+            cost = cost - y * budget.per_epoch[slots] * self.kinds.epochs[kinds]
+        return cost
+
+
+def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
+    """Everything that formulations need of an instance.
+
+    Raises
+    ------
+    ValueError
+        For an unknown objective.
+    """
+    instance = patterns.instance
+    costs = costs_of(instance, patterns, objective)
+    budgets = budgets_of(instance, patterns)
+    work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
+    kinds = kinds_of(instance, patterns, work_matters)
+    waiting = [costs.of_waiting(int(c), float(r)) for c, r in zip(kinds.job_class, kinds.epochs, strict=True)]
+    return SetPartitioning(
+        instance, objective, patterns, costs, kinds, budgets, np.array(waiting, dtype=float)
+    )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some columns of the program.
+
+    Attributes
+    ----------
+    pattern : int array, shape (n,)
+        Ascending.
+    kind, slot : int arrays, shape (m,)
+        Placements, in slots of these patterns.
+    """
+
+    pattern: IntArray
+    kind: IntArray
+    slot: IntArray
+
+
+def all_columns(data: SetPartitioning) -> Columns:
+    """Every column."""
+    pairs = [data.admitted(k, s) for k, s in zip(data.kinds_of_class, data.slots_of_class, strict=True)]
+    return Columns(np.arange(len(data.patterns)), *joined_pairs(pairs))
+
+
+def joined_pairs(pairs: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    """Placements of several classes; a round may be without any."""
+    none = np.zeros(0, dtype=np.int64)
+    kind, slot = (np.concatenate([none, *(pair[i] for pair in pairs)]) for i in (0, 1))
+    return kind, slot
+
+
+def count_columns(data: SetPartitioning) -> int:
+    """How many columns there are at most."""
+    pairs = zip(data.kinds_of_class, data.slots_of_class, strict=True)
+    return len(data.patterns) + sum(len(kinds) * len(slots) for kinds, slots in pairs)
+
+
+def slots_of(patterns: Patterns, kept: IntArray) -> IntArray:
+    """Slots of some patterns, pattern by pattern."""
+    sizes = patterns.start[kept + 1] - patterns.start[kept]
+    ends = np.cumsum(sizes)
+    return np.asarray(np.arange(sizes.sum()) + np.repeat(patterns.start[kept] - (ends - sizes), sizes))
+
+
+def add_entries(entries: Entries, data: SetPartitioning, columns: Columns, slot_row: IntArray) -> None:
+    """Add the entries of columns: first those of the patterns, then those of the placements.
+
+    Parameters
+    ----------
+    slot_row : int array, shape (Q,)
+        Row of each slot of the patterns, also of those of the placements.
+    """
+    n, m, patterns = len(columns.pattern), len(columns.kind), data.patterns
+    pattern, placement = np.arange(n), n + np.arange(m)
+    slots = slots_of(patterns, columns.pattern)
+    sizes = np.diff(patterns.start)[columns.pattern]
+    first_limit = len(data.kinds) + len(data.units)
+    entries.add(columns.kind, placement)
+    entries.add(slot_row[columns.slot], placement)
+    entries.add(slot_row[slots], np.repeat(pattern, sizes), -patterns.jobs[slots])
+    entries.add(len(data.kinds) + patterns.unit_type[columns.pattern], pattern)
+    for row, budget in enumerate(data.budgets, first_limit):
+        entries.add(row, pattern, budget.of_pattern[columns.pattern])
+        entries.add(row, placement, budget.per_epoch[columns.slot] * data.kinds.epochs[columns.kind])
+
+
+def column_costs(data: SetPartitioning, columns: Columns) -> FloatArray:
+    """Costs of columns, in the order of their entries."""
+    return np.concatenate([data.costs.pattern[columns.pattern], data.cost_of(columns.kind, columns.slot)])

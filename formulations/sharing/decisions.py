@@ -1,0 +1,103 @@
+"""From points of the program of `sharing` to decisions and back, and to prices by name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import chain
+
+import numpy as np
+
+from wattsched.formulations.sharing.columns import Columns, SetPartitioning
+from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+from wattsched.instances.sharing.instance import OBJECTIVES
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+def decide(data: SetPartitioning, columns: Columns, x: FloatArray) -> SharingDecision:
+    """Jobs of each set from a point of the program; jobs of a kind in the order of the file.
+
+    Raises
+    ------
+    ValueError
+        If the point does not fill its patterns.
+    """
+    n, m, patterns = len(columns.pattern), len(columns.kind), data.patterns
+    whole = np.round(x).astype(np.int64)
+    left = [list(members) for members in data.kinds.members]
+    in_slot: defaultdict[int, list[int]] = defaultdict(list)
+    for i in np.flatnonzero(whole[n : n + m]):
+        members, count = left[columns.kind[i]], int(whole[n + i])
+        in_slot[int(columns.slot[i])] += members[:count]
+        del members[:count]
+    names = [job.name for job in data.instance.jobs]
+    sets = []
+    for i in np.flatnonzero(whole[:n]):
+        p = int(columns.pattern[i])
+        slots = range(int(patterns.start[p]), int(patterns.start[p + 1]))
+        sizes = [int(patterns.jobs[s]) for s in slots]
+        if any(len(in_slot[s]) != size * whole[i] for s, size in zip(slots, sizes, strict=True)):
+            raise ValueError("the point does not fill its patterns")
+        unit_type = data.instance.unit_types[patterns.unit_type[p]].name
+        for unit in range(int(whole[i])):
+            jobs = [
+                names[j]
+                for s, size in zip(slots, sizes, strict=True)
+                for j in in_slot[s][unit * size : (unit + 1) * size]
+            ]
+            sets.append(SharedSet(unit_type=unit_type, jobs=jobs))
+    return SharingDecision(sets=sets, waiting=[names[j] for j in sorted(chain.from_iterable(left))])
+
+
+def columns_of(data: SetPartitioning, decision: SharingDecision) -> Columns | None:
+    """Columns that a decision uses, one per set and job that runs; None when a set is no pattern."""
+    types = {unit.name: t for t, unit in enumerate(data.instance.unit_types)}
+    classes = {job_class.name: c for c, job_class in enumerate(data.instance.classes)}
+    jobs = {job.name: j for j, job in enumerate(data.instance.jobs)}
+    kind_of, start = data.kinds.of_job(), data.patterns.start
+    pattern, kind, slot = [], [], []
+    for formed in decision.sets:
+        if any(name not in jobs for name in formed.jobs):
+            return None
+        members = [jobs[name] for name in formed.jobs]
+        of_class = [classes[data.instance.jobs[j].job_class] for j in members]
+        key = types.get(formed.unit_type, -1), tuple(sorted(of_class))
+        if (p := data.pattern_numbers.get(key)) is None:
+            return None
+        pattern.append(p)
+        kind += [int(kind_of[j]) for j in members]
+        own = data.patterns.job_class[start[p] : start[p + 1]]
+        slot += [int(start[p] + np.searchsorted(own, c)) for c in of_class]
+    return Columns(*(np.array(values, dtype=np.int64) for values in (pattern, kind, slot)))
+
+
+def point(data: SetPartitioning, columns: Columns, decision: SharingDecision) -> FloatArray | None:
+    """Point of the program that stands for a decision, None where one of its columns is missing."""
+    used = columns_of(data, decision)
+    if used is None:
+        return None
+    width = len(data.slot_pattern)
+    patterns = _counts(columns.pattern, used.pattern)
+    placed = _counts(columns.kind * width + columns.slot, used.kind * width + used.slot)
+    if patterns is None or placed is None:
+        return None
+    running = np.bincount(used.kind, minlength=len(data.kinds))
+    return np.concatenate([patterns, placed, data.kinds.jobs - running])
+
+
+def _counts(known: IntArray, used: IntArray) -> FloatArray | None:
+    """How often each of some numbers is used, None when another one is."""
+    if not np.isin(used, known).all():
+        return None
+    order, counts = np.argsort(known), np.zeros(len(known))
+    np.add.at(counts, order[np.searchsorted(known, used, sorter=order)], 1.0)
+    return counts
+
+
+def certificate_prices(data: SetPartitioning, y: FloatArray) -> dict[str, float]:
+    """Prices of jobs, units and budgets from those of the program's first rows, in the objective's sense."""
+    sign = -1.0 if OBJECTIVES[data.objective] == "max" else 1.0
+    names = [f"job:{job.name}" for job in data.instance.jobs]
+    names += [unit.row for unit in data.instance.unit_types]
+    names += [budget.name for budget in data.budgets]
+    values = np.concatenate([y[data.kinds.of_job()], y[len(data.kinds) : data.n_common_rows]])
+    return {name: sign * float(v) for name, v in zip(names, values, strict=True) if v != 0.0}

@@ -1,0 +1,247 @@
+"""Schedules as columns: one option or a pause per slot, what they cost and use, and prices of that."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.formulations.master import ColumnArrays, ColumnPool
+from wattsched.formulations.program import Entries
+from wattsched.formulations.shifting.data import CRITERIA, NEVER, PAUSE, Horizon
+from wattsched.formulations.tolerances import ROUNDING
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+MOST = 60_000
+"""Schedules of all jobs up to which they are listed."""
+
+
+@dataclass(frozen=True)
+class Schedules(ColumnArrays):
+    """Schedules, each of one job; a job may have several.
+
+    Attributes
+    ----------
+    job : int array, shape (n,)
+    option : int array, shape (n, slots)
+        `PAUSE` where the job does not run, and after it has ended.
+    criteria : float array, shape (n, 4)
+        Share in the average completion time, and grams, joules and money that come on top of those of idle
+        GPUs.
+    finish_s : float array, shape (n,)
+        End, after the horizon for unfinished jobs; infinite where the schedule breaks a deadline or leaves
+        a job unfinished that must finish.
+    """
+
+    job: IntArray
+    option: IntArray
+    criteria: FloatArray
+    finish_s: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def hashes(self) -> list[Hashable]:
+        """What tells schedules apart."""
+        rows = self.option.astype(np.int32)
+        return [(job, row.tobytes()) for job, row in zip(self.job.tolist(), rows, strict=True)]
+
+
+class SchedulePool(ColumnPool[Schedules]):
+    """Keeps schedules that break no deadline."""
+
+    def add(self, columns: Schedules) -> Schedules:
+        """Keep those that are new, and return them."""
+        return super().add(columns.take(np.flatnonzero(np.isfinite(columns.finish_s))))
+
+
+def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
+    """Run jobs through their slots.
+
+    Parameters
+    ----------
+    job : int array, shape (n,)
+    option : int array, shape (n, slots)
+
+    Returns
+    -------
+    Schedules
+        Without what comes after a job's end.
+    """
+    option = option.copy()
+    left, restart_s = horizon.work[job].copy(), horizon.restart_s[job]
+    kind, started = horizon.kind_before[job].copy(), horizon.ran_before[job].copy()
+    finish_s = np.full(len(job), np.inf)
+    spent = np.zeros((len(job), 3))
+    for slot in range(horizon.slots):
+        option[np.isfinite(finish_s), slot] = PAUSE
+        runs = np.flatnonzero(option[:, slot] != PAUSE)
+        kind[option[:, slot] == PAUSE] = NEVER
+        chosen = option[runs, slot]
+        lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)
+        able, ends, used_s = run_slot(horizon.slot_s, horizon.rate[chosen], lost_s, left[runs])
+        spent[runs] += (horizon.extra_w[chosen] * used_s)[:, None] * horizon.per_joule[:, slot]
+        finish_s[runs[ends]] = slot * horizon.slot_s + used_s[ends]
+        left[runs] -= able
+        kind[runs], started[runs] = horizon.kind[chosen], True
+    late = np.flatnonzero(~np.isfinite(finish_s))
+    fastest = horizon.fastest[horizon.table[job[late]]]
+    after_s = left[late] / horizon.rate[fastest]
+    spent[late] += (horizon.power_w[fastest] * after_s)[:, None] * horizon.per_joule[:, -1]
+    finish_s[late] = horizon.slots * horizon.slot_s + after_s
+    share = horizon.share[job] * (finish_s - horizon.arrival_s[job])
+    broken = finish_s > horizon.deadline_s[job] * (1 + ROUNDING)
+    broken[late] |= horizon.must_finish[job[late]]
+    finish_s = np.where(broken, np.inf, finish_s)
+    return Schedules(job, option, np.column_stack([share, spent]), finish_s)
+
+
+def run_slot(
+    slot_s: float, rate: FloatArray, lost_s: FloatArray, left: FloatArray
+) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Run options for a slot of which some seconds are lost; arrays are broadcast.
+
+    Returns
+    -------
+    able : float array
+        Work of the slot.
+    ends : bool array
+        Whether that is all that is left, but for rounding.
+    used_s : float array
+        Seconds until then, or the whole slot.
+    """
+    able = rate * (slot_s - lost_s)
+    ends = left <= able + ROUNDING * rate * slot_s
+    return able, ends, np.where(ends, lost_s + np.minimum(left, able) / rate, slot_s)
+
+
+def never_run(horizon: Horizon, jobs: IntArray) -> Schedules:
+    """Schedules in which jobs do nothing."""
+    return follow(horizon, jobs, np.full((len(jobs), horizon.slots), PAUSE, dtype=np.int64))
+
+
+def all_schedules(horizon: Horizon, most: int = MOST) -> Schedules | None:
+    """Every schedule of every job, some of them more than once; None when there are too many."""
+    counts = [
+        float(len(horizon.options_of(job)) + 1) ** float(horizon.slots - horizon.first_slot[job])
+        for job in range(horizon.n_jobs)
+    ]
+    if sum(counts) > most:
+        return None
+    options = [np.zeros((0, horizon.slots), dtype=np.int64)]
+    for job, count in enumerate(counts):
+        first = int(horizon.first_slot[job])
+        choices = [PAUSE, *horizon.options_of(job).tolist()]
+        option = np.full((int(count), horizon.slots), PAUSE, dtype=np.int64)
+        option[:, first:] = list(product(choices, repeat=horizon.slots - first))
+        options.append(option)
+    jobs = np.repeat(np.arange(horizon.n_jobs), [int(count) for count in counts])
+    return follow(horizon, jobs, np.concatenate(options))
+
+
+def held_gpus(horizon: Horizon, schedules: Schedules) -> tuple[IntArray, IntArray, IntArray]:
+    """GPUs that schedules hold: number of the schedule, of the cell (pool by slot), and of GPUs."""
+    which, slot = np.nonzero(schedules.option != PAUSE)
+    chosen = schedules.option[which, slot]
+    return which, horizon.pool[chosen] * horizon.slots + slot, horizon.gpus[chosen]
+
+
+def use(horizon: Horizon, schedules: Schedules) -> IntArray:
+    """GPUs that all schedules hold together, shape (n_pools * slots,)."""
+    _, cell, gpus = held_gpus(horizon, schedules)
+    return np.bincount(cell, weights=gpus, minlength=horizon.n_cells).astype(np.int64)
+
+
+def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:
+    """Criteria of a decision, those of idle GPUs included, shape (4,)."""
+    return np.asarray(decision.criteria.sum(axis=0) + horizon.standing)
+
+
+def is_valid(horizon: Horizon, decision: Schedules) -> bool:
+    """Whether schedules keep the budgets and end in time."""
+    kept = np.all(amounts(horizon, decision) <= horizon.budget * (1 + ROUNDING))
+    return bool(kept and np.isfinite(decision.finish_s).all())
+
+
+def row_names(horizon: Horizon) -> list[str]:
+    """Name of every cell, by pool and then slot, and of every budget with a limit."""
+    cells = [f"gpus:{pool}@{slot}" for pool in horizon.instance.pools for slot in range(horizon.slots)]
+    return cells + [CRITERIA[which] for which in horizon.limited]
+
+
+def row_limits(horizon: Horizon) -> FloatArray:
+    """GPUs of every cell, and what idle GPUs leave of every budget with a limit."""
+    return np.concatenate([horizon.free_cells, (horizon.budget - horizon.standing)[horizon.limited]])
+
+
+def coupling(horizon: Horizon, schedules: Schedules) -> csc_array:
+    """Use of these rows by schedules, shape (n_rows, n_schedules)."""
+    entries, n = Entries(), len(schedules)
+    which, cell, gpus = held_gpus(horizon, schedules)
+    entries.add(cell, which, gpus)
+    rows = horizon.n_cells + np.arange(len(horizon.limited))
+    entries.add(rows, np.arange(n)[:, None], schedules.criteria[:, horizon.limited])
+    return entries.matrix(horizon.n_cells + len(rows), n)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What schedules are charged, never negative.
+
+    Attributes
+    ----------
+    criteria : float array, shape (4,)
+        Price of each criterion; the objective's is one more than that of its budget.
+    gpu : float array, shape (n_pools * slots,)
+        Price of a GPU in each cell; infinite where none is to be had.
+    """
+
+    criteria: FloatArray
+    gpu: FloatArray
+
+    def per_joule(self, horizon: Horizon) -> FloatArray:
+        """Price of a joule in every slot and, last, after the horizon, shape (slots + 1,)."""
+        return np.asarray(self.criteria[1:] @ horizon.per_joule)
+
+    def mixed(self, other: Prices, share: float) -> Prices:
+        """Between these prices and others, `share` of these."""
+        return Prices(
+            share * self.criteria + (1 - share) * other.criteria, share * self.gpu + (1 - share) * other.gpu
+        )
+
+    def of_budgets(self, objective: int) -> FloatArray:
+        """Prices of the budgets alone, shape (4,)."""
+        return np.asarray(self.criteria - (np.arange(len(CRITERIA)) == objective))
+
+    def named(self, horizon: Horizon, objective: int) -> dict[str, float]:
+        """Prices as derivatives of the objective, by row."""
+        charged = np.concatenate([self.gpu, self.of_budgets(objective)[horizon.limited]])
+        return {n: -float(y) for n, y in zip(row_names(horizon), charged, strict=True) if y > 0}
+
+
+def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> FloatArray:
+    """Cost of schedules at prices, shape (n,); infinite for those that break a deadline."""
+    which, cell, gpus = held_gpus(horizon, schedules)
+    gpu_cost = np.bincount(which, weights=gpus * prices.gpu[cell], minlength=len(schedules))
+    cost = schedules.criteria @ prices.criteria + gpu_cost
+    return np.where(np.isfinite(schedules.finish_s), cost, np.inf)
+
+
+def lagrangian(horizon: Horizon, objective: int, schedules: Schedules, prices: Prices) -> float:
+    """Bound that prices would prove if these schedules were the cheapest, without the standing part."""
+    over = prices.of_budgets(objective)
+    charged = over > 0
+    charges = over[charged] @ (horizon.budget - horizon.standing)[charged]
+    total = priced_cost(horizon, schedules, prices).sum()
+    return float(total - charges - prices.gpu @ horizon.free_cells)
+
+
+def price_names(rows: Mapping[str, int], row_prices: FloatArray) -> dict[str, float]:
+    """Prices of named rows of a program, without those of the wrong sign."""
+    return {name: float(row_prices[row]) for name, row in rows.items() if row_prices[row] < 0}

@@ -1,0 +1,271 @@
+r"""The least priced cost of what is left of a job, by dynamic programming over slots and work left.
+
+:math:`V_t(s, w)` is the least cost from slot t on with work w left in state s: pause, run an option for the
+slot, or end in it; between levels of the work left it is taken to be linear. That guides (`pricing`), and
+bounds nothing; the certificate does. States are the kinds of options, and then "ran before" and "never ran".
+Delay counts from the slot on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from wattsched.formulations.shifting.columns import Prices, run_slot
+from wattsched.formulations.shifting.data import NEVER, Horizon
+from wattsched.formulations.tolerances import ROUNDING
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+RAN, NEVER_RAN = -2, -1
+"""States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
+NONE = 1e100
+"""Cost where there is no schedule; finite, so that it can be interpolated."""
+_LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
+"""Levels that the middle option does in a slot at least, if so many times twice the levels are enough."""
+_BY_JOB = ("job", "first_slot", "kind_before", "work", "share", "deadline_s", "must_finish")
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs of one table, restart time and number of levels, which are decided together.
+
+    Attributes
+    ----------
+    levels : int
+        Of the work that is left of each job.
+    option, kind : int arrays, shape (n_options,)
+        Options of the table, by kind; kinds numbered within the group, ascending.
+    rate, extra_w : float arrays, shape (n_options,)
+    restart_s : float
+    job, first_slot, kind_before : int arrays, shape (n_jobs,)
+        `kind_before` is `RAN` or `NEVER_RAN` for jobs that hold nothing before their first slot.
+    work, share, deadline_s : float arrays, shape (n_jobs,)
+    must_finish : bool array, shape (n_jobs,)
+    """
+
+    levels: int
+    option: IntArray
+    kind: IntArray
+    rate: FloatArray
+    extra_w: FloatArray
+    restart_s: float
+    job: IntArray
+    first_slot: IntArray
+    kind_before: IntArray
+    work: FloatArray
+    share: FloatArray
+    deadline_s: FloatArray
+    must_finish: BoolArray
+
+    @property
+    def n_kinds(self) -> int:
+        """Number of kinds."""
+        return int(self.kind[-1]) + 1
+
+    @property
+    def step(self) -> FloatArray:
+        """Work between two levels, shape (n_jobs,)."""
+        return self.work / self.levels
+
+    def take(self, which: IntArray) -> JobGroup:
+        """Some of the jobs."""
+        return replace(self, **{name: getattr(self, name)[which] for name in _BY_JOB})
+
+    def run(
+        self, slot_s: float, state: IntArray, left: FloatArray
+    ) -> tuple[FloatArray, BoolArray, FloatArray]:
+        """Run every option for a slot; as `run_slot`, by states with work left, and options."""
+        restarts = (state[:, None] != NEVER_RAN) & (state[:, None] != self.kind)
+        return run_slot(slot_s, self.rate, restarts * self.restart_s, left[:, None])
+
+
+def resting(state: IntArray) -> IntArray:
+    """States after a slot in which nothing runs."""
+    return np.where(state == NEVER_RAN, NEVER_RAN, RAN)
+
+
+def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
+    """Put the jobs into groups.
+
+    Parameters
+    ----------
+    levels : int
+        Of the work of a job that takes a few slots; twice, four or eight times as many where it takes more.
+    """
+    if not horizon.n_jobs:
+        return []
+    middle = np.array([np.median(horizon.rate[start:end]) for start, end in pairwise(horizon.option_start)])
+    needed = _LEVELS_PER_SLOT * horizon.work / (middle[horizon.table] * horizon.slot_s) / levels
+    doubled = np.clip(np.ceil(np.log2(needed)), 0, _MOST_DOUBLINGS).astype(np.int64)
+    keys = np.column_stack([horizon.table, horizon.restart_s, doubled])
+    _, of_job = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(of_job.ravel(), kind="stable")
+    cuts = np.flatnonzero(np.diff(of_job.ravel()[order])) + 1
+    return [_group(horizon, jobs, levels << int(doubled[jobs[0]])) for jobs in np.split(order, cuts)]
+
+
+def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
+    option = horizon.options_of(int(jobs[0]))
+    option = option[np.argsort(horizon.kind[option], kind="stable")]
+    kinds, kind = np.unique(horizon.kind[option], return_inverse=True)
+    held = np.searchsorted(kinds, horizon.kind_before[jobs])
+    idle = np.where(horizon.ran_before[jobs], RAN, NEVER_RAN)
+    return JobGroup(
+        levels=levels,
+        option=option,
+        kind=kind.ravel(),
+        rate=horizon.rate[option],
+        extra_w=horizon.extra_w[option],
+        restart_s=float(horizon.restart_s[jobs[0]]),
+        job=jobs,
+        first_slot=horizon.first_slot[jobs],
+        kind_before=np.where(horizon.kind_before[jobs] == NEVER, idle, held),
+        work=horizon.work[jobs],
+        share=horizon.share[jobs],
+        deadline_s=horizon.deadline_s[jobs],
+        must_finish=horizon.must_finish[jobs],
+    )
+
+
+@dataclass(frozen=True)
+class PricedJobs:
+    """Jobs of a group, and prices as they see them.
+
+    Attributes
+    ----------
+    delay : float array, shape (n_jobs,)
+        Of a second of completion time.
+    joule : float array, shape (slots + 1,)
+        The last one is for joules after the horizon.
+    gpu : float array, shape (slots, n_options)
+        Of an option's GPUs; at least `NONE` where there are too few.
+    """
+
+    horizon: Horizon
+    group: JobGroup
+    delay: FloatArray
+    joule: FloatArray
+    gpu: FloatArray
+
+    def take(self, which: IntArray) -> PricedJobs:
+        """Some of the jobs."""
+        return replace(self, group=self.group.take(which), delay=self.delay[which])
+
+
+def priced_jobs(
+    horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None
+) -> PricedJobs:
+    """Jobs at prices, and GPUs that are free in each cell, if these are limited."""
+    cell = horizon.pool[group.option] * horizon.slots + np.arange(horizon.slots)[:, None]
+    gpus = horizon.gpus[group.option]
+    gpu_cost = gpus * prices.gpu[cell]
+    if free is not None:
+        gpu_cost = np.where(gpus <= free[cell], gpu_cost, NONE)
+    return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), gpu_cost)
+
+
+class _Move:
+    """Running an option for a slot, of which some seconds are lost; arrays by job, option and level.
+
+    Parameters
+    ----------
+    rounded : bool
+        Round the work of a slot up to whole levels instead of going between them.
+    """
+
+    def __init__(self, slot_s: float, group: JobGroup, lost_s: float, rounded: bool):
+        level, step = np.arange(group.levels + 1), group.step[:, None, None]
+        rate = group.rate[:, None]
+        able, self.ends, self.used_s = run_slot(slot_s, rate, np.array(lost_s), level * step)
+        down = np.floor(able / step).astype(np.int64)
+        self.part = able / step - down
+        if rounded:
+            down += self.part > ROUNDING
+            self.part = np.zeros_like(self.part)
+        states = group.n_kinds + 2
+        offset = (np.arange(len(group.job))[:, None] * states + group.kind)[:, :, None] * len(level)
+        self.upper = np.maximum(level - down, 0) + offset
+        self.lower = np.maximum(level - down - 1, 0) + offset
+
+
+class Recursion:
+    """Steps from slot to slot for the jobs of a group, each in a window of its own.
+
+    Parameters
+    ----------
+    begin : int array, shape (n_jobs,)
+        First slot of each job's window.
+    length : int
+        Slots of all windows.
+    rounded : bool
+        Round the work of slots up to whole levels instead of going between them; then costs are no more than
+        the truth.
+    """
+
+    def __init__(self, jobs: PricedJobs, begin: IntArray, length: int, *, rounded: bool = False):
+        self._jobs, self._begin, self._length = jobs, begin, length
+        group, slot_s = jobs.group, jobs.horizon.slot_s
+        self._start = _Move(slot_s, group, 0.0, rounded)
+        self._again = _Move(slot_s, group, group.restart_s, rounded) if group.restart_s else self._start
+        # Kinds and their first options, those with a second one and these, and so on.
+        place = np.arange(len(group.kind)) - np.searchsorted(group.kind, group.kind)
+        ranks = [np.flatnonzero(place == rank) for rank in range(int(place.max()) + 1)]
+        self._of_kind = [(group.kind[options], options) for options in ranks]
+        self._buffers = [np.empty(self._start.used_s.shape) for _ in range(3)]
+
+    def values(self) -> FloatArray:
+        """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
+        group, horizon = self._jobs.group, self._jobs.horizon
+        stored = np.empty((self._length + 1, len(group.job), group.n_kinds + 2, group.levels + 1))
+        # Windows that end before the horizon end later than need be looked at.
+        beyond = (self._begin + self._length < horizon.slots)[:, None]
+        after = unfinished(self._jobs, group.step[:, None] * np.arange(group.levels + 1))
+        stored[-1] = np.where(beyond, NONE, after)[:, None]
+        for position in range(self._length - 1, -1, -1):
+            self._fill(self._begin + position, stored[position + 1], stored[position])
+        return stored
+
+    def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
+        waits = (self._jobs.delay * self._jobs.horizon.slot_s)[:, None]
+        start = again = self._run(slot, later, self._start, 0)
+        if self._again is not self._start:
+            again = self._run(slot, later, self._again, 1)
+        np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
+        np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
+        first, *more = self._of_kind
+        running = start[:, first[1]]
+        for kinds, options in more:
+            running[:, kinds] = np.minimum(running[:, kinds], start[:, options])
+        np.minimum(running, now[:, RAN, None], out=now[:, :RAN])
+        np.minimum(now, NONE, out=now)
+
+    def _run(self, slot: IntArray, later: FloatArray, move: _Move, buffer: int) -> FloatArray:
+        """Cost of running every option in the slot, shape (n_jobs, n_options, n_levels)."""
+        jobs, cost, other = self._jobs, self._buffers[buffer], self._buffers[2]
+        np.take(later, move.upper, out=cost, mode="clip")
+        np.take(later, move.lower, out=other, mode="clip")
+        other -= cost
+        other *= move.part
+        cost += other
+        np.copyto(cost, 0.0, where=move.ends)
+        per_s = jobs.delay[:, None] + jobs.joule[slot][:, None] * jobs.group.extra_w
+        np.multiply(per_s[:, :, None], move.used_s, out=other)
+        cost += other
+        cost += jobs.gpu[slot][:, :, None]
+        begin_s, deadline_s = slot * jobs.horizon.slot_s, jobs.group.deadline_s * (1 + ROUNDING)
+        if (begin_s + jobs.horizon.slot_s > deadline_s).any():
+            late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
+            cost[late] = NONE
+        return cost
+
+
+def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
+    """What work left at the end of the horizon costs, by job; delay counts from there."""
+    horizon, group = jobs.horizon, jobs.group
+    fastest = horizon.fastest[horizon.table[group.job[0]]]
+    seconds = work / horizon.rate[fastest]
+    cost = (jobs.delay[:, None] + jobs.joule[-1] * horizon.power_w[fastest]) * seconds
+    late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
+    return np.asarray(np.where(late | group.must_finish[:, None], NONE, cost))

@@ -1,0 +1,57 @@
+"""Why a round has no decision, in the terms of its instance."""
+
+from __future__ import annotations
+
+from wattsched.formulations.infeasibility import ShortRow
+from wattsched.formulations.sizing.budgets import budget_rows
+from wattsched.formulations.sizing.data import Options
+
+UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
+NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
+
+
+def diagnose(options: Options) -> list[str]:
+    """Why a round has no decision, as far as a look at each job alone can tell."""
+    for job in options.jobs_without_options()[:1]:
+        if job.deadline_s is not None:
+            late = f"its deadline of {job.deadline_s:g} s cannot be met"
+            return [f"no option of job '{job.name}' can be used: {late}"]
+        if not job.preemptible:
+            held = "the GPU count, pool and batch size that it holds and must keep"
+            return [f"no option of job '{job.name}' has {held}"]
+        return [f"no option of job '{job.name}' can be used: it can neither run nor wait"]
+    return []
+
+
+def describe(options: Options, short: ShortRow) -> str:
+    """Say what a row of `mckp` lacks: one such as ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``."""
+    row, needed, short_by = short.row, short.needed, short.short_by
+    kind, _, place = row.partition(":")
+    together = "" if short.alone else " (together with the other limits)"
+    if kind in UNITS:
+        return _budget(options, row, needed, short_by) + together
+    if kind == "share":
+        name, _, job = place.rpartition(":")
+        declared, _, pool = name.rpartition(":")
+        return f"set '{declared}' in pool '{pool}' can be neither formed nor left, for job '{job}'{together}"
+    if kind not in ("gpus", "buddy"):
+        return f"{row} is {short_by:g} short of {needed:g}" + together
+    pool, _, size = place.rpartition(":") if kind == "buddy" else (place, "", "")
+    blocks = f" in free blocks of {size} or more" if size else ""
+    return (
+        f"pool '{pool}' is {short_by:g} GPUs short: the jobs need at least {needed:g}{blocks}, "
+        f"{needed - short_by:g} are free" + together
+    )
+
+
+def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
+    budget = next(budget for budget in budget_rows(options) if budget.name == row)
+    kind, _, domain = row.partition(":")
+    unit = UNITS[kind]
+    of_domain = f" of power domain '{domain}'" if domain else ""
+    parts = [f"the jobs need at least {needed:,.6g} {unit}"] if needed > 0 else []
+    if budget.standing:
+        parts = [f"{part} more" for part in parts]
+        parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
+    limit = f"{NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit}"
+    return f"{kind}: the {limit} is {short_by:,.6g} {unit} short: {' and '.join(parts)}"

@@ -1,0 +1,18 @@
+"""What counts as equal in floating point, for formulations and solvers; the checker has its own.
+
+All are relative to the size of what is compared.
+"""
+
+from __future__ import annotations
+
+LAST_DIGITS = 1e-12
+"""Two ways to compute a number differ by no more: a time that equals its deadline keeps it."""
+
+ROUNDING = 1e-9
+"""Rounding of sums over many numbers, and of what a solver calls exact."""
+
+REDUCED_COST = 1e-8
+"""A column is of use to an LP when it improves a typical cost by more."""
+
+FEASIBILITY = 1e-6
+"""By how much a row may be exceeded, as the checker allows for budgets."""
