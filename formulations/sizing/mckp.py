@@ -13,14 +13,15 @@ The buddy rows are exact (`topology.buddy`), so the allocator can always place w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sizing.budgets import free_gpus
+from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
@@ -110,14 +111,29 @@ def point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
 
 
 def add_buddy_rows(rows: Rows, columns: Choices) -> None:
+    """Rows of the pools' blocks, for the columns that need room."""
+    pools = columns.options.pools
+    free = {
+        pool.name: free_by_level(pool.blocks, available)
+        for pool, available in zip(pools, free_gpus(columns.options), strict=True)
+    }
+    add_block_rows(rows, free, columns.pool, np.where(columns.needs_room, columns.block, 0))
+
+
+def add_block_rows(rows: Rows, free: Mapping[str, IntArray], pool: IntArray, block: IntArray) -> None:
     """For each pool and level k: GPUs in blocks of at least 2^k are at most F_k.
 
     A level whose F_k equals that of the level below is implied by it and left out.
+
+    Parameters
+    ----------
+    free : mapping of str to int array, shape (n_levels,)
+        F of each pool (`topology.buddy.free_by_level`), by name.
+    pool, block : int arrays, shape (n_columns,)
+        Number of the pool, and size of the block that a column takes there; 0 for none.
     """
-    pool, block = columns.pool, columns.block
-    for p, free in enumerate(free_gpus(columns.options)):
-        inside = np.flatnonzero(columns.needs_room & (pool == p))
-        capacity = free_by_level(columns.options.pools[p].blocks, free)
+    for p, (label, capacity) in enumerate(free.items()):
+        inside = np.flatnonzero((block > 0) & (pool == p))
         sizes = block[inside]
         for k, room in enumerate(capacity):
             large = sizes >= 1 << k
@@ -125,14 +141,18 @@ def add_buddy_rows(rows: Rows, columns: Choices) -> None:
                 break
             if k and room == capacity[k - 1]:
                 continue
-            label = columns.options.pools[p].name
             row = f"buddy:{label}:{1 << k}" if k else f"gpus:{label}"
             rows.add(row, inside[large], sizes[large].astype(float), float(room))
 
 
 def add_budget_rows(rows: Rows, columns: Choices) -> None:
     """Power caps, energy and carbon budgets."""
-    for budget in columns.budgets:
+    add_limits(rows, columns.budgets)
+
+
+def add_limits(rows: Rows, budgets: Iterable[BudgetRow]) -> None:
+    """What the columns use of each budget is at most what is left of it."""
+    for budget in budgets:
         used = np.flatnonzero(budget.use)
         rows.add(budget.name, used, budget.use[used], budget.capacity)
 
@@ -148,27 +168,58 @@ def share_rows(columns: Choices) -> Rows:
 
 
 def assemble(columns: Choices, rows: Rows) -> Program:
-    """Program of the choice columns under the gathered rows and `share_rows`.
+    """Program of the choice columns under the gathered rows and `share_rows`."""
+    jobs = columns.options.instance.jobs
+    program = program_of(
+        columns.start,
+        columns.cost,
+        rows.followed_by(share_rows(columns)),
+        columns.attributes(),
+        worst=columns.objective.combine == "worst",
+        job=lambda j: jobs[j].name,
+    )
+    named = (columns.block_of_names(), *program.columns[1:])
+    return replace(program, columns=named, sense=columns.objective.sense)
 
-    It has a bottleneck column where needed.
+
+def program_of(
+    start: IntArray,
+    cost: FloatArray,
+    rows: Rows,
+    attributes: Mapping[str, FloatArray],
+    *,
+    worst: bool = False,
+    job: Callable[[int], str] = str,
+) -> Program:
+    """Choose one column of every job under the gathered rows, at least cost.
+
+    Parameters
+    ----------
+    start : int array, shape (n_jobs + 1,)
+        Columns of job j are ``start[j]`` to ``start[j + 1]``.
+    cost : float array, shape (n_columns,)
+    rows : Rows
+    attributes : mapping of str to float array, shape (n_columns,)
+        Quantities that published rules read.
+    worst : bool
+        Whether the largest cost of a job counts, which a column of its own bounds, and not their sum.
+    job : callable
+        Name of a job by its number.
     """
-    n = len(columns)
-    rows = rows.followed_by(share_rows(columns))
-    worst = columns.objective.combine == "worst"
-    matrix = _matrix(columns, rows, worst)
+    n = len(cost)
+    matrix = _matrix(start, cost, rows, worst)
     row_blocks = [Block(label, 1) for label in rows.names]
     capacity, floor = np.array(rows.capacity, dtype=float), np.array(rows.floor, dtype=float)
-    cost, lower, upper = columns.cost, np.zeros(n), np.ones(n)
+    lower, upper = np.zeros(n), np.ones(n)
     integer = np.ones(n, dtype=bool)
-    names = [columns.block_of_names()]
-    attributes = columns.attributes()
+    names = [Block("option", n)]
     if worst:
-        jobs = columns.options.instance.jobs
-        row_blocks.append(Block("worst", len(jobs), lambda j: f"worst:{jobs[j].name}"))
-        capacity = np.concatenate([capacity, np.zeros(len(jobs))])
-        floor = np.concatenate([floor, np.full(len(jobs), -np.inf)])
+        jobs = len(start) - 1
+        row_blocks.append(Block("worst", jobs, lambda j: f"worst:{job(j)}"))
+        capacity = np.concatenate([capacity, np.zeros(jobs)])
+        floor = np.concatenate([floor, np.full(jobs, -np.inf)])
         names.append(Block("worst", 1))
-        least, most = bottleneck_range(columns)
+        least, most = worst_range(start, cost)
         cost = np.append(np.zeros(n), 1.0)
         lower, upper = np.append(lower, least), np.append(upper, most)
         integer = np.append(integer, False)
@@ -181,35 +232,39 @@ def assemble(columns: Choices, rows: Rows) -> Program:
         lower=lower,
         upper=upper,
         integer=integer,
-        group_start=columns.start,
+        group_start=start,
         rows=tuple(row_blocks),
         columns=tuple(names),
-        sense=columns.objective.sense,
         bottleneck=n if worst else None,
         attributes=attributes,
     )
 
 
 def bottleneck_range(columns: Choices) -> tuple[float, float]:
+    """Bounds on the worst job's cost."""
+    return worst_range(columns.start, columns.cost)
+
+
+def worst_range(start: IntArray, cost: FloatArray) -> tuple[float, float]:
     """Bounds on the worst job's cost: no better than the worst of the bests, no worse than the worst."""
-    if not len(columns):
+    if not len(cost):
         return 0.0, 0.0
-    best = np.minimum.reduceat(columns.cost, columns.start[:-1])
-    return float(best.max()), float(columns.cost.max())
+    best = np.minimum.reduceat(cost, start[:-1])
+    return float(best.max()), float(cost.max())
 
 
-def _matrix(columns: Choices, rows: Rows, worst: bool) -> csc_array:
+def _matrix(start: IntArray, cost: FloatArray, rows: Rows, worst: bool) -> csc_array:
     from scipy.sparse import csr_array
 
-    n = len(columns)
+    n = len(cost)
     col, value = [np.empty(0, dtype=np.int64), *rows.columns], [np.empty(0), *rows.values]
     sizes = [len(entries) for entries in rows.columns]
     if worst:
         # Row by row the entries of the job's columns, and of the bottleneck column behind them.
-        ends = columns.start[1:]
+        ends = start[1:]
         col.append(np.insert(np.arange(n), ends, n))
-        value.append(np.insert(columns.cost, ends, -1.0))
-        sizes += (np.diff(columns.start) + 1).tolist()
+        value.append(np.insert(cost, ends, -1.0))
+        sizes += (np.diff(start) + 1).tolist()
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     shape = (len(sizes), n + worst)
     return csr_array((np.concatenate(value), np.concatenate(col), first), shape=shape).tocsc()
