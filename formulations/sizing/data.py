@@ -164,6 +164,16 @@ class Options:
     def __len__(self) -> int:
         return len(self.job)
 
+    @property
+    def round_s(self) -> float:
+        """Length of the round."""
+        return self.instance.round_s
+
+    @cached_property
+    def work(self) -> FloatArray:
+        """Work left of each job, shape (n_jobs,)."""
+        return np.array([job.remaining_work for job in self.instance.jobs], dtype=float)
+
     @cached_property
     def weight(self) -> FloatArray:
         """Weight of each option's job."""

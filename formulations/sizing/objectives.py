@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from wattsched.formulations.sizing.data import Options
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 HOLD_S = 600.0
 """Seconds that a configuration is expected to be kept, where the round is not longer."""
@@ -50,6 +49,54 @@ def work_values(size_s: FloatArray, weight: FloatArray) -> FloatArray:
     return np.sqrt(weight * (until - of_equals + until)[place])
 
 
+class OptionArrays(Protocol):
+    """What objectives read of a round's options, job by job; see `sizing.data.Options`."""
+
+    @property
+    def round_s(self) -> float:
+        """Length of the round."""
+
+    @property
+    def start(self) -> IntArray:
+        """First option of each job, and the number of all."""
+
+    @property
+    def job(self) -> IntArray:
+        """Job of each option."""
+
+    @property
+    def waiting(self) -> BoolArray:
+        """Which options are waiting."""
+
+    @property
+    def rate(self) -> FloatArray:
+        """Work per second of each option, 0 for waiting."""
+
+    @property
+    def completion_s(self) -> FloatArray:
+        """Seconds to completion of each option."""
+
+    @property
+    def lost_s(self) -> FloatArray:
+        """Seconds that each option loses to a restart."""
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each option's job."""
+
+    @property
+    def work(self) -> FloatArray:
+        """Work left of each job."""
+
+    @property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job from a standing start."""
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """A rule that gives each option a value, and how the values of a decision combine.
@@ -69,17 +116,17 @@ class Objective:
 
     name: str
     sense: Literal["min", "max"]
-    value: Callable[[Options], FloatArray]
+    value: Callable[[OptionArrays], FloatArray]
     combine: Literal["sum", "worst"]
     unit: str
     description: str
 
-    def cost(self, options: Options) -> FloatArray:
+    def cost(self, options: OptionArrays) -> FloatArray:
         """Values with the sign that makes every objective a minimisation."""
         value = self.value(options)
         return -value if self.sense == "max" else value
 
-    def of(self, options: Options, chosen: IntArray) -> float:
+    def of(self, options: OptionArrays, chosen: IntArray) -> float:
         """Objective of a decision, one chosen option per job, as the user reads it."""
         value = self.value(options)[chosen]
         if not len(value):
@@ -89,38 +136,41 @@ class Objective:
         return float(value.max() if self.sense == "min" else value.min())
 
 
-def _completion(options: Options) -> FloatArray:
+def _completion(options: OptionArrays) -> FloatArray:
     return options.weight * options.completion_s
 
 
-def _progress(options: Options) -> FloatArray:
+def _progress(options: OptionArrays) -> FloatArray:
     return np.where(options.waiting, 0.0, options.weight * 3600.0 / options.completion_s)
 
 
-def _normalised_progress(options: Options) -> FloatArray:
+def _normalised_progress(options: OptionArrays) -> FloatArray:
     return options.best_s[options.job] / options.completion_s / options.weight
 
 
-def _log_slowdown(options: Options) -> FloatArray:
+def _log_slowdown(options: OptionArrays) -> FloatArray:
     return np.asarray(options.weight * np.log(options.completion_s / options.best_s[options.job]))
 
 
-def _goodput(options: Options) -> FloatArray:
-    return options.weight * _speed(options, options.instance.round_s)
+def _goodput(options: OptionArrays) -> FloatArray:
+    return options.weight * _speed(options, options.round_s)
 
 
-def _flow(options: Options) -> FloatArray:
-    jobs = options.instance.jobs
-    work, weight = (np.array([getattr(j, of) for j in jobs], float) for of in ("remaining_work", "weight"))
-    value = work_values(work / options.reference_rate, weight)
-    kept_s = np.minimum(max(HOLD_S, options.instance.round_s), options.completion_s)
+def _flow(options: OptionArrays) -> FloatArray:
+    value = work_values(options.work / options.reference_rate, options.weight[options.start[:-1]])
+    kept_s = np.minimum(max(HOLD_S, options.round_s), options.completion_s)
     return value[options.job] * _speed(options, kept_s)
 
 
-def _speed(options: Options, kept_s: FloatArray | float) -> FloatArray:
+def _speed(options: OptionArrays, kept_s: FloatArray | float) -> FloatArray:
     """Speed relative to the job's smallest configuration, with the part that a restart takes deducted."""
-    useful = np.maximum(0.0, 1.0 - options.lost_s / kept_s)
-    return np.where(options.waiting, 0.0, options.rate / options.reference_rate[options.job] * useful)
+    relative = options.rate / options.reference_rate[options.job]
+    return np.where(options.waiting, 0.0, relative * useful_share(options, kept_s))
+
+
+def useful_share(options: OptionArrays, kept_s: FloatArray | float) -> FloatArray:
+    """Share of the time that each option is kept in which the job works, restarts deducted."""
+    return np.asarray(np.maximum(0.0, 1.0 - options.lost_s / kept_s))
 
 
 OBJECTIVES = {
