@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +20,16 @@ from wattsched.topology.pools import Pool
 Columns = dict[str, NDArray[np.generic]]
 
 SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
+COLUMNS = ("pool", "gpus", "block", "rate", "power_w", *SETTINGS)
+
+
+WAIT = -1
+"""Row and pool of a job that does not run."""
 
 
 @dataclass(frozen=True)
-class Templates:
-    """Configurations of every kind of job, kind by kind.
+class Configurations:
+    """Running configurations of every kind of job, kind by kind; a *row* is the number of one of them.
 
     Attributes
     ----------
@@ -30,21 +37,89 @@ class Templates:
         Kind of each job.
     start : int array, shape (n_kinds + 1,)
         Rows of kind k are ``start[k]`` to ``start[k + 1]``.
-    columns : dict of str to array, shape (n_rows,)
-        Per row its `pool`, `gpus`, `block`, `rate` (work per second), `power_w` and settings, which are nan
-        where a row has no such setting.
-    best_rate, reference_rate : float arrays, shape (n_kinds,)
-        Highest rate of all rows (0 without rows), and of those with the smallest GPU count (1 without rows).
+    pool, gpus, block : int arrays, shape (n_rows,)
+        Number of the pool, GPUs, and the power of two that they are rounded up to.
+    rate, power_w : float arrays, shape (n_rows,)
+        Work per second, and draw of all GPUs of the job.
+    frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_rows,)
+        Settings; nan where a row has no such setting.
     """
 
     of_job: IntArray
     start: IntArray
-    columns: Columns
-    best_rate: FloatArray
-    reference_rate: FloatArray
+    pool: IntArray
+    gpus: IntArray
+    block: IntArray
+    rate: FloatArray
+    power_w: FloatArray
+    frequency_mhz: FloatArray
+    power_limit_w: FloatArray
+    batch_size: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def columns(self) -> Columns:
+        """What is known of each row, by name."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """Kind of each row."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    @cached_property
+    def best_rate(self) -> FloatArray:
+        """Highest rate of each kind, 0 without rows; shape (n_kinds,)."""
+        best = np.zeros(len(self.start) - 1)
+        np.maximum.at(best, self.kind, self.rate)
+        return best
+
+    @cached_property
+    def reference_rate(self) -> FloatArray:
+        """Highest rate of each kind at its smallest GPU count, 1 without rows; shape (n_kinds,)."""
+        n = len(self.start) - 1
+        fewest, reference = np.full(n, np.iinfo(np.int64).max), np.zeros(n)
+        np.minimum.at(fewest, self.kind, self.gpus)
+        np.maximum.at(reference, self.kind, np.where(self.gpus == fewest[self.kind], self.rate, 0.0))
+        return np.where(self.best_rate > 0, reference, 1.0)
+
+    def only(self, keep: BoolArray) -> Configurations:
+        """Leave rows out."""
+        counts = np.bincount(self.kind[keep], minlength=len(self.start) - 1)
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        columns: dict[str, Any] = {name: values[keep] for name, values in self.columns.items()}
+        return replace(self, start=start, **columns)
+
+    def laid_out(self, kinds: IntArray, rows: IntArray | None = None) -> tuple[IntArray, IntArray]:
+        """Write the rows of jobs behind one another, each job's waiting last.
+
+        Parameters
+        ----------
+        kinds : int array, shape (n_jobs,)
+        rows : int array, ascending, optional
+            Rows to choose from; default: all.
+
+        Returns
+        -------
+        start : int array, shape (n_jobs + 1,)
+            Options of job j are ``start[j]`` to ``start[j + 1]``.
+        row : int array, shape (n_options,)
+            `WAIT` for waiting.
+        """
+        first = self.start if rows is None else np.searchsorted(rows, self.start)
+        sizes = np.diff(first)[kinds] + 1
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        row = np.arange(start[-1])
+        row += np.repeat(first[kinds] - start[:-1], sizes)
+        if rows is not None:
+            row = np.append(rows, WAIT)[row]
+        row[start[1:] - 1] = WAIT
+        return start, row
 
 
-def templates_of(instance: Instance, pools: tuple[Pool, ...]) -> Templates:
+def configurations_of(instance: Instance, pools: tuple[Pool, ...]) -> Configurations:
     """Configurations that the jobs of an instance may run in, for each kind of job once.
 
     Jobs are of one kind when they have the same table or model, choices and bounds on the GPU count. Rows are
@@ -64,10 +139,13 @@ def templates_of(instance: Instance, pools: tuple[Pool, ...]) -> Templates:
     keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
     rows = np.flatnonzero(keep)
     rows = rows[np.argsort(kind[rows], kind="stable")]
-    kind = kind[rows]
-    columns = {name: values[rows] for name, values in columns.items()}
-    start = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=n))]).astype(np.int64)
-    return Templates(of_job, start, columns, *_rates(kind, columns, n))
+    start = np.concatenate([[0], np.cumsum(np.bincount(kind[rows], minlength=n))]).astype(np.int64)
+    whole = ("pool", "gpus", "block")
+    return Configurations(
+        of_job,
+        start,
+        *(columns[name][rows].astype(np.int64 if name in whole else float) for name in COLUMNS),
+    )
 
 
 def _kinds(jobs: list[Job]) -> tuple[list[Job], IntArray]:
@@ -93,16 +171,6 @@ def _may_use(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
     if job.pools is None:
         return [True] * len(pools)
     return [pool.name in job.pools or pool.gpu_type in job.pools for pool in pools]
-
-
-def _rates(kind: IntArray, columns: Columns, n: int) -> tuple[FloatArray, FloatArray]:
-    rate, gpus = columns["rate"], columns["gpus"]
-    best, reference = np.zeros(n), np.zeros(n)
-    np.maximum.at(best, kind, rate)
-    fewest = np.full(n, np.iinfo(np.int64).max)
-    np.minimum.at(fewest, kind, gpus)
-    np.maximum.at(reference, kind, np.where(gpus == fewest[kind], rate, 0.0))
-    return best, np.where(best > 0, reference, 1.0)
 
 
 def _stacked(pieces: list[tuple[IntArray, Columns]]) -> tuple[IntArray, Columns]:

@@ -11,7 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import SETTINGS, Columns, Templates, templates_of
+from wattsched.formulations.sizing.configurations import (
+    SETTINGS,
+    WAIT,
+    Columns,
+    Configurations,
+    configurations_of,
+)
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance, Job, JobSet
@@ -72,7 +78,7 @@ def rows_of(offers: tuple[Offer, ...]) -> tuple[IntArray, IntArray, Columns]:
     -------
     job, offer : int arrays, shape (n_rows,)
     columns : dict of str to array, shape (n_rows,)
-        As those of `Templates`.
+        As `Configurations.columns`.
     """
     places = [(j, o, k) for o, offer in enumerate(offers) for k, j in enumerate(offer.members)]
     places.sort(key=lambda place: place[:2])
@@ -97,7 +103,6 @@ def rows_of(offers: tuple[Offer, ...]) -> tuple[IntArray, IntArray, Columns]:
     return job, offer, columns
 
 
-WAIT = -1
 WAITING_ROW = {
     "pool": WAIT,
     "gpus": 0,
@@ -286,7 +291,7 @@ def expand(instance: Instance) -> Options:
     """Expand the jobs of an instance into their options.
 
     Jobs that share a table or a model share its arrays until the last step, so the work is one
-    vectorised pass per distinct template, not per job.
+    vectorised pass per kind of job, not per job.
 
     Parameters
     ----------
@@ -298,10 +303,10 @@ def expand(instance: Instance) -> Options:
     Options
     """
     pools = pools_of(instance.cluster)
-    return _allowed(_with_times(instance, pools, templates_of(instance, pools)))
+    return _allowed(_with_times(instance, pools, configurations_of(instance, pools)))
 
 
-def _laid_out(templates: Templates) -> tuple[IntArray, IntArray, Columns]:
+def _laid_out(configurations: Configurations) -> tuple[IntArray, IntArray, Columns]:
     """Write every job's rows behind one another, each job's waiting option last.
 
     Returns
@@ -310,16 +315,12 @@ def _laid_out(templates: Templates) -> tuple[IntArray, IntArray, Columns]:
     job : int array, shape (n_options,)
     columns : dict of str to array, shape (n_options,)
     """
-    sizes = np.diff(templates.start)[templates.of_job] + 1
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    row = np.arange(start[-1])
-    row += np.repeat(templates.start[templates.of_job] - start[:-1], sizes)
-    row[start[1:] - 1] = templates.start[-1]
-    columns = {
+    start, row = configurations.laid_out(configurations.of_job)
+    columns: Columns = {
         name: np.append(values, WAITING_ROW[name]).astype(values.dtype, copy=False)[row]
-        for name, values in templates.columns.items()
+        for name, values in configurations.columns.items()
     }
-    return start, np.repeat(np.arange(len(sizes)), sizes), columns
+    return start, np.repeat(np.arange(len(start) - 1), np.diff(start)), columns
 
 
 def _with_offers(
@@ -337,15 +338,15 @@ def _with_offers(
     return start, np.insert(job, place, of_row), np.insert(of_option, place, offer), columns
 
 
-def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Templates) -> Options:
+def _with_times(instance: Instance, pools: tuple[Pool, ...], configurations: Configurations) -> Options:
     jobs = instance.jobs
-    start, job, columns = _laid_out(templates)
+    start, job, columns = _laid_out(configurations)
     offers = offers_of(instance, pools)
     start, job, offer, columns = _with_offers(offers, start, job, columns)
     work = np.array([j.remaining_work for j in jobs], dtype=float)
     restart = np.array([j.restart_s if j.current is not None else 0.0 for j in jobs], dtype=float)
     with np.errstate(divide="ignore"):
-        best_s = work / templates.best_rate[templates.of_job] + restart
+        best_s = work / configurations.best_rate[configurations.of_job] + restart
     pays = _pays_restart(instance, pools, job, columns)
     waiting = columns["pool"] == WAIT
     rate = np.asarray(columns["rate"], dtype=float)
@@ -367,7 +368,7 @@ def _with_times(instance: Instance, pools: tuple[Pool, ...], templates: Template
         completion_s=completion,
         pays_restart=pays,
         best_s=best_s,
-        reference_rate=templates.reference_rate[templates.of_job],
+        reference_rate=configurations.reference_rate[configurations.of_job],
         least_energy_j=least,
         **columns,  # type: ignore[arg-type]  # the names are those of the fields
     )

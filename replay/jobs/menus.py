@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import Templates
+from wattsched.formulations.sizing.configurations import Configurations
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 WAITS = -1
@@ -76,7 +76,7 @@ class Menus:
     @classmethod
     def of(
         cls,
-        templates: Templates,
+        templates: Configurations,
         default_batches: Sequence[int | None],
         batches_compare: Sequence[bool],
         largest: Sequence[int],

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import templates_of
+from wattsched.formulations.sizing.configurations import configurations_of
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
@@ -97,7 +97,7 @@ def trace_of(
     jobs = [jobs[i] for i in order]
     instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
     pools = pools_of(cluster)
-    templates = templates_of(instance, pools)
+    templates = configurations_of(instance, pools)
     _, first = np.unique(templates.of_job, return_index=True)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
