@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
     """Write the tables of a replay."""
-    from wattsched.replay.jobs.records import RECORDS, csv_text, parquet
+    from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
     for name, table in RECORDS.items():

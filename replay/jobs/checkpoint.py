@@ -26,7 +26,7 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 from wattsched.version import __version__
 
-FORMAT = "wattsched-checkpoint/2"
+FORMAT = "wattsched-checkpoint/3"
 T = TypeVar("T", Replay, Outcome)
 
 
@@ -116,8 +116,8 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _head(trace: Trace) -> dict[str, str]:
     """What a checkpoint must be of."""
-    digest = hashlib.sha256("\n".join(trace.names).encode())
-    for values in (trace.arrival_s, trace.work, trace.request, trace.menus.rate, trace.menus.power_w):
+    digest, rows = hashlib.sha256("\n".join(trace.names).encode()), trace.configurations
+    for values in (trace.arrival_s, trace.work, trace.request, rows.rate, rows.power_w):
         digest.update(values.tobytes())
     return {"format": FORMAT, "version": __version__, "trace": digest.hexdigest()}
 

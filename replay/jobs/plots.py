@@ -69,14 +69,14 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     completion, power, occupancy = figure.subplots(3, 1)
     scale = Scale.of(outcomes)
-    longest_s = max((outcome.jobs.end_s - outcome.trace.arrival_s).max() for outcome in outcomes)
+    longest_s = max(outcome.jct_s.max() for outcome in outcomes)
     unit, unit_s = unit_of(longest_s)
     for number, outcome in enumerate(outcomes):
         look = (COLOURS[number % len(COLOURS)], PATTERNS[number // len(COLOURS) % len(PATTERNS)])
-        gpus = sum(int(pool.available.sum()) for pool in outcome.trace.pools)
+        gpus = int(outcome.trace.available.sum())
         _draw_completion(completion, outcome, unit_s, look)
-        _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.power_w, 1000, look)
-        _draw_course(occupancy, outcome, scale, outcome.busy.time_s, outcome.busy.gpus, gpus / 100, look)
+        _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.values, 1000, look)
+        _draw_course(occupancy, outcome, scale, outcome.busy.time_s, outcome.busy.values, gpus / 100, look)
     _draw_budget(power, outcomes, scale)
     note = f"\nmean of each {scale.over}" if scale.over else ""
     completion.set(xlabel=f"completion time, {unit}", ylabel="jobs, %", ylim=(0, 103))
@@ -130,7 +130,7 @@ def _draw_completion(axes: Axes, outcome: Outcome, unit_s: float, look: Look) ->
     """Draw the share of the jobs that are complete within a time after their arrival."""
     from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
-    jct = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s) / unit_s
+    jct = np.sort(outcome.jct_s) / unit_s
     shares = 100 * np.arange(len(jct) + 1) / len(jct)
     colour, pattern = look
     since = np.insert(jct, 0, jct[0])

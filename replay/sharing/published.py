@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from wattsched.formulations.sharing.heuristics import PACKING_THRESHOLD
+from wattsched.formulations.sharing.rules import PACKING_THRESHOLD
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.replay.sharing.stream import Moment, Policy, Units

@@ -1,0 +1,128 @@
+"""Published rules for jobs that may share GPUs: heuristics of this problem, and policies of replays.
+
+A rule sees jobs by their numbers, and the GPUs through a `Packing`, which knows what is free, who is on the
+rest, and how well they would get on.
+
+``fifo``, ``fifo-packed``
+    Jobs in their order, as Gavel's policies of these names (Narayanan et al., OSDI 2020;
+    ``policies/fifo.py``).
+``eaco``
+    Each job joins the fullest set that takes it (EaCO, arXiv 2412.08294, algorithms 1 and 2).
+``gandiva``
+    Random pairs while there is more work than room (Xiao et al., OSDI 2018, section 4), as Gavel has it as a
+    baseline (``policies/gandiva.py``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+PACKING_THRESHOLD = 1.5
+"""Normalised throughput that a pair of `fifo-packed` must exceed (Gavel, ``policies/fifo.py``)."""
+
+LEAST_THROUGHPUT = 1.0
+"""Pairs of `gandiva` with less normalised throughput are dropped: they are slower than taking turns."""
+
+SEED = 0
+"""Of `gandiva`."""
+
+
+class Queue(Protocol):
+    """Free GPUs that a rule gives to jobs."""
+
+    def start(self, job: int) -> bool:
+        """Give a job GPUs of its own, the best that are free; False when there are none for it."""
+
+
+class PairQueue(Queue, Protocol):
+    """GPUs that a job can also share with one other."""
+
+    def join_best_pair(self, job: int) -> bool:
+        """Let a job join the single one with which the normalised throughput is highest.
+
+        False when it is above `PACKING_THRESHOLD` with none.
+        """
+
+
+class SetQueue(Queue, Protocol):
+    """GPUs that a job can also share with several others."""
+
+    def join_fullest(self, job: int) -> bool:
+        """Let a job join the most utilised set that takes it; False when none does."""
+
+
+def fifo(queue: Queue, jobs: Iterable[int]) -> None:
+    """First in, first out: the first job for which nothing is free stops those behind it."""
+    for job in jobs:
+        if not queue.start(job):
+            return
+
+
+def fifo_packed(queue: PairQueue, jobs: Iterable[int]) -> None:
+    """As `fifo`; a job for which nothing is free joins the single one with which the pair runs fastest."""
+    for job in jobs:
+        if not queue.start(job) and not queue.join_best_pair(job):
+            return
+
+
+def eaco(queue: SetQueue, jobs: Iterable[int]) -> None:
+    """Each job joins the fullest set that takes it, else gets free GPUs, else waits.
+
+    What EaCO does afterwards, to measure for an epoch and perhaps undo, is not needed where it is known
+    beforehand what sharing does.
+    """
+    for job in jobs:
+        if not queue.join_fullest(job):
+            queue.start(job)
+
+
+class Gandiva:
+    """Random pairs, each of which stays together until one of the two is complete.
+
+    Parameters
+    ----------
+    seed : int
+    """
+
+    def __init__(self, seed: int = SEED) -> None:
+        self.draw = random.Random(seed)
+        self._partner: dict[int, int] = {}
+
+    def groups(
+        self, jobs: Sequence[int], crowded: bool, propose: Callable[[list[int]], Iterable[tuple[int, int]]]
+    ) -> list[list[int]]:
+        """Pairs and single jobs, in the order of their first jobs.
+
+        Parameters
+        ----------
+        jobs : sequence of int
+            Those that are there.
+        crowded : bool
+            Whether there is more work than room; else all run alone.
+        propose : callable
+            Jobs without partners to the pairs that are formed of them.
+        """
+        here = set(jobs)
+        self._partner = {j: k for j, k in self._partner.items() if j in here and k in here}
+        if not crowded:
+            return [[j] for j in jobs]
+        for one, other in propose([j for j in jobs if j not in self._partner]):
+            self._partner[one], self._partner[other] = other, one
+        order = {j: place for place, j in enumerate(jobs)}
+        groups = [[j, self._partner[j]] if j in self._partner else [j] for j in jobs]
+        return [group for group in groups if order[group[0]] <= order[group[-1]]]
+
+    def part(self) -> None:
+        """Undo all pairs."""
+        self._partner.clear()
+
+
+def neighbours(jobs: Sequence[int], worth: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
+    """Pairs of neighbours, from the first on; one whose pair with the next is not worth it stays alone."""
+    rest = list(reversed(jobs))
+    while len(rest) > 1:
+        one = rest.pop()
+        if worth(one, rest[-1]):
+            yield one, rest.pop()
