@@ -17,12 +17,11 @@ import numpy as np
 from pages import DOCS, interval, replace_part, table
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.replay.jobs.metrics import Summary, summary
+from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Restarts, Setting
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 
 SEEDS = range(10)
 JOBS = 40
@@ -53,7 +52,7 @@ def runs(policy: str, gap_s: float, restarts: Restarts) -> tuple[Summary, ...]:
     """Replay every seed; decisions at every arrival and completion."""
     found = []
     for seed in SEEDS:
-        made = policy_of(policy, Setting(trace(gap_s, seed), restarts))
+        made = policy_of(policy, PolicyContext(trace(gap_s, seed), restarts))
         found.append(summary(simulate(trace(gap_s, seed), made, name=policy)))
     print(f"{policy}, gaps of {gap_s:g} s, {restarts}", file=sys.stderr)
     return tuple(found)

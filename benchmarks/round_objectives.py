@@ -25,14 +25,13 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.job_lists import read_itp
-from wattsched.replay.jobs.menus import fastest
-from wattsched.replay.jobs.metrics import Summary, summary
+from wattsched.replay.jobs.configurations import fastest
+from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies.round_solver import MOST_NODES, RoundSolver
 from wattsched.replay.jobs.policies.rounds import Columns, columns_of, program_of
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
 
@@ -76,17 +75,17 @@ class ByObjective:
         Length of the round as the objective takes it.
     """
 
-    def __init__(self, setting: Setting, objective: Objective, round_s: float) -> None:
-        self.restart_s = setting.restarts.process_s
-        self._counts = fastest(setting.trace.menus, setting.trace.menus.standard)
+    def __init__(self, context: PolicyContext, objective: Objective, round_s: float) -> None:
+        self.restart_s = context.restarts.process_s
+        self._counts = fastest(context.trace.configurations, context.trace.configurations.standard)
         self._objective, self._round_s = objective, round_s
-        self._rounds = RoundSolver(objective.name, "auto", setting.gap)
+        self._rounds = RoundSolver(objective.name, "auto", context.gap)
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Solve the round."""
-        columns = columns_of(view, self._counts, self._round_s)
-        cost = self._objective.cost(options_of(view, columns, self._round_s))
-        program = program_of(view, columns, cost)
+        columns = columns_of(state, self._counts, self._round_s)
+        cost = self._objective.cost(options_of(state, columns, self._round_s))
+        program = program_of(state, columns, cost)
         if self._objective.combine == "sum":
             return self._rounds.decide(columns, program)
         # A round of waiting is a small part of a long job: within a larger gap it would wait for ever.
@@ -96,14 +95,14 @@ class ByObjective:
         return Decision(columns.chosen(solution.x))
 
 
-def options_of(view: View, columns: Columns, round_s: float) -> Any:
+def options_of(state: State, columns: Columns, round_s: float) -> Any:
     """What the objectives read of `instances.options.Options`, for the jobs of a moment."""
     waits, owner = columns.waits, columns.owner
-    rate = np.where(waits, 0.0, view.menus.rate[columns.row])
-    start, gpus = columns.start[:-1], np.where(waits, np.inf, view.menus.gpus[columns.row])
+    rate = np.where(waits, 0.0, state.configurations.rate[columns.row])
+    start, gpus = columns.start[:-1], np.where(waits, np.inf, state.configurations.gpus[columns.row])
     fewest = gpus == np.minimum.reduceat(gpus, start)[owner]
     waiting_s = columns.completion_s[waits]
-    jobs = [SimpleNamespace(remaining_work=work, weight=1.0) for work in view.remaining.tolist()]
+    jobs = [SimpleNamespace(remaining_work=work, weight=1.0) for work in state.remaining.tolist()]
     return SimpleNamespace(
         instance=SimpleNamespace(jobs=jobs, round_s=round_s),
         job=owner,
@@ -111,7 +110,7 @@ def options_of(view: View, columns: Columns, round_s: float) -> Any:
         waiting=waits,
         rate=rate,
         completion_s=columns.completion_s,
-        lost_s=np.where(waits, 0.0, view.delay_s(owner, columns.row)),
+        lost_s=np.where(waits, 0.0, state.delay_s(owner, columns.row)),
         best_s=waiting_s - round_s,
         reference_rate=np.maximum.reduceat(np.where(fewest, rate, 0.0), start),
     )
@@ -144,8 +143,8 @@ def runs(case: Case, name: str, round_s: float) -> list[Summary]:
     """Replay every trace of a case."""
     found = []
     for trace in case.traces:
-        setting = Setting(trace, round_s=case.tick_s)
-        policy = ByObjective(setting, OBJECTIVES[name], round_s)
+        context = PolicyContext(trace, round_s=case.tick_s)
+        policy = ByObjective(context, OBJECTIVES[name], round_s)
         found.append(summary(simulate(trace, policy, name=name, round_s=case.tick_s)))
         print(f"{case.name}, {name}, {round_s:g} s: {found[-1].jct_mean_s:.0f} s", file=sys.stderr)
     return found

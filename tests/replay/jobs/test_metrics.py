@@ -6,16 +6,17 @@ import pytest
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, trace_by_hand
 
 from wattsched.replay.jobs.accounts import Carbon
-from wattsched.replay.jobs.metrics import finish_time_fairness, summary
+from wattsched.replay.jobs.outcome import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 
 
 def test_two_jobs_one_after_the_other() -> None:
     """Two GPUs; a holds one for 100 s, b waits for both and holds them for 50 s."""
     trace = trace_by_hand(cluster_of(2), (0.0, 100.0, 1, {1: 1.0}), (40.0, 50.0, 2, {2: 1.0}))
-    outcome = simulate(trace, policy_of("fifo", Setting(trace)), name="fifo", carbon=Carbon.constant(360.0))
+    policy = policy_of("fifo", PolicyContext(trace))
+    outcome = simulate(trace, policy, name="fifo", carbon=Carbon.constant(360.0))
     found = summary(outcome)
     assert (found.policy, found.jobs, found.rounds, found.restarts, found.migrations) == ("fifo", 2, 3, 0, 0)
     assert found.jct_mean_s == pytest.approx((100 + 110) / 2)

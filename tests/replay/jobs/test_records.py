@@ -8,17 +8,16 @@ import io
 import pytest
 from strategies.replay import cluster_of, linear, trace_by_hand
 
-from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.outcome import CLOCK_COLUMNS, RECORDS, Outcome, csv_text, parquet
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Setting
-from wattsched.replay.jobs.records import CLOCK_COLUMNS, RECORDS, csv_text, parquet
+from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 
 
 @pytest.fixture
 def outcome() -> Outcome:
     trace = trace_by_hand(cluster_of(4), *((7.0 * i, 50.0 + i / 3, 2, linear(4)) for i in range(5)))
-    return simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")
+    return simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")
 
 
 def test_csv_has_a_line_per_entry(outcome: Outcome) -> None:
@@ -42,7 +41,7 @@ def test_times_of_a_late_clock_keep_their_milliseconds(begin_s: float) -> None:
     trace = trace_by_hand(
         cluster_of(4), (begin_s, 50.0 / 3, 2, linear(4)), (begin_s + 1 / 3, 1.0, 2, linear(4))
     )
-    outcome = simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")
+    outcome = simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")
     for name, columns in ((name, table(outcome)) for name, table in RECORDS.items()):
         rows = list(csv.DictReader(io.StringIO(csv_text(columns))))
         for clock in set(columns) & CLOCK_COLUMNS:

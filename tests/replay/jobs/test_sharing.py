@@ -10,8 +10,8 @@ from strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
 
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
-from wattsched.replay.jobs.policy import Decision, View
-from wattsched.replay.jobs.sharing import Sharing, slowdown
+from wattsched.replay.jobs.allocations import Sharing, slowdown
+from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 
@@ -26,10 +26,10 @@ class Script:
     def __init__(self, *hosts: list[int] | None) -> None:
         self._hosts = list(hosts)
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         hosts = self._hosts.pop(0) if len(self._hosts) > 1 else self._hosts[0]
-        row = view.request[:, 0].copy()
-        host = np.array(hosts[: len(view)]) if hosts is not None else view.shared
+        row = state.request[:, 0].copy()
+        host = np.array(hosts[: len(state)]) if hosts is not None else state.shared
         return Decision(row, host=host)
 
 
@@ -107,9 +107,9 @@ def test_guests_of_a_host_that_waits_share_with_one_another() -> None:
     class Waiting:
         restart_s = 0.0
 
-        def decide(self, view: View) -> Decision:
-            row = view.request[:, 0].copy()
-            if len(view) == 3:
+        def decide(self, state: State) -> Decision:
+            row = state.request[:, 0].copy()
+            if len(state) == 3:
                 row[0] = -1
                 return Decision(row, host=np.array([-1, 0, 0]))
             return Decision(row)

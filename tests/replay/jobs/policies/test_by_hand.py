@@ -8,9 +8,8 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.elastic import Elastic
-from wattsched.replay.jobs.policies.worth import in_time, rank
-from wattsched.replay.jobs.policy import Restarts, Setting
+from wattsched.replay.jobs.policies.elastic import Elastic, in_time, rank
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
@@ -22,7 +21,7 @@ ONE, TWO, FOUR = {1: 1.0}, {2: 1.0}, {4: 1.0}
 
 
 def replay(trace: Trace, name: str) -> Outcome:
-    return simulate(trace, policy_of(name, Setting(trace, Restarts(5.0, 20.0))), name=name)
+    return simulate(trace, policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0))), name=name)
 
 
 def ends(trace: Trace, name: str) -> list[float]:
@@ -97,8 +96,8 @@ def test_the_last_job_keeps_going_when_it_must_not_end_late() -> None:
     flat = {1: 1.0, 2: 1.5, 4: 2.0}
     jobs = [(0.0, 100.0, 1, flat), *((0.0, 40.0, 1, flat) for _ in range(3))]
     trace = trace_by_hand(cluster_of(4), *jobs)
-    plain, setting = replay(trace, "elastic"), Setting(trace, Restarts(5.0, 20.0))
-    punctual = simulate(trace, Elastic(setting, worth=in_time(rank, 0.1)))
+    plain, context = replay(trace, "elastic"), PolicyContext(trace, Restarts(5.0, 20.0))
+    punctual = simulate(trace, Elastic(context, in_time(rank, 0.1)))
     assert punctual.end_s < plain.end_s
     assert punctual.jobs.first_start_s[0] == 0
 
@@ -112,7 +111,7 @@ def test_a_job_alone_takes_the_whole_cluster(name: str) -> None:
 def test_names_and_clusters_that_are_refused() -> None:
     trace = trace_by_hand(cluster_of(2, 4), (0, 1, 1, ONE))
     with pytest.raises(ValueError, match="there is no policy 'best'; there are "):
-        policy_of("best", Setting(trace))
+        policy_of("best", PolicyContext(trace))
 
 
 def test_growth_in_the_pool_where_a_job_is_fastest() -> None:
