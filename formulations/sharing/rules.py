@@ -98,7 +98,7 @@ class Gandiva:
         Parameters
         ----------
         jobs : sequence of int
-            Those that are there.
+            Those that are there, ascending.
         crowded : bool
             Whether there is more work than room; else all run alone.
         propose : callable
@@ -110,9 +110,8 @@ class Gandiva:
             return [[j] for j in jobs]
         for one, other in propose([j for j in jobs if j not in self._partner]):
             self._partner[one], self._partner[other] = other, one
-        order = {j: place for place, j in enumerate(jobs)}
         groups = [[j, self._partner[j]] if j in self._partner else [j] for j in jobs]
-        return [group for group in groups if order[group[0]] <= order[group[-1]]]
+        return [group for group in groups if group[0] <= group[-1]]
 
     def part(self) -> None:
         """Undo all pairs."""
