@@ -16,11 +16,9 @@ from pages import DOCS, replace_part, table
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
-from wattsched.replay.sharing.bound import least_energy
-from wattsched.replay.sharing.least_cost import LeastCost
-from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, fifo
-from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import Policy, Replay, replay
+from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
+from wattsched.replay.sharing.sets import Sets, least_energy
+from wattsched.replay.sharing.stream import Outcome, Policy, replay
 from wattsched.topology.arrays import FloatArray
 
 JOBS = 5000
@@ -89,7 +87,7 @@ def policies(mix: str, seed: int) -> dict[str, Callable[[], Policy]]:
     """How each policy begins."""
     return {
         "fifo": lambda: fifo,
-        "fifo-packed": FifoPacked,
+        "fifo-packed": lambda: fifo_packed,
         "gandiva": partial(Gandiva, seed),
         "eaco": partial(Eaco, SLACK),
         "ours": partial(LeastCost, VALUE_W[mix], SLACK),
@@ -97,7 +95,7 @@ def policies(mix: str, seed: int) -> dict[str, Callable[[], Policy]]:
 
 
 @cache
-def run(setting: Setting, name: str) -> Replay:
+def run(setting: Setting, name: str) -> Outcome:
     """Replay a stream; a job that ours moves repeats the epoch that it has begun, those of Gavel do not."""
     mix, _, seed = setting
     instance, arrival_s = stream(*setting)
@@ -118,27 +116,27 @@ def bound(mix: str, seed: int) -> float:
 # -- figures -------------------------------------------------------------------------------------------
 
 
-def longer(done: Replay) -> float:
+def longer(done: Outcome) -> float:
     """How much longer jobs run than alone, on average."""
     return float(done.run_s.mean() / done.alone_s.mean()) - 1
 
 
-def energy(done: Replay) -> float:
+def energy(done: Outcome) -> float:
     """Joules."""
     return done.energy_j
 
 
-def active(done: Replay) -> float:
+def active(done: Outcome) -> float:
     """Mean of the active nodes."""
     return done.active_units
 
 
-def total_s(done: Replay) -> float:
+def total_s(done: Outcome) -> float:
     """Mean of wait and run, EaCO's job total time."""
     return float(np.mean(done.wait_s + done.run_s))
 
 
-def change(mix: str, nodes: int, name: str, base: str, of: Callable[[Replay], float]) -> FloatArray:
+def change(mix: str, nodes: int, name: str, base: str, of: Callable[[Outcome], float]) -> FloatArray:
     """Change of a figure against another policy in percent, one per seed."""
     ratios = [of(run((mix, nodes, s), name)) / of(run((mix, nodes, s), base)) for s in SEEDS]
     return 100 * (np.array(ratios) - 1)
@@ -158,7 +156,7 @@ Figure = tuple[str, float, Callable[[str, str], FloatArray]]
 """What it is, as published in percent, and one value per seed from a mix and a policy."""
 
 
-def _against(nodes: int, base: str, of: Callable[[Replay], float]) -> Callable[[str, str], FloatArray]:
+def _against(nodes: int, base: str, of: Callable[[Outcome], float]) -> Callable[[str, str], FloatArray]:
     return lambda mix, name: change(mix, nodes, name, base, of)
 
 
