@@ -28,7 +28,6 @@ from wattsched.instances.traces.job_lists import read_itp, read_philly
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.budget import Budget
-from wattsched.replay.jobs.outcome import budget_used
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
@@ -167,7 +166,7 @@ def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Ru
         jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
         end_s=outcome.end_s,
         used=outcome.meter.carbon_g,
-        most=float(budget_used(outcome)[0].max()),
+        most=float(outcome.budget_used()[0].max()),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-from pages import DOCS, replace_part, table
+from pages import DOCS, interval, replace_part, table
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
@@ -23,8 +23,6 @@ from wattsched.topology.arrays import FloatArray
 
 JOBS = 5000
 SEEDS, CALIBRATION_SEEDS = (0, 1, 2, 3, 4), (100, 101)
-T_95 = 2.776
-"""Student's t for a 95 % interval of the mean of five."""
 
 MIXES = {"light": (0.4, 0.4, 0.1, 0.1), "uniform": (0.25, 0.25, 0.25, 0.25)}
 """Shares of AlexNet, ResNet-18, ResNet-50 and VGG-16."""
@@ -147,10 +145,7 @@ def longer_pct(mix: str, nodes: int, name: str) -> FloatArray:
     return np.array([100 * longer(run((mix, nodes, s), name)) for s in SEEDS])
 
 
-def interval(values: FloatArray) -> str:
-    """Mean and 95 % interval."""
-    return f"{values.mean():+.1f} ± {T_95 * values.std(ddof=1) / np.sqrt(len(values)):.1f}"
-
+signed = partial(interval, digits=1, sign="+")
 
 Figure = tuple[str, float, Callable[[str, str], FloatArray]]
 """What it is, as published in percent, and one value per seed from a mix and a policy."""
@@ -181,7 +176,11 @@ def reproduced() -> str:
         cells = [what, f"{published:+.4g}"]
         for mix in MIXES:
             values = of(mix, "eaco")
-            cells += [interval(values), f"{abs(values.mean() - published):.1f}", interval(of(mix, "ours"))]
+            cells += [
+                signed(values),
+                f"{abs(values.mean() - published):.1f}",
+                signed(of(mix, "ours")),
+            ]
         rows.append(cells)
     header = ["figure, %", "published"]
     for mix in MIXES:
@@ -197,10 +196,15 @@ def against_eaco() -> str:
             saved = change(mix, nodes, "ours", "eaco", energy)
             shorter = longer_pct(mix, nodes, "ours") - longer_pct(mix, nodes, "eaco")
             moves = np.mean([run((mix, nodes, s), "ours").moves / JOBS for s in SEEDS])
-            cells = [f"{mix}, {nodes} nodes", interval(saved), f"{saved.max():+.1f}", interval(shorter)]
+            cells = [
+                f"{mix}, {nodes} nodes",
+                signed(saved),
+                f"{saved.max():+.1f}",
+                signed(shorter),
+            ]
             rows.append([*cells, f"{shorter.max():+.2f}", f"{moves:.1f}"])
         bounds = np.array([100 * (bound(mix, s) - 1) for s in SEEDS])
-        rows[-2].append(interval(bounds))
+        rows[-2].append(signed(bounds))
         rows[-1].append("")
     header = ["mix, cluster", "energy, %", "worst seed", "runs, points", "worst seed", "moves per job",
               "energy of any policy at least, against `fifo`, %"]  # fmt: skip

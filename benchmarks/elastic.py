@@ -107,8 +107,7 @@ def against_sidecar() -> str:
         for gap_s in GAPS_S:
             for field in ("jct_mean_s", "makespan_s", "energy_j"):
                 ratio = values(policy, gap_s, costs, field) / values("sidecar", gap_s, costs, field)
-                error = 1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))
-                cells.append("1" if policy == "sidecar" else f"{ratio.mean():.2f} ± {error:.2f}")
+                cells.append("1" if policy == "sidecar" else interval(ratio))
         rows.append(cells)
     return table(header, rows)
 
@@ -124,8 +123,7 @@ def ours() -> str:
                 cells = [f"{gap_s:g} s, {process_s:g} s, `{policy}`"]
                 for field in ("jct_mean_s", "makespan_s"):
                     ratio = values(policy, gap_s, costs, field) / values("sidecar", gap_s, costs, field)
-                    error = 1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))
-                    cells += [f"{ratio.mean():.3f} ± {error:.3f}", f"{ratio.max():.3f}"]
+                    cells += [interval(ratio, 3), f"{ratio.max():.3f}"]
                 slowest_s = values(policy, gap_s, costs, "decision_p99_s").max()
                 rows.append([*cells, f"{1e3 * slowest_s:.0f}"])
     return table(header, rows)

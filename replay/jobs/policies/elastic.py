@@ -115,22 +115,18 @@ class Elastic:
     ----------
     cost : callable
         What a round minimises.
-    worst : bool
-        Whether it is the largest cost of a job, not their sum.
     solver : str
         Solver of the registry that closes the gap where the rule leaves more than the context's.
     """
 
-    def __init__(
-        self, context: PolicyContext, cost: Cost = rank, *, worst: bool = False, solver: str = "auto"
-    ) -> None:
+    def __init__(self, context: PolicyContext, cost: Cost = rank, solver: str = "auto") -> None:
         self.restart_s = context.restarts.process_s
         self._counts = fastest(context.trace, context.trace.standard)
         self._wait_s = max(context.round_s, 1.0)
-        self._cost, self._worst = cost, worst
+        self._cost = cost
         self._solver = RoundSolver("elastic", solver, context.gap)
 
     def decide(self, state: State) -> Decision:
         """Solve the round to the gap asked for."""
         options = RoundOptions.of(state, self._counts, self._wait_s)
-        return self._solver.decide(options, options.program(self._cost(options), worst=self._worst))
+        return self._solver.decide(options, options.program(self._cost(options)))

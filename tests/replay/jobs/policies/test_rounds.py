@@ -10,6 +10,8 @@ from strategies.replay import traces
 
 import wattsched
 from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable, Placement
 from wattsched.replay.jobs.policies.elastic import rank_weights
@@ -88,6 +90,14 @@ def test_same_optimum_as_the_engine(state: State) -> None:
         assert len(chosen) == len(state)
         own = (chosen == WAIT) | (state.configurations.kind[chosen] == state.kind)
         assert own.all()
+
+
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+@settings(max_examples=15)
+@given(state=states())
+def test_same_values_as_the_engine(name: str, state: State) -> None:
+    ours = RoundOptions.of(state, np.arange(len(state.configurations)), WAIT_S)
+    assert OBJECTIVES[name].cost(ours) == pytest.approx(OBJECTIVES[name].cost(expand(instance_of(state))))
 
 
 @given(traces())
