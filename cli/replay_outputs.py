@@ -30,7 +30,7 @@ def record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> No
 def draw(outcomes: list[Outcome], file: str) -> None:
     """Draw replays of one trace."""
     from wattsched.replay.jobs.plots import plot_outcomes
-    from wattsched.replay.placement.plots import save
+    from wattsched.replay.plots import save
 
     try:
         save(plot_outcomes(outcomes), file)

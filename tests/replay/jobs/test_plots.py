@@ -12,10 +12,11 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.plots import COLOURS, Scale, means_over, plot_outcomes, unit_of
+from wattsched.replay.jobs.plots import Scale, means_over, plot_outcomes, unit_of
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.plots import COLOURS
 
 STEPS = st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.0, 9.0)), min_size=1, max_size=20)
 
