@@ -207,14 +207,14 @@ def eaco(patterns: Patterns, objective: str, timer: Timer | None = None) -> Shar
     packing = Packing(patterns, thrifty=True)
     jobs = patterns.instance.jobs
     order = sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive))
-    rules.eaco(packing, order)
+    rules.eaco(order, packing.join_fullest, packing.start)
     return packing.decision()
 
 
 def fifo(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Give each job the fastest free unit to itself; the first that has none stops the queue."""
     packing = Packing(patterns)
-    rules.fifo(packing, range(len(patterns.instance.jobs)))
+    rules.fifo(range(len(patterns.instance.jobs)), packing.start)
     return packing.decision()
 
 
@@ -225,7 +225,7 @@ def fifo_packed(patterns: Patterns, objective: str, timer: Timer | None = None) 
     stops the queue.
     """
     packing = Packing(patterns)
-    rules.fifo_packed(packing, range(len(patterns.instance.jobs)))
+    rules.fifo_packed(range(len(patterns.instance.jobs)), packing.start, packing.join_best_pair)
     return packing.decision()
 
 

@@ -1,7 +1,7 @@
 """Published rules for jobs that may share GPUs: heuristics of this problem, and policies of replays.
 
-A rule sees jobs by their numbers, and the GPUs through a `Packing`, which knows what is free, who is on the
-rest, and how well they would get on.
+A rule sees jobs by their numbers; what they may be given it is handed as functions, which give it and say
+whether that was possible. So the same rule serves units, classes and blocks of GPUs.
 
 ``fifo``, ``fifo-packed``
     Jobs in their order, as Gavel's policies of these names (Narayanan et al., OSDI 2020;
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
 
 PACKING_THRESHOLD = 1.5
 """Normalised throughput that a pair of `fifo-packed` must exceed (Gavel, ``policies/fifo.py``)."""
@@ -29,53 +28,43 @@ SEED = 0
 """Of `gandiva`."""
 
 
-class Queue(Protocol):
-    """Free GPUs that a rule gives to jobs."""
-
-    def start(self, job: int) -> bool:
-        """Give a job GPUs of its own, the best that are free; False when there are none for it."""
+Attempt = Callable[[int], bool]
+"""Gives a job something; False when it cannot."""
 
 
-class PairQueue(Queue, Protocol):
-    """GPUs that a job can also share with one other."""
+def fifo(jobs: Iterable[int], start: Attempt) -> None:
+    """First in, first out: the first job for which no GPUs are free stops those behind it.
 
-    def join_best_pair(self, job: int) -> bool:
-        """Let a job join the single one with which the normalised throughput is highest.
-
-        False when it is above `PACKING_THRESHOLD` with none.
-        """
-
-
-class SetQueue(Queue, Protocol):
-    """GPUs that a job can also share with several others."""
-
-    def join_fullest(self, job: int) -> bool:
-        """Let a job join the most utilised set that takes it; False when none does."""
-
-
-def fifo(queue: Queue, jobs: Iterable[int]) -> None:
-    """First in, first out: the first job for which nothing is free stops those behind it."""
+    Parameters
+    ----------
+    start : callable
+        Gives a job GPUs of its own, the best that are free.
+    """
     for job in jobs:
-        if not queue.start(job):
+        if not start(job):
             return
 
 
-def fifo_packed(queue: PairQueue, jobs: Iterable[int]) -> None:
-    """As `fifo`; a job for which nothing is free joins the single one with which the pair runs fastest."""
-    for job in jobs:
-        if not queue.start(job) and not queue.join_best_pair(job):
-            return
+def fifo_packed(jobs: Iterable[int], start: Attempt, join_best_pair: Attempt) -> None:
+    """As `fifo`; a job for which nothing is free joins the single one with which the pair runs fastest.
+
+    Parameters
+    ----------
+    join_best_pair : callable
+        Lets a job join it, if the normalised throughput of the pair is above `PACKING_THRESHOLD`.
+    """
+    fifo(jobs, lambda job: start(job) or join_best_pair(job))
 
 
-def eaco(queue: SetQueue, jobs: Iterable[int]) -> None:
+def eaco(jobs: Iterable[int], join_fullest: Attempt, start: Attempt) -> None:
     """Each job joins the fullest set that takes it, else gets free GPUs, else waits.
 
     What EaCO does afterwards, to measure for an epoch and perhaps undo, is not needed where it is known
     beforehand what sharing does.
     """
     for job in jobs:
-        if not queue.join_fullest(job):
-            queue.start(job)
+        if not join_fullest(job):
+            start(job)
 
 
 class Gandiva:

@@ -16,8 +16,6 @@ proportion to its utilisation. One that restarts already counts among those that
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -28,24 +26,6 @@ from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.pools import Placement
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-
-
-class Shares(NamedTuple):
-    """What becomes of jobs that share their GPUs.
-
-    Attributes
-    ----------
-    slowdown : float array, shape (n,)
-        Run time over that alone.
-    part : float array, shape (n,)
-        Part of the GPUs that each job counts for.
-    busy_w : float array, shape (n,)
-        Each job's part of the draw above the idle one.
-    """
-
-    slowdown: FloatArray
-    part: FloatArray
-    busy_w: FloatArray
 
 
 class Sharing:
@@ -63,7 +43,7 @@ class Sharing:
         used = np.divide(above, self._range_w, out=np.ones(len(rows)), where=self._range_w > 0)
         self.utilisation: FloatArray = np.minimum(used, 1.0)
 
-    def of(self, rows: IntArray, sets: IntArray) -> Shares:
+    def of(self, rows: IntArray, sets: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Work out what sharing does to jobs.
 
         Parameters
@@ -72,13 +52,19 @@ class Sharing:
             Configurations; those of a set have the same pool and GPU count.
         sets : int array, shape (n,)
             Number of the set that each belongs to; all members of a set are there.
+
+        Returns
+        -------
+        slowdown, part, busy_w : float arrays, shape (n,)
+            Run time over that alone, part of the GPUs that each job counts for, and its part of the draw
+            above the idle one.
         """
         _, of_job, jobs = np.unique(sets, return_inverse=True, return_counts=True)
         used = self.utilisation[rows]
         load = np.bincount(of_job, used)[of_job].astype(float)
         number = jobs[of_job].astype(float)
         busy_w = used * np.maximum(self._range_w[rows], 0.0) / np.maximum(load, 1.0)
-        return Shares(slowdown(number, load), 1.0 / number, busy_w)
+        return slowdown(number, load), 1.0 / number, busy_w
 
 
 def slowdown(jobs: float | FloatArray, load: float | FloatArray) -> FloatArray:
@@ -162,9 +148,9 @@ class Segments:
         rows, of = self.row[jobs], self._trace.configurations
         rate, gpus, power_w, idle_w = (c[rows] for c in (of.rate, of.gpus, of.power_w, self._trace.idle_w))
         if sets is not None:
-            shares = self._sharing.of(rows, sets)
-            rate, gpus, idle_w = rate / shares.slowdown, gpus * shares.part, idle_w * shares.part
-            power_w = idle_w + shares.busy_w
+            slower, part, busy_w = self._sharing.of(rows, sets)
+            rate, gpus, idle_w = rate / slower, gpus * part, idle_w * part
+            power_w = idle_w + busy_w
         self._rate[jobs], self._gpus[jobs] = rate, gpus
         self._power_w[jobs], self._idle_w[jobs] = power_w, idle_w
         self._since_s[jobs] = time_s

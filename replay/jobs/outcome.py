@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 
 import numpy as np
@@ -278,57 +278,31 @@ def finish_time_fairness(outcome: Outcome) -> FloatArray:
 
 # -- tables ----------------------------------------------------------------------------------------------
 
-Columns = Mapping[str, Sequence[object]]
+Table = Mapping[str, Sequence[object]]
 
 
-def job_table(outcome: Outcome) -> Columns:
-    """Jobs in the order of their arrival."""
-    counted = [part.name for part in fields(JobRecords) if part.name != "done"]
-    return {
-        "job": outcome.trace.names,
-        "arrival_s": outcome.trace.arrival_s.tolist(),
-        **{name: getattr(outcome.jobs, name).tolist() for name in counted},
-        "rho": finish_time_fairness(outcome).tolist(),
-    }
+def _jobs(outcome: Outcome) -> Table:
+    rho, columns = finish_time_fairness(outcome), {"arrival_s": outcome.trace.arrival_s, **vars(outcome.jobs)}
+    numbers = {name: values.tolist() for name, values in columns.items() if name != "done"}
+    return {"job": outcome.trace.names, **numbers, "rho": rho.tolist()}
 
 
-RECORDS: dict[str, Callable[[Outcome], Columns]] = {
-    "jobs": job_table,
+RECORDS: dict[str, Callable[[Outcome], Table]] = {
+    "jobs": _jobs,
     "rounds": lambda outcome: vars(outcome.rounds),
     "power": lambda outcome: {"time_s": outcome.power.time_s, "power_w": outcome.power.values},
 }
-"""A line per job, per decision in the order of their time, and per change of the cluster's watts."""
+"""A line per job in the order of arrival, per decision, and per change of the cluster's watts."""
 
 
-def csv_text(columns: Columns) -> str:
+def csv_text(table: Table) -> str:
     """Table as CSV, numbers to nine digits, and times of the clock to the millisecond at least."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    cells = (
-        [_cell(value, clock=name in CLOCK_COLUMNS) for value in values] for name, values in columns.items()
-    )
+    writer.writerow(table)
+    cells = ([_cell(value, clock=name in CLOCK_COLUMNS) for value in table[name]] for name in table)
     writer.writerows(zip(*cells, strict=True))
     return out.getvalue()
-
-
-def parquet(columns: Columns) -> bytes:
-    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
-
-    Raises
-    ------
-    ImportError
-        Without pyarrow.
-    """
-    import pandas as pd
-
-    content: bytes = pd.DataFrame(dict(columns)).to_parquet(engine="pyarrow", index=False)
-    return content
-
-
-def missing_for_parquet() -> list[str]:
-    """Packages that `parquet` needs and that are not installed."""
-    return [name for name in ("pyarrow",) if find_spec(name) is None]
 
 
 def _cell(value: object, *, clock: bool) -> object:
@@ -338,3 +312,22 @@ def _cell(value: object, *, clock: bool) -> object:
         return ""
     digits = max(DIGITS, len(f"{value:.0f}") + 3) if clock else DIGITS
     return f"{value:.{digits}g}"
+
+
+def parquet(table: Table) -> bytes:
+    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
+
+    Raises
+    ------
+    ImportError
+        Without pyarrow.
+    """
+    import pandas as pd
+
+    content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)
+    return content
+
+
+def missing_for_parquet() -> list[str]:
+    """Packages that `parquet` needs and that are not installed."""
+    return [name for name in ("pyarrow",) if find_spec(name) is None]

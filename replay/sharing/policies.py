@@ -111,14 +111,14 @@ class _Packing:
 def fifo(state: State) -> Units:
     """Give each job a unit to itself, in the order of their arrival."""
     packing = _Packing(state, state.running)
-    rules.fifo(packing, state.waiting())
+    rules.fifo(state.waiting(), packing.start)
     return packing.units
 
 
 def fifo_packed(state: State) -> Units:
     """As FIFO; then a job joins the single one with which the pair runs fastest."""
     packing = _Packing(state, {})
-    rules.fifo_packed(packing, state.present)
+    rules.fifo_packed(state.present, packing.start, packing.join_best_pair)
     return packing.units
 
 
@@ -166,7 +166,7 @@ class Eaco:
     def __call__(self, state: State) -> Units:
         """Decide."""
         packing = _Packing(state, state.running, self._slack)
-        rules.eaco(packing, state.waiting())
+        rules.eaco(state.waiting(), packing.join_fullest, packing.start)
         return packing.units
 
 

@@ -70,23 +70,17 @@ def rank_weights(size: FloatArray, concavity: float = CONCAVITY) -> FloatArray:
     return np.asarray(place * (1.0 - (1.0 - 1.0 / place) ** power) ** (1.0 - concavity))
 
 
-def in_time(cost: Cost, slack: float) -> Cost:
-    """Add a penalty for options with which the last job would end late.
+def in_time(options: RoundOptions, cost: Cost = rank, slack: float = SLACK) -> FloatArray:
+    """Cost with a penalty for options with which the last job would end late.
 
     Late is beyond (1 + slack) times the shortest time in which all jobs of the state fit into the cluster, by
     their GPU seconds. A job that ends in time in its smallest configuration may do what it wants, even wait.
     """
-
-    def penalised(options: RoundOptions) -> FloatArray:
-        plain = cost(options)
-        late_s = (1.0 + slack) * horizon_s(options)
-        seconds = np.where(options.waiting, np.inf, options.completion_s)
-        smallest_s = seconds[options.start[:-1]]
-        late = (smallest_s > late_s)[options.job] & (seconds > late_s)
-        excess = np.minimum(np.log(np.maximum(seconds / late_s, 1.0)), 3.0)
-        return np.asarray(plain + np.where(late, _BEYOND * np.ptp(plain) * excess, 0.0))
-
-    return penalised
+    plain, late_s = cost(options), (1.0 + slack) * horizon_s(options)
+    seconds = np.where(options.waiting, np.inf, options.completion_s)
+    late = (seconds[options.start[:-1]] > late_s)[options.job] & (seconds > late_s)
+    excess = np.minimum(np.log(np.maximum(seconds / late_s, 1.0)), 3.0)
+    return np.asarray(plain + np.where(late, _BEYOND * np.ptp(plain) * excess, 0.0))
 
 
 def horizon_s(options: RoundOptions) -> float:

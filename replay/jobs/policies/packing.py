@@ -95,7 +95,7 @@ class Eaco:
     def decide(self, state: State) -> Decision:
         """Place those that wait."""
         sets = _Sets(state, self._used)
-        rules.eaco(sets, np.flatnonzero(state.waits).tolist())
+        rules.eaco(np.flatnonzero(state.waits).tolist(), sets.join_fullest, sets.start)
         return Decision(sets.row, host=sets.host)
 
 

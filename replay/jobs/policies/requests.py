@@ -60,19 +60,6 @@ class FreeGpus:
         return WAIT
 
 
-class Requests:
-    """Rows of jobs while those that wait get what they asked for."""
-
-    def __init__(self, state: State) -> None:
-        self._state, self._room = state, FreeGpus.now(state)
-        self.row = state.row.copy()
-
-    def start(self, job: int) -> bool:
-        """Give a job what it asked for, where it is fastest."""
-        self.row[job] = self._room.take(self._state.request[job])
-        return bool(self.row[job] != WAIT)
-
-
 class Fifo:
     """Starts jobs in the order of arrival until one does not fit."""
 
@@ -81,9 +68,14 @@ class Fifo:
 
     def decide(self, state: State) -> Decision:
         """Let the head of the line start as long as it finds a free block."""
-        requests = Requests(state)
-        fifo(requests, np.flatnonzero(state.waits).tolist())
-        return Decision(requests.row)
+        room, row = FreeGpus.now(state), state.row.copy()
+
+        def start(job: int) -> bool:
+            row[job] = room.take(state.request[job])
+            return bool(row[job] != WAIT)
+
+        fifo(np.flatnonzero(state.waits).tolist(), start)
+        return Decision(row)
 
 
 def serve(state: State, order: Iterable[int]) -> IntArray:

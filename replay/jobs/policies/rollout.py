@@ -26,7 +26,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.objectives import HOLD_S
-from wattsched.replay.jobs.policies.elastic import SLACK, Elastic, in_time, rank, rank_weights
+from wattsched.replay.jobs.policies.elastic import Elastic, in_time, rank_weights
 from wattsched.replay.jobs.policies.growth import Rule, Snapshot, Snapshots, decided, grow, seconds_saved
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 
@@ -55,7 +55,7 @@ class Rollout:
     def __init__(self, context: PolicyContext) -> None:
         self.restart_s = context.restarts.process_s
         self._snapshots = Snapshots(context.trace)
-        self._many = Elastic(context, in_time(rank, SLACK))
+        self._many = Elastic(context, in_time)
         self._weights: dict[int, float] = {}
         self._promise = _Promise()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.elastic import Elastic, in_time, rank
+from wattsched.replay.jobs.policies.elastic import Elastic, in_time
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
@@ -97,7 +99,7 @@ def test_the_last_job_keeps_going_when_it_must_not_end_late() -> None:
     jobs = [(0.0, 100.0, 1, flat), *((0.0, 40.0, 1, flat) for _ in range(3))]
     trace = trace_by_hand(cluster_of(4), *jobs)
     plain, context = replay(trace, "elastic"), PolicyContext(trace, Restarts(5.0, 20.0))
-    punctual = simulate(trace, Elastic(context, in_time(rank, 0.1)))
+    punctual = simulate(trace, Elastic(context, partial(in_time, slack=0.1)))
     assert punctual.end_s < plain.end_s
     assert punctual.jobs.first_start_s[0] == 0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
 from wattsched.replay.jobs.policies import rollout
-from wattsched.replay.jobs.policies.elastic import SLACK, Elastic, in_time, rank
+from wattsched.replay.jobs.policies.elastic import Elastic, in_time
 from wattsched.replay.jobs.policies.growth import Snapshots, seconds_saved, sidecar
 from wattsched.replay.jobs.policies.rollout import Rollout, project
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
@@ -73,5 +73,5 @@ def test_the_program_decides_about_many_jobs(monkeypatch: pytest.MonkeyPatch) ->
     trace = trace_by_hand(cluster_of(4), *jobs)
     context = PolicyContext(trace, Restarts(5.0, 20.0))
     monkeypatch.setattr(rollout, "EFFORT", 0)
-    programs = simulate(trace, Elastic(context, in_time(rank, SLACK)))
+    programs = simulate(trace, Elastic(context, in_time))
     assert np.array_equal(simulate(trace, Rollout(context)).jobs.end_s, programs.jobs.end_s)
