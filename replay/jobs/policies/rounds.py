@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +40,11 @@ class RoundOptions:
     round_s : float
         Seconds that a job loses that waits now.
     start : int array, shape (n_jobs + 1,)
-    job, row : int arrays, shape (n_options,)
-        Index of the job in the state, and its configuration, -1 for waiting.
+    job, row, gpus : int arrays, shape (n_options,)
+        Index of the job in the state, its configuration (-1 for waiting), and GPUs.
+    rate, busy_w, lost_s : float arrays, shape (n_options,)
+        Work per second, draw above that of the GPUs when idle, and seconds before the job works; 0 for
+        waiting.
     completion_s : float array, shape (n_options,)
         Seconds to completion; for waiting `round_s` plus the best completion from a standing start.
     """
@@ -50,52 +54,39 @@ class RoundOptions:
     start: IntArray
     job: IntArray
     row: IntArray
+    gpus: IntArray
+    rate: FloatArray
+    busy_w: FloatArray
+    lost_s: FloatArray
     completion_s: FloatArray
 
     @classmethod
     def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
         """Lay out what the jobs may do, of some rows of the configurations in ascending order."""
-        start, row = state.configurations.laid_out(state.kind, rows)
-        job = np.repeat(np.arange(len(state)), np.diff(start))
-        runs, rate = row != WAIT, np.where(row == WAIT, 0.0, state.configurations.rate[row])
-        completion_s = np.empty(len(row))
-        completion_s[runs] = state.completion_s(job[runs], row[runs])
+        of, trace = state.configurations, state.trace
+        start, row = of.laid_out(state.kind, rows)
+        job, waits = np.repeat(np.arange(len(state)), np.diff(start)), row == WAIT
+        columns = of.rate[row], trace.busy_w[row], state.delay_s(job, row)
+        rate, busy_w, lost_s = (np.where(waits, 0.0, column) for column in columns)
         best_s = state.remaining / np.maximum.reduceat(rate, start[:-1])
-        completion_s[~runs] = round_s + best_s + np.where(state.ran, state.restart_s, 0.0)
-        return cls(state, round_s, start, job, row, completion_s)
+        waiting_s = round_s + best_s + np.where(state.ran, state.restart_s, 0.0)
+        running_s = state.remaining[job] / np.where(waits, 1.0, rate) + lost_s
+        completion_s = np.where(waits, waiting_s[job], running_s)
+        gpus = np.where(waits, 0, of.gpus[row])
+        return cls(state, round_s, start, job, row, gpus, rate, busy_w, lost_s, completion_s)
 
     def only(self, keep: BoolArray) -> RoundOptions:
         """Leave options out; those of waiting stay."""
         keep = keep | self.waiting
         start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
-        return replace(
-            self, start=start, job=self.job[keep], row=self.row[keep], completion_s=self.completion_s[keep]
-        )
+        names = ("job", "row", "gpus", "rate", "busy_w", "lost_s", "completion_s")
+        columns: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
+        return replace(self, start=start, **columns)
 
     @cached_property
     def waiting(self) -> BoolArray:
         """Which options are waiting."""
         return np.asarray(self.row == WAIT)
-
-    @cached_property
-    def gpus(self) -> IntArray:
-        """GPUs of each option, 0 for waiting."""
-        return np.where(self.waiting, 0, self.state.configurations.gpus[self.row])
-
-    @cached_property
-    def rate(self) -> FloatArray:
-        """Work per second of each option, 0 for waiting."""
-        return np.where(self.waiting, 0.0, self.state.configurations.rate[self.row])
-
-    @cached_property
-    def busy_w(self) -> FloatArray:
-        """Draw of each option above that of its GPUs when idle."""
-        return np.where(self.waiting, 0.0, self.state.trace.busy_w[self.row])
-
-    @cached_property
-    def lost_s(self) -> FloatArray:
-        """Seconds before the job works, 0 for waiting."""
-        return np.where(self.waiting, 0.0, self.state.delay_s(self.job, self.row))
 
     @property
     def weight(self) -> FloatArray:
