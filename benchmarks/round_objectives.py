@@ -72,7 +72,7 @@ class ByObjective:
         self.restart_s = context.restarts.process_s
         self._counts = fastest(context.trace, context.trace.standard)
         self._objective, self._round_s = objective, round_s
-        self._rounds = RoundSolver(objective.name, "auto", context.gap)
+        self._rounds = RoundSolver(objective.name, context.gap)
 
     def decide(self, state: State) -> Decision:
         """Solve the round."""

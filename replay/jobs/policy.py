@@ -113,19 +113,8 @@ class State:
         """Which jobs wait."""
         return np.asarray(self.row == WAIT)
 
-    def completion_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
-        """Seconds until jobs are complete in rows of theirs, restarts included.
-
-        Parameters
-        ----------
-        owner : int array
-            Index into `jobs`.
-        rows : int array
-        """
-        return self.remaining[owner] / self.configurations.rate[rows] + self.delay_s(owner, rows)
-
     def delay_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
-        """Seconds before jobs work in rows of theirs."""
+        """Seconds before jobs, by their index in `jobs`, work in rows of theirs."""
         again = np.where(self.ran[owner], self.restart_s, 0.0)
         same = self.trace.same_gpus(self.row[owner], rows)
         return np.where(same, self.restarting_s[owner], again)

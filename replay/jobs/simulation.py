@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from wattsched.replay.jobs.policy import Decision, Policy, State, require_valid
 from wattsched.replay.jobs.pools import Fragmentation
 from wattsched.replay.jobs.trace import Trace
 
-Progress = Callable[[float, int], None]
 _FRUITLESS = 20
 """Periods of a budget without any job running after which it is taken to be too small for one."""
 _STUCK = 1000
@@ -40,7 +38,6 @@ def simulate(
     carbon: Carbon | None = None,
     sleep: Sleep | None = None,
     budget: Budget | None = None,
-    progress: Progress | None = None,
 ) -> Outcome:
     """Replay a trace until all its jobs are complete.
 
@@ -54,8 +51,6 @@ def simulate(
         Default: nodes never sleep.
     budget : Budget, optional
         What the cluster may spend in every period; default: as much as it likes.
-    progress : callable, optional
-        Called after each round with the time and the number of complete jobs.
 
     Raises
     ------
@@ -65,8 +60,7 @@ def simulate(
     """
     run = Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
     while run.step():
-        if progress is not None:
-            progress(run.time_s, run.complete)
+        pass
     return run.outcome()
 
 

@@ -107,7 +107,7 @@ class Sizing:
         Of the budget, in units of the rounds' values.
     """
 
-    def __init__(self, context: PolicyContext, solver: str = "auto") -> None:
+    def __init__(self, context: PolicyContext) -> None:
         trace = context.trace
         self.restart_s = context.restarts.process_s
         priced = context.budget is not None or context.least_price > 0
@@ -115,7 +115,7 @@ class Sizing:
         joules = np.where(trace.comparable, trace.busy_w / trace.configurations.rate, np.inf)
         self._least_j = np.minimum.reduceat(joules, trace.configurations.start[:-1])
         self._context = context
-        self._solver = RoundSolver("sizing", solver, context.gap)
+        self._solver = RoundSolver("sizing", context.gap)
         self.price = Price(context)
 
     def decide(self, state: State) -> Decision:

@@ -109,16 +109,14 @@ class Elastic:
     ----------
     cost : callable
         What a round minimises.
-    solver : str
-        Solver of the registry that closes the gap where the rule leaves more than the context's.
     """
 
-    def __init__(self, context: PolicyContext, cost: Cost = rank, solver: str = "auto") -> None:
+    def __init__(self, context: PolicyContext, cost: Cost = rank) -> None:
         self.restart_s = context.restarts.process_s
         self._counts = fastest(context.trace, context.trace.standard)
         self._wait_s = max(context.round_s, 1.0)
         self._cost = cost
-        self._solver = RoundSolver("elastic", solver, context.gap)
+        self._solver = RoundSolver("elastic", context.gap)
 
     def decide(self, state: State) -> Decision:
         """Solve the round to the gap asked for."""

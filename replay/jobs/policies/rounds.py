@@ -21,8 +21,8 @@ from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-RULE = "greedy"
-"""Solver that is asked first: it starts from last round's prices, and its answer has a bound."""
+QUICK, EXACT = "greedy", "auto"
+"""Solver that is asked first, as it starts from last round's prices and its answer has a bound; and then."""
 
 MOST_NODES = 50
 """Nodes of branch and cut for a round that stays short of its gap: a decision is due."""
@@ -146,14 +146,12 @@ class RoundOptions:
 
 
 class RoundSolver:
-    """A rule, and a solver that closes the gap where the rule leaves more than asked for.
+    """A quick solver, and an exact one that closes the gap where the quick one leaves more than asked for.
 
     Parameters
     ----------
     policy : str
         For messages.
-    solver : str
-        Name of the solver in the registry.
     gap : float
 
     Attributes
@@ -164,13 +162,13 @@ class RoundSolver:
         Cost of the last decision.
     """
 
-    def __init__(self, policy: str, solver: str, gap: float) -> None:
+    def __init__(self, policy: str, gap: float) -> None:
         self._policy = policy
         self._limits = Limits(gap=gap, nodes=MOST_NODES)
-        self._rule, self._solver = find_solver(RULE), find_solver(solver)
+        self._quick, self._exact = find_solver(QUICK), find_solver(EXACT)
         self.prices: dict[str, float] = {}
         self.objective = 0.0
-        self._rule_prices: dict[str, float] = {}
+        self._last_prices: dict[str, float] = {}
 
     def decide(self, options: RoundOptions, program: Program, again_s: float = np.inf) -> Decision:
         """Solve a round.
@@ -189,13 +187,13 @@ class RoundSolver:
         return Decision(options.chosen(solution.x), gap=gap, again_s=again_s)
 
     def _solve(self, program: Program) -> Solution:
-        last = np.array([self._rule_prices.get(name, 0.0) for name in program.row_names()])
-        quick = self._rule(program, self._limits, Start(prices=last))
+        last = np.array([self._last_prices.get(name, 0.0) for name in program.row_names()])
+        quick = self._quick(program, self._limits, Start(prices=last))
         if quick.prices is not None:
-            self._rule_prices = _named(program, quick.prices)
+            self._last_prices = _named(program, quick.prices)
         if quick.termination.reason == "optimal":
             return quick
-        exact = self._solver(program, self._limits, Start(quick.x, quick.prices))
+        exact = self._exact(program, self._limits, Start(quick.x, quick.prices))
         if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
             return quick
         return exact

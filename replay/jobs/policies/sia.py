@@ -37,12 +37,12 @@ LEAST_FACTOR = 0.01
 class Sia:
     """Sia's ILP, each round solved to the context's gap."""
 
-    def __init__(self, context: PolicyContext, solver: str = "auto") -> None:
+    def __init__(self, context: PolicyContext) -> None:
         self.restart_s = context.restarts.process_s
         trace = context.trace
         self._rows = fastest(trace, trace.comparable)
         self._rounds = FixedRounds(ROUND_S)
-        self._solver = RoundSolver("sia", solver, context.gap)
+        self._solver = RoundSolver("sia", context.gap)
         self._last_gpus, self._restarts = np.zeros((2, len(trace)), dtype=np.int64)
 
     def decide(self, state: State) -> Decision:

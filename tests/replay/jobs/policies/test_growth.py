@@ -22,7 +22,7 @@ Value = Callable[[State, int, int], float]
 
 
 def seconds(state: State, j: int, row: int) -> float:
-    return -float(state.completion_s(np.array([j]), np.array([row]))[0])
+    return run_time(state, j, row) - float(state.delay_s(np.array([j]), np.array([row]))[0])
 
 
 def run_time(state: State, j: int, row: int) -> float:
