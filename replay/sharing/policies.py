@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from wattsched.formulations.sharing import rules
 from wattsched.instances.sharing.decision import SharingDecision
@@ -220,30 +221,32 @@ class LeastCost:
 
 
 class _Costs:
-    """Watts that sets cost, remembered."""
+    """Watts that sets cost, remembered.
+
+    Attributes
+    ----------
+    set_w : callable
+        Cost of a set, 0 for no jobs.
+    added_w : callable
+        What a job of a class adds to a set, infinite where it is not admitted.
+    """
 
     def __init__(self, sets: Sets, value_w: float):
-        self.sets, self._value_w = sets, value_w
-        self._set_w: dict[Classes, float] = {(): 0.0}
-        self._added_w: dict[tuple[Classes, int], float] = {}
+        self.sets = sets
 
-    def set_w(self, classes: Classes) -> float:
-        """Cost of a set, 0 for no jobs."""
-        found = self._set_w.get(classes)
-        if found is None:
-            together = self.sets.of(classes)
-            found = (together.power_w + self._value_w * len(classes)) * together.slowdown
-            self._set_w[classes] = found
-        return found
+        @cache
+        def set_w(classes: Classes) -> float:
+            if not classes:
+                return 0.0
+            together = sets.of(classes)
+            return (together.power_w + value_w * len(classes)) * together.slowdown
 
-    def added_w(self, classes: Classes, own: int) -> float:
-        """What a job of a class adds to a set, infinite where it is not admitted."""
-        found = self._added_w.get((classes, own))
-        if found is None:
+        @cache
+        def added_w(classes: Classes, own: int) -> float:
             larger = tuple(sorted((*classes, own)))
-            found = self.set_w(larger) - self.set_w(classes) if self.sets.of(larger).admitted else math.inf
-            self._added_w[classes, own] = found
-        return found
+            return set_w(larger) - set_w(classes) if sets.of(larger).admitted else math.inf
+
+        self.set_w, self.added_w = set_w, added_w
 
 
 class _Moves:
