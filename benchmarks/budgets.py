@@ -28,9 +28,8 @@ from wattsched.instances.traces.job_lists import read_itp, read_philly
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.budget import Budget
-from wattsched.replay.jobs.metrics import budget_used
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
@@ -48,7 +47,7 @@ BASELINES = ("fifo", "tiresias-2dlas+zeus", "elasticflow+zeus")
 
 
 @dataclass(frozen=True)
-class Ground:
+class PoolState:
     """Jobs of a trace on equal nodes of eight GPUs.
 
     Attributes
@@ -78,9 +77,9 @@ class Ground:
 
 ITP = "itp-elasticflow-2021"
 GROUNDS = (
-    Ground("195job", f"{ITP}/elasticflow/195job.csv.gz", read_itp, (0, 100), "A100", 16),
-    Ground("ITP 04, day 2", f"{ITP}/raw/cluster04.csv", read_itp, (2, 3), "A100", 12),
-    Ground(
+    PoolState("195job", f"{ITP}/elasticflow/195job.csv.gz", read_itp, (0, 100), "A100", 16),
+    PoolState("ITP 04, day 2", f"{ITP}/raw/cluster04.csv", read_itp, (2, 3), "A100", 12),
+    PoolState(
         "Philly 6214e9, day 31",
         "philly-2017/philly_jobs.csv.gz",
         partial(read_philly, virtual_cluster="6214e9"),
@@ -100,15 +99,15 @@ ZONES = {
 
 @dataclass(frozen=True)
 class Case:
-    """A budget on a ground: of energy, or of the carbon of a zone."""
+    """A budget on a pool: of energy, or of the carbon of a zone."""
 
-    ground: Ground
+    pool: PoolState
     watts_per_gpu: float
     zone: str | None = None
 
     def budget(self, trace: Trace) -> Budget:
         """Budget of every day; of carbon, what the watts emit at the mean intensity of the zone's January."""
-        amount_j = self.watts_per_gpu * 8 * self.ground.nodes * DAY_S
+        amount_j = self.watts_per_gpu * 8 * self.pool.nodes * DAY_S
         if self.zone is None:
             return Budget.of_energy(amount_j, DAY_S)
         carbon = self.carbon(trace)
@@ -120,7 +119,7 @@ class Case:
 
     def idle(self, trace: Trace) -> Callable[[float, float], float]:
         """What the idle cluster takes from a time to another."""
-        gpus_w = 8 * self.ground.nodes * trace.cluster.gpu_types[self.ground.gpu_type].idle_power_w
+        gpus_w = 8 * self.pool.nodes * trace.cluster.gpu_types[self.pool.gpu_type].idle_power_w
         idle_w = gpus_w + sum(node.base_power_w for node in trace.cluster.nodes)
         per_watt = self.carbon(trace).per_watt
         return lambda begin_s, end_s: idle_w * float(per_watt(end_s) - per_watt(begin_s))
@@ -160,14 +159,14 @@ def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Ru
     """Replay a case, within its budget or at a price."""
     carbon = case.carbon(trace)
     budget = case.budget(trace) if price is None else case.boundless(trace)
-    setting = Setting(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
-    made = policy_of(policy, setting)
+    context = PolicyContext(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
+    made = policy_of(policy, context)
     outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
     return Run(
         jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
         end_s=outcome.end_s,
         used=outcome.meter.carbon_g,
-        most=float(budget_used(outcome)[0].max()),
+        most=float(outcome.budget_used()[0].max()),
     )
 
 
@@ -181,8 +180,8 @@ def compare(case: Case, rule: str, baselines: Sequence[str], seed: int) -> Found
     Ours is replayed within the budget, at a constant price at which it takes no more than the rule (`EQUAL`),
     and as if power were free (`FREE`).
     """
-    trace = case.ground.trace(seed)
-    print(f"{case.ground.name}, {case.watts_per_gpu:g} W, {case.zone}, seed {seed}", file=sys.stderr)
+    trace = case.pool.trace(seed)
+    print(f"{case.pool.name}, {case.watts_per_gpu:g} W, {case.zone}, seed {seed}", file=sys.stderr)
     base, idle = run(case, trace, rule), case.idle(trace)
 
     def against(found: Run) -> tuple[Run, float]:
@@ -213,7 +212,7 @@ def equal(replay: Callable[[float], tuple[Run, float]], case: Case) -> tuple[Run
 
 def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[object]]:
     """Lines of a case: every policy against the rule, and ours."""
-    where = f"{case.ground.name}, {case.zone or 'energy'}, {case.watts_per_gpu:g} W"
+    where = f"{case.pool.name}, {case.zone or 'energy'}, {case.watts_per_gpu:g} W"
     for policy in found[0]:
         runs = [seed[policy] for seed in found]
         rules = np.array([seed[rule][0].jct_h for seed in found])
@@ -231,7 +230,7 @@ def rows_of(case: Case, rule: str, found: Sequence[Found]) -> Iterable[Sequence[
 def part(name: str, seeds: int, jobs: int) -> Iterator[str]:
     """Table of a system, with one more case each time."""
     if name == "powerflow":
-        cases = [Case(ground, watts) for ground in GROUNDS for watts in WATTS_PER_GPU[ground.gpu_type]]
+        cases = [Case(pool, watts) for pool in GROUNDS for watts in WATTS_PER_GPU[pool.gpu_type]]
     else:
         cases = [Case(g, WATTS_PER_GPU[g.gpu_type][1], zone) for g in GROUNDS for zone in ZONES]
     baselines = BASELINES if name == "powerflow" else BASELINES[1:2]

@@ -12,21 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-from pages import DOCS, replace_part, table
+from pages import DOCS, interval, replace_part, table
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
-from wattsched.replay.sharing.bound import least_energy
-from wattsched.replay.sharing.least_cost import LeastCost
-from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, fifo
-from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import Policy, Replay, replay
+from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
+from wattsched.replay.sharing.sets import Sets, least_energy
+from wattsched.replay.sharing.stream import Outcome, Policy, replay
 from wattsched.topology.arrays import FloatArray
 
 JOBS = 5000
 SEEDS, CALIBRATION_SEEDS = (0, 1, 2, 3, 4), (100, 101)
-T_95 = 2.776
-"""Student's t for a 95 % interval of the mean of five."""
 
 MIXES = {"light": (0.4, 0.4, 0.1, 0.1), "uniform": (0.25, 0.25, 0.25, 0.25)}
 """Shares of AlexNet, ResNet-18, ResNet-50 and VGG-16."""
@@ -89,7 +85,7 @@ def policies(mix: str, seed: int) -> dict[str, Callable[[], Policy]]:
     """How each policy begins."""
     return {
         "fifo": lambda: fifo,
-        "fifo-packed": FifoPacked,
+        "fifo-packed": lambda: fifo_packed,
         "gandiva": partial(Gandiva, seed),
         "eaco": partial(Eaco, SLACK),
         "ours": partial(LeastCost, VALUE_W[mix], SLACK),
@@ -97,7 +93,7 @@ def policies(mix: str, seed: int) -> dict[str, Callable[[], Policy]]:
 
 
 @cache
-def run(setting: Setting, name: str) -> Replay:
+def run(setting: Setting, name: str) -> Outcome:
     """Replay a stream; a job that ours moves repeats the epoch that it has begun, those of Gavel do not."""
     mix, _, seed = setting
     instance, arrival_s = stream(*setting)
@@ -118,27 +114,27 @@ def bound(mix: str, seed: int) -> float:
 # -- figures -------------------------------------------------------------------------------------------
 
 
-def longer(done: Replay) -> float:
+def longer(done: Outcome) -> float:
     """How much longer jobs run than alone, on average."""
     return float(done.run_s.mean() / done.alone_s.mean()) - 1
 
 
-def energy(done: Replay) -> float:
+def energy(done: Outcome) -> float:
     """Joules."""
     return done.energy_j
 
 
-def active(done: Replay) -> float:
+def active(done: Outcome) -> float:
     """Mean of the active nodes."""
     return done.active_units
 
 
-def total_s(done: Replay) -> float:
+def total_s(done: Outcome) -> float:
     """Mean of wait and run, EaCO's job total time."""
     return float(np.mean(done.wait_s + done.run_s))
 
 
-def change(mix: str, nodes: int, name: str, base: str, of: Callable[[Replay], float]) -> FloatArray:
+def change(mix: str, nodes: int, name: str, base: str, of: Callable[[Outcome], float]) -> FloatArray:
     """Change of a figure against another policy in percent, one per seed."""
     ratios = [of(run((mix, nodes, s), name)) / of(run((mix, nodes, s), base)) for s in SEEDS]
     return 100 * (np.array(ratios) - 1)
@@ -149,16 +145,13 @@ def longer_pct(mix: str, nodes: int, name: str) -> FloatArray:
     return np.array([100 * longer(run((mix, nodes, s), name)) for s in SEEDS])
 
 
-def interval(values: FloatArray) -> str:
-    """Mean and 95 % interval."""
-    return f"{values.mean():+.1f} ± {T_95 * values.std(ddof=1) / np.sqrt(len(values)):.1f}"
-
+signed = partial(interval, digits=1, sign="+")
 
 Figure = tuple[str, float, Callable[[str, str], FloatArray]]
 """What it is, as published in percent, and one value per seed from a mix and a policy."""
 
 
-def _against(nodes: int, base: str, of: Callable[[Replay], float]) -> Callable[[str, str], FloatArray]:
+def _against(nodes: int, base: str, of: Callable[[Outcome], float]) -> Callable[[str, str], FloatArray]:
     return lambda mix, name: change(mix, nodes, name, base, of)
 
 
@@ -183,7 +176,11 @@ def reproduced() -> str:
         cells = [what, f"{published:+.4g}"]
         for mix in MIXES:
             values = of(mix, "eaco")
-            cells += [interval(values), f"{abs(values.mean() - published):.1f}", interval(of(mix, "ours"))]
+            cells += [
+                signed(values),
+                f"{abs(values.mean() - published):.1f}",
+                signed(of(mix, "ours")),
+            ]
         rows.append(cells)
     header = ["figure, %", "published"]
     for mix in MIXES:
@@ -199,10 +196,15 @@ def against_eaco() -> str:
             saved = change(mix, nodes, "ours", "eaco", energy)
             shorter = longer_pct(mix, nodes, "ours") - longer_pct(mix, nodes, "eaco")
             moves = np.mean([run((mix, nodes, s), "ours").moves / JOBS for s in SEEDS])
-            cells = [f"{mix}, {nodes} nodes", interval(saved), f"{saved.max():+.1f}", interval(shorter)]
+            cells = [
+                f"{mix}, {nodes} nodes",
+                signed(saved),
+                f"{saved.max():+.1f}",
+                signed(shorter),
+            ]
             rows.append([*cells, f"{shorter.max():+.2f}", f"{moves:.1f}"])
         bounds = np.array([100 * (bound(mix, s) - 1) for s in SEEDS])
-        rows[-2].append(interval(bounds))
+        rows[-2].append(signed(bounds))
         rows[-1].append("")
     header = ["mix, cluster", "energy, %", "worst seed", "runs, points", "worst seed", "moves per job",
               "energy of any policy at least, against `fifo`, %"]  # fmt: skip

@@ -17,12 +17,11 @@ import numpy as np
 from pages import DOCS, interval, replace_part, table
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.replay.jobs.metrics import Summary, summary
+from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Restarts, Setting
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 
 SEEDS = range(10)
 JOBS = 40
@@ -53,7 +52,7 @@ def runs(policy: str, gap_s: float, restarts: Restarts) -> tuple[Summary, ...]:
     """Replay every seed; decisions at every arrival and completion."""
     found = []
     for seed in SEEDS:
-        made = policy_of(policy, Setting(trace(gap_s, seed), restarts))
+        made = policy_of(policy, PolicyContext(trace(gap_s, seed), restarts))
         found.append(summary(simulate(trace(gap_s, seed), made, name=policy)))
     print(f"{policy}, gaps of {gap_s:g} s, {restarts}", file=sys.stderr)
     return tuple(found)
@@ -108,8 +107,7 @@ def against_sidecar() -> str:
         for gap_s in GAPS_S:
             for field in ("jct_mean_s", "makespan_s", "energy_j"):
                 ratio = values(policy, gap_s, costs, field) / values("sidecar", gap_s, costs, field)
-                error = 1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))
-                cells.append("1" if policy == "sidecar" else f"{ratio.mean():.2f} ± {error:.2f}")
+                cells.append("1" if policy == "sidecar" else interval(ratio))
         rows.append(cells)
     return table(header, rows)
 
@@ -125,8 +123,7 @@ def ours() -> str:
                 cells = [f"{gap_s:g} s, {process_s:g} s, `{policy}`"]
                 for field in ("jct_mean_s", "makespan_s"):
                     ratio = values(policy, gap_s, costs, field) / values("sidecar", gap_s, costs, field)
-                    error = 1.96 * ratio.std(ddof=1) / np.sqrt(len(ratio))
-                    cells += [f"{ratio.mean():.3f} ± {error:.3f}", f"{ratio.max():.3f}"]
+                    cells += [interval(ratio, 3), f"{ratio.max():.3f}"]
                 slowest_s = values(policy, gap_s, costs, "decision_p99_s").max()
                 rows.append([*cells, f"{1e3 * slowest_s:.0f}"])
     return table(header, rows)

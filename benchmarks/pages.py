@@ -38,9 +38,9 @@ def replace_part(page: Path, name: str, content: str) -> None:
     page.write_text(f"{before}{begin}\n{content.strip()}\n{end}{after}", encoding="utf-8")
 
 
-def interval(values: FloatArray, digits: int = 2) -> str:
-    """Mean over the seeds, and half of the 95 % confidence interval of Student's t."""
-    mean = f"{values.mean():.{digits}f}"
+def interval(values: FloatArray, digits: int = 2, sign: str = "") -> str:
+    """Mean over the seeds, and half of the 95 % confidence interval of Student's t; `sign` may be ``+``."""
+    mean = f"{values.mean():{sign}.{digits}f}"
     if len(values) < 2:
         return mean
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))

@@ -19,8 +19,9 @@ from placement import POWER_LISTS, POWER_POLICIES, PUBLISHED, SEEDS, Runs, run_m
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
 from wattsched.replay.placement.curves import Curves, saving_pct
-from wattsched.replay.placement.plots import plot_curves, save
+from wattsched.replay.placement.plots import plot_curves
 from wattsched.replay.placement.stream import Experiment
+from wattsched.replay.plots import save
 
 OURS = ("bid", "bid-reserve")
 AT = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)

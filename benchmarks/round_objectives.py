@@ -13,26 +13,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-from pages import DOCS, replace_part, table
-from scipy import stats
-from scipy.sparse import block_array, csc_array
+from pages import DOCS, interval, replace_part, table
 
-from wattsched.formulations.program import Block, Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.job_lists import read_itp
-from wattsched.replay.jobs.menus import fastest
-from wattsched.replay.jobs.metrics import Summary, summary
-from wattsched.replay.jobs.policies.round_solver import MOST_NODES, RoundSolver
-from wattsched.replay.jobs.policies.rounds import Columns, columns_of, program_of
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.replay.jobs.outcome import Summary, summary
+from wattsched.replay.jobs.policies.rounds import MOST_NODES, RoundOptions, RoundSolver, fastest
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
 
@@ -76,76 +68,32 @@ class ByObjective:
         Length of the round as the objective takes it.
     """
 
-    def __init__(self, setting: Setting, objective: Objective, round_s: float) -> None:
-        self.restart_s = setting.restarts.process_s
-        self._counts = fastest(setting.trace.menus, setting.trace.menus.standard)
+    def __init__(self, context: PolicyContext, objective: Objective, round_s: float) -> None:
+        self.restart_s = context.restarts.process_s
+        self._counts = fastest(context.trace, context.trace.standard)
         self._objective, self._round_s = objective, round_s
-        self._rounds = RoundSolver(objective.name, "auto", setting.gap)
+        self._rounds = RoundSolver(objective.name, context.gap)
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Solve the round."""
-        columns = columns_of(view, self._counts, self._round_s)
-        cost = self._objective.cost(options_of(view, columns, self._round_s))
-        program = program_of(view, columns, cost)
+        options = RoundOptions.of(state, self._counts, self._round_s)
+        cost = self._objective.cost(options)
         if self._objective.combine == "sum":
-            return self._rounds.decide(columns, program)
+            return self._rounds.decide(options, options.program(cost))
         # A round of waiting is a small part of a long job: within a larger gap it would wait for ever.
-        solution = find_solver("auto")(with_worst(program), Limits(gap=SMALL_GAP, nodes=MOST_NODES))
+        program = options.program(cost, worst=True)
+        solution = find_solver("auto")(program, Limits(gap=SMALL_GAP, nodes=MOST_NODES))
         if solution.x is None:
             raise ValueError(f"{self._objective.name}: {solution.termination}")
-        return Decision(columns.chosen(solution.x))
-
-
-def options_of(view: View, columns: Columns, round_s: float) -> Any:
-    """What the objectives read of `instances.options.Options`, for the jobs of a moment."""
-    waits, owner = columns.waits, columns.owner
-    rate = np.where(waits, 0.0, view.menus.rate[columns.row])
-    start, gpus = columns.start[:-1], np.where(waits, np.inf, view.menus.gpus[columns.row])
-    fewest = gpus == np.minimum.reduceat(gpus, start)[owner]
-    waiting_s = columns.completion_s[waits]
-    jobs = [SimpleNamespace(remaining_work=work, weight=1.0) for work in view.remaining.tolist()]
-    return SimpleNamespace(
-        instance=SimpleNamespace(jobs=jobs, round_s=round_s),
-        job=owner,
-        weight=np.ones(len(owner)),
-        waiting=waits,
-        rate=rate,
-        completion_s=columns.completion_s,
-        lost_s=np.where(waits, 0.0, view.delay_s(owner, columns.row)),
-        best_s=waiting_s - round_s,
-        reference_rate=np.maximum.reduceat(np.where(fewest, rate, 0.0), start),
-    )
-
-
-def with_worst(program: Program) -> Program:
-    """Minimise the largest cost of a job in place of their sum."""
-    n, jobs = program.n_columns, program.n_groups
-    owner = np.repeat(np.arange(jobs), np.diff(program.group_start))
-    costs = csc_array((program.cost, (owner, np.arange(n))), shape=(jobs, n))
-    matrix = block_array([[program.matrix, None], [costs, csc_array(-np.ones((jobs, 1)))]], format="csc")
-    least = float(np.minimum.reduceat(program.cost, program.group_start[:-1]).max())
-    return replace(
-        program,
-        cost=np.append(np.zeros(n), 1.0),
-        matrix=matrix,
-        row_lower=np.append(program.row_lower, np.full(jobs, -np.inf)),
-        row_upper=np.append(program.row_upper, np.zeros(jobs)),
-        lower=np.append(program.lower, least),
-        upper=np.append(program.upper, float(program.cost.max())),
-        integer=np.append(program.integer, False),
-        rows=(*program.rows, Block("worst", jobs)),
-        columns=(*program.columns, Block("worst", 1)),
-        bottleneck=n,
-        attributes={name: np.append(values, 0.0) for name, values in program.attributes.items()},
-    )
+        return Decision(options.chosen(solution.x))
 
 
 def runs(case: Case, name: str, round_s: float) -> list[Summary]:
     """Replay every trace of a case."""
     found = []
     for trace in case.traces:
-        setting = Setting(trace, round_s=case.tick_s)
-        policy = ByObjective(setting, OBJECTIVES[name], round_s)
+        context = PolicyContext(trace, round_s=case.tick_s)
+        policy = ByObjective(context, OBJECTIVES[name], round_s)
         found.append(summary(simulate(trace, policy, name=name, round_s=case.tick_s)))
         print(f"{case.name}, {name}, {round_s:g} s: {found[-1].jct_mean_s:.0f} s", file=sys.stderr)
     return found
@@ -168,11 +116,9 @@ def compared(cases: Sequence[Case]) -> str:
 
 
 def ratio(ours: Sequence[Summary], theirs: Sequence[Summary], field: str) -> str:
-    """Mean ratio over the seeds, and half of its 95 % confidence interval (Student's t)."""
+    """Mean ratio over the seeds, and half of its 95 % confidence interval."""
     pairs = zip(ours, theirs, strict=True)
-    ratios = np.array([getattr(one, field) / getattr(other, field) for one, other in pairs])
-    half = stats.t.ppf(0.975, len(ratios) - 1) * ratios.std(ddof=1) / np.sqrt(len(ratios))
-    return f"{ratios.mean():.2f} ± {half:.2f}"
+    return interval(np.array([getattr(one, field) / getattr(other, field) for one, other in pairs]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

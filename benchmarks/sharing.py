@@ -25,8 +25,8 @@ from wattsched.instances.sharing.instance import Limits as SetLimits
 from wattsched.instances.traces.gavel import read_jobs, read_pairs, round_of_pairs
 from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
-from wattsched.replay.sharing.published import Decide, anew
-from wattsched.replay.sharing.stream import Replay, replay
+from wattsched.replay.sharing.policies import Decide, anew
+from wattsched.replay.sharing.stream import Outcome, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.bound import lower_bound
@@ -215,11 +215,11 @@ def policies() -> str:
     return "\n\n".join(parts)
 
 
-def _replay(of: tuple[SharingInstance, list[float]], decide: Decide) -> Replay:
+def _replay(of: tuple[SharingInstance, list[float]], decide: Decide) -> Outcome:
     return replay(*of, anew(of[0], decide))
 
 
-def _means(runs: list[Replay]) -> list[str]:
+def _means(runs: list[Outcome]) -> list[str]:
     def mean(values: list[float]) -> float:
         return float(np.mean(values))
 

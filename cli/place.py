@@ -273,7 +273,8 @@ def _bar(runs: int) -> Iterator[Callable[[str], None]]:
 
 
 def _plot(curves: Mapping[str, Curves], file: str) -> None:
-    from wattsched.replay.placement.plots import plot_curves, save
+    from wattsched.replay.placement.plots import plot_curves
+    from wattsched.replay.plots import save
 
     try:
         save(plot_curves(curves), file)

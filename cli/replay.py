@@ -31,8 +31,7 @@ from wattsched.cli.replay_outputs import draw, record
 from wattsched.cli.replay_runs import Run
 
 if TYPE_CHECKING:
-    from wattsched.replay.jobs.metrics import Summary
-    from wattsched.replay.jobs.outcome import Outcome
+    from wattsched.replay.jobs.outcome import Outcome, Summary
 
 MOST_NODES = 100_000
 
@@ -147,7 +146,7 @@ def command(
     first job.
     """
     from wattsched.replay.jobs.accounts import Sleep
-    from wattsched.replay.jobs.metrics import summary
+    from wattsched.replay.jobs.outcome import summary
     from wattsched.replay.jobs.policy import Restarts
 
     given = click.get_current_context().params

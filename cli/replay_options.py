@@ -70,7 +70,7 @@ def output_folder(ctx: click.Context, param: click.Parameter, name: str | None) 
 
 def parquet_wanted(ctx: click.Context, param: click.Parameter, asked: bool) -> bool:
     """Refuse what cannot be written before any work is done."""
-    from wattsched.replay.jobs.records import missing_for_parquet
+    from wattsched.replay.jobs.outcome import missing_for_parquet
 
     if asked and (missing := missing_for_parquet()):
         needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
     """Write the tables of a replay."""
-    from wattsched.replay.jobs.records import RECORDS, csv_text, parquet
+    from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
     for name, table in RECORDS.items():
@@ -30,7 +30,7 @@ def record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> No
 def draw(outcomes: list[Outcome], file: str) -> None:
     """Draw replays of one trace."""
     from wattsched.replay.jobs.plots import plot_outcomes
-    from wattsched.replay.placement.plots import save
+    from wattsched.replay.plots import save
 
     try:
         save(plot_outcomes(outcomes), file)

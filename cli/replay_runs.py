@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.accounts import Carbon, Sleep
     from wattsched.replay.jobs.budget import Budget
     from wattsched.replay.jobs.outcome import Outcome
-    from wattsched.replay.jobs.policy import Policy, Restarts, Setting
+    from wattsched.replay.jobs.policy import Policy, PolicyContext, Restarts
     from wattsched.replay.jobs.simulation import Replay
     from wattsched.replay.jobs.trace import Trace
 
@@ -36,18 +36,18 @@ class Run:
     least_price: float = 0.0
 
     @property
-    def setting(self) -> Setting:
+    def context(self) -> PolicyContext:
         """What policies are made for."""
-        from wattsched.replay.jobs.policy import Setting
+        from wattsched.replay.jobs.policy import PolicyContext
 
-        return Setting(self.trace, self.restarts, self.round_s, self.gap, self.budget, self.least_price)
+        return PolicyContext(self.trace, self.restarts, self.round_s, self.gap, self.budget, self.least_price)
 
     def policy(self, name: str) -> Policy:
         """Make a policy for the trace; refuse one that does not take the cluster."""
         from wattsched.replay.jobs.policies import policy_of
 
         with refusing():
-            return policy_of(name, self.setting)
+            return policy_of(name, self.context)
 
     def replay(self, name: str) -> Replay:
         """Make the replay under a policy; refuse a budget or a sleep that does not suit the cluster."""

@@ -13,7 +13,7 @@ from wattsched.report.wording import count, duration, energy, number, percent
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.replay.jobs.metrics import Summary
+    from wattsched.replay.jobs.outcome import Summary
     from wattsched.replay.jobs.trace import Trace
 
 

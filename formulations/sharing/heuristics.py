@@ -1,24 +1,19 @@
-"""Published rules for sharing, each building its decision set by set.
+"""Rules that have a decision at once: a decision while it is built, and the published `rules` on it.
 
-`eaco`: each job joins the fullest set that takes it (EaCO, algorithms 1 and 2). Candidates are the units with
-jobs whose limits leave room, the most utilised first, then idle units, those first on which the job needs the
-least energy. The first is taken on which every deadline holds for all. What EaCO does afterwards, to measure
-for an epoch and perhaps undo, is nothing that a decision says.
-
-`fifo` and `fifo-packed`: jobs in their order, as Gavel's policies of these names.
-
-`gandiva`: random pairs, kept where they help, as Gavel's policy of this name.
+For `eaco`, candidates are the units with jobs whose limits leave room, the most utilised first, then idle
+units, those first on which the job needs the least energy. The first is taken on which every deadline holds
+for all.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from wattsched.formulations.sharing import rules
 from wattsched.formulations.sharing.columns import Budget, budgets_of
 from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
 from wattsched.formulations.timer import Timer
@@ -41,10 +36,14 @@ class Packing:
     Parameters
     ----------
     patterns : Patterns
+    thrifty : bool
+        Whether a job alone gets the unit on which it needs the least energy, not the one on which it is
+        fastest.
     """
 
-    def __init__(self, patterns: Patterns):
+    def __init__(self, patterns: Patterns, *, thrifty: bool = False):
         self.patterns = patterns
+        self._thrifty = thrifty
         self.instance = instance = patterns.instance
         number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
         self.job_class = [number[job.job_class] for job in instance.jobs]
@@ -113,6 +112,43 @@ class Packing:
         before = [0.0] * len(uses) if instead_of is None else self._uses(instead_of.pattern, instead_of.jobs)
         return all(u - b <= left for u, b, left in zip(uses, before, self._left, strict=True))
 
+    def start(self, job: int) -> bool:
+        """Give a job the best free unit to itself."""
+        best = self.epoch_energy_j if self._thrifty else self.epoch_s
+        idle = min(self.idle(job), key=lambda pattern: best(pattern, job), default=None)
+        if idle is not None:
+            self.open(idle, [job])
+        return idle is not None
+
+    def join_fullest(self, job: int) -> bool:
+        """Let a job join the most utilised set that takes it."""
+        utilisation = self.patterns.utilisation_pct
+        for pattern in sorted(self.by_pattern, key=lambda p: (-utilisation[p], p)):
+            if (larger := self.extended(pattern, job)) is None:
+                continue
+            for formed in self.by_pattern[pattern]:
+                if self.admits(larger, [*formed.jobs, job], instead_of=formed):
+                    self.join(formed, larger, job)
+                    return True
+        return False
+
+    def join_best_pair(self, job: int) -> bool:
+        """Let a job join the single one with the best pair, if that is good enough."""
+        best, found = rules.PACKING_THRESHOLD, None
+        for pattern in sorted(self.by_pattern):
+            singles = self.by_pattern[pattern] if self.patterns.size[pattern] == 1 else []
+            pair = self.extended(pattern, job)
+            if pair is None or not singles:
+                continue
+            value = self.normalised_throughput(pair, [*singles[0].jobs, job])
+            if value > best:
+                takers = (s for s in singles if self.admits(pair, [*s.jobs, job], instead_of=s))
+                if (taker := next(takers, None)) is not None:
+                    best, found = value, (taker, pair)
+        if found is not None:
+            self.join(*found, job)
+        return found is not None
+
     def open(self, pattern: int, jobs: list[int]) -> None:
         """Put jobs onto a free unit."""
         self.free[self.patterns.unit_type[pattern]] -= 1
@@ -167,84 +203,29 @@ class Packing:
 
 def eaco(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Decide by EaCO's rule; jobs that may not wait come first, then exclusive ones, then in their order."""
-    packing = Packing(patterns)
+    packing = Packing(patterns, thrifty=True)
     jobs = patterns.instance.jobs
-    for j in sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive)):
-        found = _fullest(packing, j)
-        if found is not None:
-            packing.join(*found, j)
-            continue
-        idle = min(packing.idle(j), key=lambda p: packing.epoch_energy_j(p, j), default=None)
-        if idle is not None:
-            packing.open(idle, [j])
+    order = sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive))
+    rules.eaco(order, packing.join_fullest, packing.start)
     return packing.decision()
-
-
-def _fullest(packing: Packing, job: int) -> tuple[OpenSet, int] | None:
-    """Most utilised set that takes a job, and the pattern that it becomes."""
-    utilisation = packing.patterns.utilisation_pct
-    for pattern in sorted(packing.by_pattern, key=lambda p: (-utilisation[p], p)):
-        larger = packing.extended(pattern, job)
-        if larger is None:
-            continue
-        for formed in packing.by_pattern[pattern]:
-            if packing.admits(larger, [*formed.jobs, job], instead_of=formed):
-                return formed, larger
-    return None
-
-
-PACKING_THRESHOLD = 1.5
-"""Normalised throughput that a pair must exceed (Gavel, ``policies/fifo.py``)."""
 
 
 def fifo(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """Give each job the fastest free unit to itself; the first that has none stops the queue."""
-    return _queue(patterns, packs=False)
+    packing = Packing(patterns)
+    rules.fifo(range(len(patterns.instance.jobs)), packing.start)
+    return packing.decision()
 
 
 def fifo_packed(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
     """As `fifo`; a job without a free unit joins the single job with which the pair runs fastest.
 
-    The pair's normalised throughput must be above `PACKING_THRESHOLD`; the first job without a partner stops
-    the queue.
+    The pair's normalised throughput must be above `rules.PACKING_THRESHOLD`; the first job without a partner
+    stops the queue.
     """
-    return _queue(patterns, packs=True)
-
-
-def _queue(patterns: Patterns, packs: bool) -> SharingDecision | None:
     packing = Packing(patterns)
-    for j in range(len(patterns.instance.jobs)):
-        idle = min(packing.idle(j), key=lambda p: packing.epoch_s(p, j), default=None)
-        if idle is not None:
-            packing.open(idle, [j])
-            continue
-        partner = _best_partner(packing, j) if packs else None
-        if partner is None:
-            break
-        packing.join(*partner, j)
+    rules.fifo_packed(range(len(patterns.instance.jobs)), packing.start, packing.join_best_pair)
     return packing.decision()
-
-
-def _best_partner(packing: Packing, job: int) -> tuple[OpenSet, int] | None:
-    """Single job with the best pair, and the pattern of the pair."""
-    best, found = PACKING_THRESHOLD, None
-    for pattern in sorted(packing.by_pattern):
-        singles = packing.by_pattern[pattern] if packing.patterns.size[pattern] == 1 else []
-        pair = packing.extended(pattern, job)
-        if pair is None or not singles:
-            continue
-        value = packing.normalised_throughput(pair, [*singles[0].jobs, job])
-        if value > best:
-            takers = (s for s in singles if packing.admits(pair, [*s.jobs, job], instead_of=s))
-            if (taker := next(takers, None)) is not None:
-                best, found = value, (taker, pair)
-    return found
-
-
-LEAST_THROUGHPUT = 1.0
-"""Pairs with less normalised throughput are dropped (Gavel, ``policies/gandiva.py``)."""
-
-SEED = 0
 
 
 def gandiva(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
@@ -253,19 +234,14 @@ def gandiva(patterns: Patterns, objective: str, timer: Timer | None = None) -> S
     A pair is tried on the unit type that is fastest for it, and dropped where it is slower than taking turns.
     Gavel has what finds no unit take turns with the rest; in one round it waits.
     """
-    packing = Packing(patterns)
-    jobs = list(range(len(patterns.instance.jobs)))
-    random.Random(SEED).shuffle(jobs)
-    crowded = len(jobs) > sum(packing.free)
-    pairs: list[list[int]] = []
-    singles: list[list[int]] = []
-    while jobs:
-        one = jobs.pop()
-        if crowded and jobs and _worth(packing, [one, jobs[-1]]):
-            pairs.append([one, jobs.pop()])
-        else:
-            singles.append([one])
-    for group in sorted([*pairs, *singles], key=min):
+    packing, rule = Packing(patterns), rules.Gandiva()
+    jobs = range(len(patterns.instance.jobs))
+
+    def propose(single: list[int]) -> Iterator[tuple[int, int]]:
+        rule.draw.shuffle(single)
+        return rules.neighbours(single[::-1], lambda one, other: _worth(packing, [one, other]))
+
+    for group in rule.groups(jobs, len(jobs) > sum(packing.free), propose):
         _place(packing, group)
     return packing.decision()
 
@@ -284,7 +260,7 @@ def _patterns(packing: Packing, group: list[int]) -> list[int]:
 
 def _worth(packing: Packing, pair: list[int]) -> bool:
     return any(
-        packing.admits(p, pair) and packing.normalised_throughput(p, pair) >= LEAST_THROUGHPUT
+        packing.admits(p, pair) and packing.normalised_throughput(p, pair) >= rules.LEAST_THROUGHPUT
         for p in _patterns(packing, pair)
     )
 
@@ -292,7 +268,7 @@ def _worth(packing: Packing, pair: list[int]) -> bool:
 def _place(packing: Packing, group: list[int]) -> None:
     """Put a group onto a free unit on which it is worth it."""
     for pattern in _patterns(packing, group):
-        helps = len(group) == 1 or packing.normalised_throughput(pattern, group) >= LEAST_THROUGHPUT
+        helps = len(group) == 1 or packing.normalised_throughput(pattern, group) >= rules.LEAST_THROUGHPUT
         if helps and packing.free[packing.patterns.unit_type[pattern]] and packing.admits(pattern, group):
             packing.open(pattern, group)
             return

@@ -109,16 +109,21 @@ class Nodes:
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
         base = {node.name: node.base_power_w for node in cluster.nodes}
-        self._sleep = sleep
+        # Without sleep, nodes do so after an endless time.
+        self._after_s = sleep.after_s if sleep is not None else np.inf
+        self._asleep_w, self._wake_s = (sleep.power_w, sleep.wake_s) if sleep is not None else (0.0, 0.0)
         self._first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
         self._node = [pool.node_index + first for pool, first in zip(pools, self._first, strict=False)]
         self.base_w = np.array([base[name] for pool in pools for name in pool.nodes], dtype=float)
         gpus = [np.bincount(p.node_index[p.available], minlength=len(p.nodes)) for p in pools]
         idle_w = [cluster.gpu_types[pool.gpu_type].idle_power_w for pool in pools]
         self._idle_w = np.concatenate([n * watts for n, watts in zip(gpus, idle_w, strict=True)])
-        if sleep is not None:
-            _require_saving(
-                sleep, [name for pool in pools for name in pool.nodes], self.base_w + self._idle_w
+        standing_w = self.base_w + self._idle_w
+        for node in np.flatnonzero(self._asleep_w > standing_w * (1 + 1e-9))[:1]:
+            name = [name for pool in pools for name in pool.nodes][node]
+            raise ValueError(
+                f"sleep: must be at most {standing_w[node]:g}, which node '{name}' draws when idle, "
+                f"got {self._asleep_w:g}"
             )
         n = len(self.base_w)
         self._jobs = np.zeros(n, dtype=np.int64)
@@ -134,7 +139,7 @@ class Nodes:
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
         self.asleep[nodes] = False
-        return self._sleep.wake_s if wakes and self._sleep is not None else 0.0
+        return self._wake_s if wakes else 0.0
 
     def leave(self, nodes: IntArray, time_s: float) -> None:
         """End a job there."""
@@ -143,32 +148,18 @@ class Nodes:
 
     def next_s(self) -> float:
         """Time at which the next node falls asleep."""
-        if self._sleep is None:
-            return np.inf
         waking = (self._jobs == 0) & ~self.asleep
-        return float(np.min(self._empty_since[waking], initial=np.inf)) + self._sleep.after_s
+        return float(np.min(self._empty_since[waking], initial=np.inf)) + self._after_s
 
     def doze(self, time_s: float) -> None:
         """Let nodes fall asleep whose time has come."""
-        if self._sleep is not None:
-            self.asleep |= (self._jobs == 0) & (self._empty_since + self._sleep.after_s <= time_s)
+        self.asleep |= (self._jobs == 0) & (self._empty_since + self._after_s <= time_s)
 
     def standing_w(self) -> tuple[float, float]:
         """Draw of the nodes without GPUs (asleep: with them), and idle draw that the sleepers' GPUs spare."""
-        if not self.asleep.any() or self._sleep is None:
-            return float(self.base_w.sum()), 0.0
         awake = float(self.base_w[~self.asleep].sum())
-        sleeping = self._sleep.power_w * int(self.asleep.sum())
+        sleeping = self._asleep_w * int(self.asleep.sum())
         return awake + sleeping, float(self._idle_w[self.asleep].sum())
-
-
-def _require_saving(sleep: Sleep, names: Sequence[str], idle_w: FloatArray) -> None:
-    """Refuse a sleep in which some node draws more than awake."""
-    for node in np.flatnonzero(sleep.power_w > idle_w * (1 + 1e-9))[:1]:
-        raise ValueError(
-            f"sleep: must be at most {idle_w[node]:g}, which node '{names[node]}' draws when idle, "
-            f"got {sleep.power_w:g}"
-        )
 
 
 @dataclass

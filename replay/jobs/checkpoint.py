@@ -1,7 +1,7 @@
 """Replays on disk, to go on with after an interruption, and outcomes.
 
-A checkpoint is a line of JSON, which says what it is of, and a pickle. What a replay is made of (the trace,
-and functions that the policy holds) is not in it: it is taken from a replay that is made anew.
+A checkpoint is a line of JSON, which says what it is of, and a pickle. The trace is not in it: it is taken
+from a replay that is made anew.
 
 Trust a checkpoint as you trust code: to unpickle a file made for the purpose can run anything. A file that
 says that it is of another program version or trace, or whose checksum is wrong, is refused before that.
@@ -14,10 +14,8 @@ import io
 import json
 import pickle
 import time
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar
 
 from wattsched.instances.io import write_atomically
@@ -26,7 +24,7 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 from wattsched.version import __version__
 
-FORMAT = "wattsched-checkpoint/2"
+FORMAT = "wattsched-checkpoint/3"
 T = TypeVar("T", Replay, Outcome)
 
 
@@ -65,7 +63,7 @@ def save(path: Path, what: Replay | Outcome, of: Replay) -> None:
         When the file cannot be written.
     """
     body = io.BytesIO()
-    _Pickler(body, _given(of)).dump(what)
+    _Pickler(body, _given(of.trace)).dump(what)
     content = body.getvalue()
     head = {**_head(of.trace), "sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(path, json.dumps(head).encode() + b"\n" + content)
@@ -98,7 +96,7 @@ def load(path: Path, kind: type[T], of: Replay) -> T:
     if head.get("sha256") != hashlib.sha256(content).hexdigest():
         raise ValueError(f"{path}: is damaged; delete it to begin that replay again")
     try:
-        found = _Unpickler(io.BytesIO(content), _given(of)).load()
+        found = _Unpickler(io.BytesIO(content), _given(of.trace)).load()
     except (pickle.UnpicklingError, AttributeError, ImportError, EOFError) as error:
         raise ValueError(f"{path}: was written by another program: {error}") from None
     if not isinstance(found, kind):
@@ -116,28 +114,17 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _head(trace: Trace) -> dict[str, str]:
     """What a checkpoint must be of."""
-    digest = hashlib.sha256("\n".join(trace.names).encode())
-    for values in (trace.arrival_s, trace.work, trace.request, trace.menus.rate, trace.menus.power_w):
+    digest, rows = hashlib.sha256("\n".join(trace.names).encode()), trace.configurations
+    for values in (trace.arrival_s, trace.work, trace.request, rows.rate, rows.power_w):
         digest.update(values.tobytes())
     return {"format": FORMAT, "version": __version__, "trace": digest.hexdigest()}
 
 
-def _given(replay: Replay) -> dict[str, object]:
-    """Parts of a replay that are made anew, by name."""
-    trace = replay.trace
+def _given(trace: Trace) -> dict[str, object]:
+    """The trace and its parts, which are made anew, by name."""
     given: dict[str, object] = {"trace": trace}
     given |= {f"trace.{field.name}": getattr(trace, field.name) for field in fields(trace)}
-    given |= {f"trace.pools.{number}": pool for number, pool in enumerate(trace.pools)}
-    return given | dict(_functions("policy", replay.policy))
-
-
-def _functions(name: str, held: object) -> Iterator[tuple[str, object]]:
-    """Functions that an object of ours holds at any depth; some are closures, which no pickle takes."""
-    for part, value in getattr(held, "__dict__", {}).items():
-        if isinstance(value, FunctionType):
-            yield f"{name}.{part}", value
-        elif type(value).__module__.startswith("wattsched.replay.jobs.policies."):
-            yield from _functions(f"{name}.{part}", value)
+    return given | {f"trace.pools.{number}": pool for number, pool in enumerate(trace.pools)}
 
 
 class _Pickler(pickle.Pickler):

@@ -1,19 +1,27 @@
-"""What a replay leaves behind: a record of every job, of every round, and of the watts in between."""
+"""What a replay leaves behind: records of jobs, rounds and watts, what they come to, and tables of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeVar
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 
 import numpy as np
 
+from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter
 from wattsched.replay.jobs.budget import Budget, Periods
-from wattsched.replay.jobs.fragmentation import Fragmentation
+from wattsched.replay.jobs.pools import Fragmentation
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-V = TypeVar("V", int, float)
+DIGITS = 9
+"""Of numbers in CSV files."""
+
+CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "end_s", "time_s"))
+"""Times of the trace's clock, which may be large: seconds since 1970, say."""
 
 
 @dataclass
@@ -47,18 +55,8 @@ class JobRecords:
     @classmethod
     def empty(cls, n: int) -> JobRecords:
         """Records of jobs that have not arrived."""
-        return cls(
-            first_start_s=np.full(n, np.inf),
-            end_s=np.full(n, np.inf),
-            held_s=np.zeros(n),
-            gpu_s=np.zeros(n),
-            energy_j=np.zeros(n),
-            carbon_g=np.zeros(n),
-            done=np.zeros(n),
-            restarts=np.zeros(n, dtype=np.int64),
-            migrations=np.zeros(n, dtype=np.int64),
-            preemptions=np.zeros(n, dtype=np.int64),
-        )
+        never = (np.full(n, np.inf) for _ in range(2))
+        return cls(*never, *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
 
 
 @dataclass
@@ -85,47 +83,25 @@ class Rounds:
 
 
 @dataclass
-class PowerLog:
-    """Watts of the cluster from each time to the next.
+class StepLog:
+    """A quantity that stays the same from each time to the next.
 
     Attributes
     ----------
-    time_s, power_w : list of float
+    time_s, values : list of float
     """
 
     time_s: list[float] = field(default_factory=list)
-    power_w: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
 
-    def add(self, time_s: float, power_w: float) -> None:
+    def add(self, time_s: float, value: float) -> None:
         """Append, leaving out what does not change or last."""
-        _add(self.time_s, self.power_w, time_s, power_w)
-
-
-@dataclass
-class BusyLog:
-    """GPUs that jobs hold from each time to the next, also between rounds.
-
-    Attributes
-    ----------
-    time_s : list of float
-    gpus : list of int
-    """
-
-    time_s: list[float] = field(default_factory=list)
-    gpus: list[int] = field(default_factory=list)
-
-    def add(self, time_s: float, gpus: int) -> None:
-        """Append, leaving out what does not change or last."""
-        _add(self.time_s, self.gpus, time_s, gpus)
-
-
-def _add(times: list[float], values: list[V], time_s: float, value: V) -> None:
-    if times and times[-1] == time_s:
-        times.pop()
-        values.pop()
-    if not values or values[-1] != value:
-        times.append(time_s)
-        values.append(value)
+        if self.time_s and self.time_s[-1] == time_s:
+            self.time_s.pop()
+            self.values.pop()
+        if not self.values or self.values[-1] != value:
+            self.time_s.append(time_s)
+            self.values.append(value)
 
 
 @dataclass(frozen=True)
@@ -136,6 +112,12 @@ class Outcome:
     ----------
     trace : Trace
     policy : str
+    jobs : JobRecords
+    rounds : Rounds
+    meter : Meter
+    power, busy : StepLog
+        Watts of the cluster, and GPUs that jobs hold, also between rounds.
+    fragmentation : Fragmentation
     begin_s, end_s : float
         First arrival and last completion.
     budget : Budget, optional
@@ -148,10 +130,204 @@ class Outcome:
     jobs: JobRecords
     rounds: Rounds
     meter: Meter
-    power: PowerLog
-    busy: BusyLog
+    power: StepLog
+    busy: StepLog
     fragmentation: Fragmentation
     begin_s: float
     end_s: float
     budget: Budget | None = None
     periods: Periods | None = None
+
+    @property
+    def jct_s(self) -> FloatArray:
+        """Completion time of each job: from arrival to completion, shape (n_jobs,)."""
+        return self.jobs.end_s - self.trace.arrival_s
+
+    def budget_used(self) -> tuple[FloatArray, BoolArray]:
+        """Part of the budget that each period used, and whether it is over and was always short."""
+        if self.budget is None or self.periods is None:
+            return np.zeros(0), np.zeros(0, dtype=bool)
+        over = np.array(self.periods.begin_s) + self.budget.period_s <= self.end_s
+        return np.array(self.periods.spent) / self.budget.amount, over & np.array(self.periods.short)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of one replay.
+
+    Attributes
+    ----------
+    jct_mean_s, jct_median_s, jct_p95_s, jct_p99_s : float
+        Completion time: from arrival to completion.
+    queueing_mean_s : float
+        Time without GPUs, pauses included.
+    makespan_s : float
+        From the first arrival to the last completion.
+    energy_j, carbon_g : float
+        Of the whole cluster over the makespan; `jobs_energy_j` is the part of the GPUs that jobs held.
+    gpu_utilisation, gpu_h : float
+        Share of the GPU time that jobs held, and hours of it.
+    fragmentation : float
+        Share of the free GPU time that a job of the trace could not have used (`Fragmentation`).
+    restarts, migrations, preemptions, rounds : int
+    decision_median_s, decision_p99_s : float
+        Wall-clock seconds of a decision.
+    gap_mean, gap_max : float, optional
+        Certified gaps of the rounds; None for a rule without bounds.
+    rho_mean, rho_max, unfair_fraction : float
+        Finish-time fairness (`finish_time_fairness`), and the share of the jobs above 1.
+    budget_used_max, budget_used_min : float, optional
+        Largest part of the budget that a period used, and smallest of those periods in which it was short at
+        every moment; None without a budget, and where there is no such period.
+    """
+
+    policy: str
+    jobs: int
+    jct_mean_s: float
+    jct_median_s: float
+    jct_p95_s: float
+    jct_p99_s: float
+    queueing_mean_s: float
+    makespan_s: float
+    energy_j: float
+    jobs_energy_j: float
+    carbon_g: float
+    gpu_utilisation: float
+    gpu_h: float
+    fragmentation: float
+    restarts: int
+    migrations: int
+    preemptions: int
+    rounds: int
+    decision_median_s: float
+    decision_p99_s: float
+    gap_mean: float | None
+    gap_max: float | None
+    rho_mean: float
+    rho_max: float
+    unfair_fraction: float
+    budget_used_max: float | None
+    budget_used_min: float | None
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def summary(outcome: Outcome) -> Summary:
+    """Sum a replay up."""
+    jobs, rounds, meter, jct_s = outcome.jobs, outcome.rounds, outcome.meter, outcome.jct_s
+    p95_s, p99_s = np.percentile(jct_s, [95, 99]).tolist()
+    gaps = np.array([gap for gap in rounds.gap if not np.isnan(gap)])
+    rho = finish_time_fairness(outcome)
+    makespan_s = outcome.end_s - outcome.begin_s
+    gpu_s = outcome.trace.available.sum() * makespan_s
+    used, short = outcome.budget_used()
+    return Summary(
+        policy=outcome.policy,
+        jobs=len(outcome.trace),
+        jct_mean_s=float(jct_s.mean()),
+        jct_median_s=float(np.median(jct_s)),
+        jct_p95_s=p95_s,
+        jct_p99_s=p99_s,
+        queueing_mean_s=float((jct_s - jobs.held_s).mean()),
+        makespan_s=makespan_s,
+        energy_j=meter.energy_j,
+        jobs_energy_j=meter.jobs_j,
+        carbon_g=meter.carbon_g,
+        gpu_utilisation=float(meter.busy_gpu_s / gpu_s) if makespan_s > 0 else 0.0,
+        gpu_h=meter.busy_gpu_s / S_PER_H,
+        fragmentation=outcome.fragmentation.mean,
+        restarts=int(jobs.restarts.sum()),
+        migrations=int(jobs.migrations.sum()),
+        preemptions=int(jobs.preemptions.sum()),
+        rounds=len(rounds.time_s),
+        decision_median_s=float(np.median(rounds.decision_s)),
+        decision_p99_s=float(np.percentile(rounds.decision_s, 99)),
+        gap_mean=float(gaps.mean()) if len(gaps) else None,
+        gap_max=float(gaps.max()) if len(gaps) else None,
+        rho_mean=float(rho.mean()),
+        rho_max=float(rho.max()),
+        unfair_fraction=float((rho > 1.0 + 1e-9).mean()),
+        budget_used_max=float(used.max()) if len(used) else None,
+        budget_used_min=float(used[short].min()) if short.any() else None,
+    )
+
+
+def finish_time_fairness(outcome: Outcome) -> FloatArray:
+    """Completion time of each job over the one that it would have with a fair share, shape (n_jobs,).
+
+    The fair completion time is its run time on the GPUs asked for times the contention: GPUs asked for by all
+    jobs in the system over GPUs of the cluster, at least 1, averaged over the job's stay (Shockwave, NSDI
+    2023; Themis, NSDI 2020).
+    """
+    trace, end_s = outcome.trace, outcome.jobs.end_s
+    times = np.unique(np.concatenate([trace.arrival_s, end_s]))
+    change = np.zeros(len(times))
+    np.add.at(change, np.searchsorted(times, trace.arrival_s), trace.requested_gpus)
+    np.add.at(change, np.searchsorted(times, end_s), -trace.requested_gpus)
+    contention = np.maximum(np.cumsum(change) / trace.available.sum(), 1.0)
+    integral = np.concatenate([[0.0], np.cumsum(contention[:-1] * np.diff(times))])
+    stay_s = end_s - trace.arrival_s
+    total = integral[np.searchsorted(times, end_s)] - integral[np.searchsorted(times, trace.arrival_s)]
+    alone_s = trace.work / trace.requested_rate
+    # The fair time is alone_s * total / stay_s. Jobs that end as they arrive have their share.
+    apart = alone_s * total > 0
+    return np.asarray(np.divide(stay_s**2, alone_s * total, out=np.ones_like(total), where=apart))
+
+
+# -- tables ----------------------------------------------------------------------------------------------
+
+Table = Mapping[str, Sequence[object]]
+
+
+def _jobs(outcome: Outcome) -> Table:
+    rho, columns = finish_time_fairness(outcome), {"arrival_s": outcome.trace.arrival_s, **vars(outcome.jobs)}
+    numbers = {name: values.tolist() for name, values in columns.items() if name != "done"}
+    return {"job": outcome.trace.names, **numbers, "rho": rho.tolist()}
+
+
+RECORDS: dict[str, Callable[[Outcome], Table]] = {
+    "jobs": _jobs,
+    "rounds": lambda outcome: vars(outcome.rounds),
+    "power": lambda outcome: {"time_s": outcome.power.time_s, "power_w": outcome.power.values},
+}
+"""A line per job in the order of arrival, per decision, and per change of the cluster's watts."""
+
+
+def csv_text(table: Table) -> str:
+    """Table as CSV, numbers to nine digits, and times of the clock to the millisecond at least."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table)
+    cells = ([_cell(value, clock=name in CLOCK_COLUMNS) for value in table[name]] for name in table)
+    writer.writerows(zip(*cells, strict=True))
+    return out.getvalue()
+
+
+def _cell(value: object, *, clock: bool) -> object:
+    if not isinstance(value, float):
+        return value
+    if value != value:
+        return ""
+    digits = max(DIGITS, len(f"{value:.0f}") + 3) if clock else DIGITS
+    return f"{value:.{digits}g}"
+
+
+def parquet(table: Table) -> bytes:
+    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
+
+    Raises
+    ------
+    ImportError
+        Without pyarrow.
+    """
+    import pandas as pd
+
+    content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)
+    return content
+
+
+def missing_for_parquet() -> list[str]:
+    """Packages that `parquet` needs and that are not installed."""
+    return [name for name in ("pyarrow",) if find_spec(name) is None]

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.replay.plots import Look, tidy
 from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from wattsched.replay.jobs.outcome import Outcome
-
-Pattern = Literal["-", "--", ":", "-."]
-Look = tuple[str, Pattern]
-"""Colour and pattern of a line."""
+    from wattsched.replay.jobs.outcome import Outcome, StepLog
 
 SIZE_IN = (9.0, 9.0)
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-"""Colours that the colour-blind tell apart (Okabe and Ito 2008, without yellow)."""
-PATTERNS: tuple[Pattern, ...] = ("-", "--", ":", "-.")
 MINUTE_S, HOUR_S, DAY_S = 60, S_PER_H, S_PER_DAY
 MOST_STEPS = 300
 """Changes that a line can show; beyond, means are drawn."""
@@ -69,14 +63,14 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     completion, power, occupancy = figure.subplots(3, 1)
     scale = Scale.of(outcomes)
-    longest_s = max((outcome.jobs.end_s - outcome.trace.arrival_s).max() for outcome in outcomes)
+    longest_s = max(outcome.jct_s.max() for outcome in outcomes)
     unit, unit_s = unit_of(longest_s)
     for number, outcome in enumerate(outcomes):
-        look = (COLOURS[number % len(COLOURS)], PATTERNS[number // len(COLOURS) % len(PATTERNS)])
-        gpus = sum(int(pool.available.sum()) for pool in outcome.trace.pools)
+        look = Look.of(number)
         _draw_completion(completion, outcome, unit_s, look)
-        _draw_course(power, outcome, scale, outcome.power.time_s, outcome.power.power_w, 1000, look)
-        _draw_course(occupancy, outcome, scale, outcome.busy.time_s, outcome.busy.gpus, gpus / 100, look)
+        _draw_course(power, outcome, scale, outcome.power, 1000, look)
+        gpus = int(outcome.trace.available.sum())
+        _draw_course(occupancy, outcome, scale, outcome.busy, gpus / 100, look)
     _draw_budget(power, outcomes, scale)
     note = f"\nmean of each {scale.over}" if scale.over else ""
     completion.set(xlabel=f"completion time, {unit}", ylabel="jobs, %", ylim=(0, 103))
@@ -87,10 +81,7 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
     occupancy.set(
         xlabel=f"time from the first arrival, {scale.unit}", ylabel=f"GPUs in use, %{note}", ylim=(0, 103)
     )
-    for axes in (completion, power, occupancy):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(x=0.01)
+    tidy((completion, power, occupancy))
     handles = [*completion.get_legend_handles_labels()[0], *power.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside right upper", frameon=False)
     return figure
@@ -130,11 +121,10 @@ def _draw_completion(axes: Axes, outcome: Outcome, unit_s: float, look: Look) ->
     """Draw the share of the jobs that are complete within a time after their arrival."""
     from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
-    jct = np.sort(outcome.jobs.end_s - outcome.trace.arrival_s) / unit_s
+    jct = np.sort(outcome.jct_s) / unit_s
     shares = 100 * np.arange(len(jct) + 1) / len(jct)
-    colour, pattern = look
     since = np.insert(jct, 0, jct[0])
-    axes.step(since, shares, where="post", label=outcome.policy, color=colour, linestyle=pattern)
+    axes.step(since, shares, where="post", label=outcome.policy, **look._asdict())
     axes.set_xscale("log")
     if 0 < jct[-1] <= jct[0] * (1 + 1e-9):
         # All the same but for rounding. Without a width, matplotlib would make one up, with a warning.
@@ -143,22 +133,13 @@ def _draw_completion(axes: Axes, outcome: Outcome, unit_s: float, look: Look) ->
     axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 
 
-def _draw_course(
-    axes: Axes,
-    outcome: Outcome,
-    scale: Scale,
-    time_s: Sequence[float],
-    values: Sequence[float],
-    per: float,
-    look: Look,
-) -> None:
+def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: float, look: Look) -> None:
     """Draw what stays the same from each time to the next, or its means."""
     edges, means = means_over(
-        np.array(time_s), np.array(values) / per, outcome.begin_s, outcome.end_s, scale.width_s
+        np.array(log.time_s), np.array(log.values) / per, outcome.begin_s, outcome.end_s, scale.width_s
     )
     since = (edges - outcome.begin_s) / scale.unit_s
-    colour, pattern = look
-    axes.stairs(means, since, baseline=None, color=colour, linestyle=pattern, linewidth=1.3)
+    axes.stairs(means, since, baseline=None, linewidth=1.3, **look._asdict())
 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale) -> None:

@@ -1,4 +1,4 @@
-"""What a policy sees at a moment of a replay, and what it answers."""
+"""What a policy sees at a moment of a replay, what it answers, and what it is made for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.replay.jobs.budget import Allowance, Budget
-from wattsched.replay.jobs.ground import Ground
-from wattsched.replay.jobs.menus import WAITS, Menus
+from wattsched.replay.jobs.pools import PoolState
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -43,7 +43,7 @@ class Restarts:
 
 
 @dataclass(frozen=True)
-class View:
+class State:
     """The jobs in the system at a moment, in the order of their arrival.
 
     Attributes
@@ -55,7 +55,7 @@ class View:
     remaining : float array, shape (n,)
         Work left, above 0.
     row : int array, shape (n,)
-        Row that each runs in, -1 for those that wait.
+        Configuration that each runs in, -1 for those that wait.
     ran : bool array, shape (n,)
         Which have run before; to start again costs them a restart.
     restarting_s : float array, shape (n,)
@@ -64,7 +64,7 @@ class View:
         GPU seconds that each has held.
     restart_s : float
         What a restart costs.
-    grounds : sequence of Ground
+    pools : sequence of PoolState
         GPUs of each pool as they are now; not to be changed.
     allowance : Allowance, optional
         What the budget leaves now, where there is one.
@@ -81,7 +81,7 @@ class View:
     restarting_s: FloatArray
     served_gpu_s: FloatArray
     restart_s: float
-    grounds: Sequence[Ground]
+    pools: Sequence[PoolState]
     allowance: Allowance | None = None
     shared: IntArray | None = None
 
@@ -89,14 +89,14 @@ class View:
         return len(self.jobs)
 
     @property
-    def menus(self) -> Menus:
+    def configurations(self) -> Configurations:
         """Configurations of all jobs of the trace."""
-        return self.trace.menus
+        return self.trace.configurations
 
     @cached_property
     def kind(self) -> IntArray:
         """Kind of each job."""
-        return self.menus.of_job[self.jobs]
+        return self.configurations.of_job[self.jobs]
 
     @cached_property
     def request(self) -> IntArray:
@@ -111,33 +111,18 @@ class View:
     @property
     def waits(self) -> BoolArray:
         """Which jobs wait."""
-        return np.asarray(self.row == WAITS)
-
-    def completion_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
-        """Seconds until jobs are complete in rows of theirs, restarts included.
-
-        Parameters
-        ----------
-        owner : int array
-            Index into `jobs`.
-        rows : int array
-        """
-        return self.remaining[owner] / self.menus.rate[rows] + self.delay_s(owner, rows)
+        return np.asarray(self.row == WAIT)
 
     def delay_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
-        """Seconds before jobs work in rows of theirs."""
-        menus, now = self.menus, self.row[owner]
-        same = (menus.gpus[now] == menus.gpus[rows]) & (menus.pool[now] == menus.pool[rows])
-        batch = menus.batch_size
-        same &= (batch[now] == batch[rows]) | (np.isnan(batch[now]) & np.isnan(batch[rows]))
-        same &= now != WAITS
+        """Seconds before jobs, by their index in `jobs`, work in rows of theirs."""
         again = np.where(self.ran[owner], self.restart_s, 0.0)
+        same = self.trace.same_gpus(self.row[owner], rows)
         return np.where(same, self.restarting_s[owner], again)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Rows for all jobs of a view.
+    """Rows for all jobs of a state.
 
     Attributes
     ----------
@@ -160,10 +145,10 @@ class Decision:
     host: IntArray | None = None
     short: bool = False
 
-    def sets(self, view: View) -> IntArray:
+    def sets(self, state: State) -> IntArray:
         """Number of the set of jobs that each runs with, -1 where it waits; shape (n,)."""
-        host = np.full(len(view), -1) if self.host is None else self.host
-        return np.where(self.row == WAITS, -1, view.jobs[np.where(host < 0, np.arange(len(view)), host)])
+        host = np.full(len(state), -1) if self.host is None else self.host
+        return np.where(self.row == WAIT, -1, state.jobs[np.where(host < 0, np.arange(len(state)), host)])
 
 
 class Policy(Protocol):
@@ -177,13 +162,13 @@ class Policy(Protocol):
 
     restart_s: float
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Choose a row for every job; together they must fit into the pools' blocks."""
         ...
 
 
 @dataclass(frozen=True)
-class Setting:
+class PolicyContext:
     """What policies are made for.
 
     Attributes
@@ -207,3 +192,64 @@ class Setting:
     gap: float = 5e-3
     budget: Budget | None = None
     least_price: float = 0.0
+
+
+def require_valid(state: State, decision: Decision, policy: str) -> None:
+    """Refuse a decision that is none for this state.
+
+    Raises
+    ------
+    ValueError
+        When it is not made of arrays and numbers as `Decision` says, there is not one row of its kind for
+        every job, jobs run that no budget is left for, or share GPUs that are not the same for both.
+    """
+    _require_types(decision, policy)
+    row, start = decision.row, state.configurations.start
+    if row.shape != state.jobs.shape:
+        raise ValueError(f"policy '{policy}' gives {row.shape} rows for {len(state)} jobs")
+    wrong = (row != WAIT) & ((row < start[state.kind]) | (row >= start[state.kind + 1]))
+    if wrong.any():
+        job = state.trace.names[state.jobs[wrong][0]]
+        raise ValueError(f"policy '{policy}' gives job '{job}' a row of another kind")
+    if state.allowance is not None and state.allowance.exhausted and np.any(row != WAIT):
+        raise ValueError(f"policy '{policy}' runs jobs at {state.time_s:g} s, when the budget is spent")
+    if decision.host is not None:
+        _require_hosts(state, row, decision.host, policy)
+
+
+def _require_types(decision: Decision, policy: str) -> None:
+    if not isinstance(decision, Decision):
+        raise ValueError(f"policy '{policy}' decides {type(decision).__name__}, not a Decision")
+    arrays = {"row": decision.row} if decision.host is None else {"row": decision.row, "host": decision.host}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "i":
+            raise ValueError(f"policy '{policy}': {name} must be an array of whole numbers")
+    if not isinstance(decision.gap, float | int | np.number):
+        raise ValueError(f"policy '{policy}': gap must be a number, nan where there is none")
+    if not isinstance(decision.again_s, float | int | np.number) or np.isnan(decision.again_s):
+        raise ValueError(f"policy '{policy}': again_s must be a time, inf where there is none")
+
+
+def _require_hosts(state: State, row: IntArray, host: IntArray, policy: str) -> None:
+    n = len(state)
+    if host.shape != row.shape:
+        raise ValueError(f"policy '{policy}' gives {host.shape} hosts for {n} jobs")
+    if np.any(host >= n):
+        raise ValueError(f"policy '{policy}' gives host {host.max()}, there are {n} jobs")
+    guests = np.flatnonzero(host >= 0)
+    of = host[guests]
+    names, rows = state.trace.names, state.configurations
+    wrong = guests[(host[of] >= 0) | (of == guests)]
+    if len(wrong):
+        job, other = (names[state.jobs[i]] for i in (wrong[0], host[wrong[0]]))
+        raise ValueError(f"policy '{policy}' lets job '{job}' share with '{other}', which is no host")
+    # All guests of a host are held against the first of them that runs, the host itself before all.
+    runs = np.flatnonzero(row != WAIT)
+    leader = np.where(host < 0, np.arange(n), host)[runs]
+    order = np.lexsort((runs != leader, leader))
+    runs, leader = runs[order], leader[order]
+    base = runs[np.searchsorted(leader, leader)]
+    unlike = (rows.pool[row[runs]] != rows.pool[row[base]]) | (rows.gpus[row[runs]] != rows.gpus[row[base]])
+    if unlike.any():
+        job, other = (names[state.jobs[i[unlike][0]]] for i in (runs, base))
+        raise ValueError(f"policy '{policy}' lets job '{job}' share GPUs with '{other}', which has others")

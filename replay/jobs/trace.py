@@ -1,4 +1,8 @@
-"""A trace of jobs as a replay takes it: who arrives when, with how much work, and may run as what."""
+"""A trace of jobs as a replay takes it: who arrives when, with how much work, and may run as what.
+
+It is made of jobs of instances, of recorded jobs of which only duration and GPU count are known, or at
+random.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,21 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import configurations_of
+from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.replay.jobs.menus import WAITS, Menus
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
 ELASTICITY = 4
 """By default a job may use from a quarter of the GPUs that it asked for to four times as many."""
+
+GPU_COUNTS = {1: 0.4, 2: 0.25, 4: 0.2, 8: 0.15}
+"""Shares of the generated jobs that ask for so many GPUs."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,15 @@ class Trace:
     pools : tuple of Pool
     names : tuple of str
     arrival_s, work : float arrays, shape (n_jobs,)
-        Work is in the unit of the rows' rates.
+        Work is in the unit of the configurations' rates.
     requested_gpus : int array, shape (n_jobs,)
         What the user asked for.
-    menus : Menus
+    configurations : Configurations
+        As far as their blocks fit into the pools.
+    standard : bool array, shape (n_rows,)
+        The one row of each kind, pool and GPU count that a user gets who tunes nothing.
+    batches_compare : bool array, shape (n_kinds,)
+        Whether rates at different batch sizes count the same progress.
     request : int array, shape (n_jobs, n_pools)
         The standard row with the GPUs asked for, or the next smaller count; -1 where there is none.
     """
@@ -47,32 +58,73 @@ class Trace:
     arrival_s: FloatArray
     work: FloatArray
     requested_gpus: IntArray
-    menus: Menus
+    configurations: Configurations
+    standard: BoolArray
+    batches_compare: BoolArray
     request: IntArray
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
+    def available(self) -> IntArray:
+        """Available GPUs of each pool, shape (n_pools,)."""
+        return np.array([int(pool.available.sum()) for pool in self.pools], dtype=np.int64)
+
+    @cached_property
+    def free_gpus(self) -> tuple[IntArray, ...]:
+        """F of `topology.buddy` of each pool when no job runs."""
+        return tuple(free_by_level(pool.blocks, pool.available) for pool in self.pools)
+
+    @cached_property
     def idle_w(self) -> FloatArray:
-        """Draw of the GPUs of each row of the menus when idle, shape (n_rows,)."""
-        kinds = self.cluster.gpu_types
+        """Draw of the GPUs of each row when idle, shape (n_rows,)."""
+        kinds, rows = self.cluster.gpu_types, self.configurations
         idle_w = np.array([kinds[pool.gpu_type].idle_power_w for pool in self.pools])
-        return np.asarray(self.menus.gpus * idle_w[self.menus.pool], dtype=float)
+        return np.asarray(rows.gpus * idle_w[rows.pool], dtype=float)
+
+    @cached_property
+    def busy_w(self) -> FloatArray:
+        """Draw of each row above that of its GPUs when idle, shape (n_rows,)."""
+        return self.configurations.power_w - self.idle_w
 
     @cached_property
     def highest_w(self) -> FloatArray:
         """Most that a GPU of each pool draws: its board limit, or a row's draw or limit, shape (n_pools,)."""
-        menus = self.menus
+        rows = self.configurations
         most = np.array([self.cluster.gpu_types[pool.gpu_type].max_power_w or 0.0 for pool in self.pools])
-        np.maximum.at(most, menus.pool, np.fmax(menus.power_limit_w, menus.power_w / menus.gpus))
+        np.maximum.at(most, rows.pool, np.fmax(rows.power_limit_w, rows.power_w / rows.gpus))
         return most
 
-    @property
+    @cached_property
     def requested_rate(self) -> FloatArray:
         """Work per second in the fastest of the configurations that were asked for, shape (n_jobs,)."""
-        rates = np.append(self.menus.rate, 0.0)
+        rates = np.append(self.configurations.rate, 0.0)
         return np.asarray(rates[self.request].max(axis=1))
+
+    @cached_property
+    def choice(self) -> IntArray:
+        """Number of what a row is a setting of: the same for equal kind, pool and GPU count."""
+        rows = self.configurations
+        alike = np.stack([rows.kind, rows.pool, rows.gpus], axis=1)
+        return np.asarray(np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1))
+
+    @cached_property
+    def comparable(self) -> BoolArray:
+        """Rows whose rates count the same progress as those of the standard ones."""
+        batch = self.configurations.batch_size
+        usual = np.empty(self.choice.max(initial=-1) + 1)
+        usual[self.choice[self.standard]] = batch[self.standard]
+        same = (batch == usual[self.choice]) | np.isnan(batch)
+        return np.asarray(same | self.batches_compare[self.configurations.kind])
+
+    def same_gpus(self, held: IntArray, rows: IntArray) -> BoolArray:
+        """Whether rows differ from those held in clock or power limit only, so that nothing restarts."""
+        of = self.configurations
+        same = (of.gpus[held] == of.gpus[rows]) & (of.pool[held] == of.pool[rows])
+        batch, other = of.batch_size[held], of.batch_size[rows]
+        same &= (batch == other) | (np.isnan(batch) & np.isnan(other))
+        return np.asarray(same & (held != WAIT) & (rows != WAIT))
 
 
 def trace_of(
@@ -97,20 +149,16 @@ def trace_of(
     jobs = [jobs[i] for i in order]
     instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
     pools = pools_of(cluster)
-    templates = configurations_of(instance, pools)
-    _, first = np.unique(templates.of_job, return_index=True)
+    rows = configurations_of(instance, pools)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
-    profiles = [_profiles(jobs[j], cluster) for j in first]
-    menus = Menus.of(
-        templates,
-        [_customary_batch(jobs[j], found) for j, found in zip(first, profiles, strict=True)],
-        # A table's unit is its own; a profile without efficiency counts samples, not progress.
-        [all(profile.efficiency is not None for profile in found) for found in profiles],
-        largest,
-    )
+    rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])
+    of_kind = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
+    profiles = [_profiles(job, cluster) for job in of_kind]
+    batches = [_customary_batch(job, found) for job, found in zip(of_kind, profiles, strict=True)]
+    standard = _standard(rows, np.array(batches, dtype=float))
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
-    request = _requests(menus, requested, len(pools))
+    request = _requests(rows, standard, requested, len(pools))
     if len(jobs) and (stuck := np.flatnonzero((request < 0).all(axis=1))).size:
         job = jobs[stuck[0]]
         raise ValueError(f"job '{job.name}': no pool runs it on {requested[stuck[0]]} GPUs or fewer")
@@ -121,7 +169,12 @@ def trace_of(
         arrival_s=arrival[order],
         work=np.array([job.remaining_work for job in jobs], dtype=float),
         requested_gpus=requested,
-        menus=menus,
+        configurations=rows,
+        standard=standard,
+        # A table's unit is its own; a profile without efficiency counts samples, not progress.
+        batches_compare=np.array(
+            [all(profile.efficiency is not None for profile in found) for found in profiles], dtype=bool
+        ),
         request=request,
     )
 
@@ -179,25 +232,63 @@ def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
     return [profile for name in names if (profile := find(job.model, name)) is not None]
 
 
-def _customary_batch(job: Job, profiles: Sequence[Profile]) -> int | None:
+def _customary_batch(job: Job, profiles: Sequence[Profile]) -> float:
+    """Customary batch size of a kind of job, nan where its rows have none."""
     if job.batch_sizes:
         # As `Roster.batches_with` has them.
         return job.batch_sizes[0]
-    return profiles[0].default_batch if profiles else None
+    return profiles[0].default_batch if profiles else np.nan
 
 
-def _requests(menus: Menus, requested: IntArray, n_pools: int) -> IntArray:
+def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
+    """Of each kind, pool and GPU count the row nearest to the customary batch, at the highest clock."""
+    off = np.nan_to_num(np.abs(rows.batch_size - batches[rows.kind]))
+    clock = np.nan_to_num(rows.frequency_mhz) + np.nan_to_num(rows.power_limit_w)
+    order = np.lexsort((-rows.rate, -clock, off, rows.gpus, rows.pool, rows.kind))
+    alike = np.array([rows.kind, rows.pool, rows.gpus])[:, order]
+    standard = np.zeros(len(rows), dtype=bool)
+    standard[order] = np.any(np.diff(alike, prepend=-1), axis=0)
+    return standard
+
+
+def _requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
     """Find the standard row of each job and pool with the most GPUs up to those asked for."""
-    found = np.full((len(requested), n_pools), WAITS, dtype=np.int64)
-    known: dict[tuple[int, int], IntArray] = {}
-    for j, (kind, gpus) in enumerate(zip(menus.of_job.tolist(), requested.tolist(), strict=True)):
-        if (kind, gpus) not in known:
-            row = np.full(n_pools, WAITS, dtype=np.int64)
-            span = np.arange(menus.start[kind], menus.start[kind + 1])
-            fitting = span[menus.standard[span] & (menus.gpus[span] <= gpus)]
-            # Ascending counts: the last one written is the largest.
-            fitting = fitting[np.argsort(menus.gpus[fitting], kind="stable")]
-            row[menus.pool[fitting]] = fitting
-            known[kind, gpus] = row
-        found[j] = known[kind, gpus]
-    return found
+    asked = np.stack([rows.of_job, requested], axis=1)
+    pairs, of_job = np.unique(asked, axis=0, return_inverse=True)
+    found = np.full((len(pairs), n_pools), WAIT, dtype=np.int64)
+    for row, (kind, gpus) in zip(found, pairs.tolist(), strict=True):
+        span = np.arange(rows.start[kind], rows.start[kind + 1])
+        fitting = span[standard[span] & (rows.gpus[span] <= gpus)]
+        # Ascending counts: the last one written is the largest.
+        fitting = fitting[np.argsort(rows.gpus[fitting], kind="stable")]
+        row[rows.pool[fitting]] = fitting
+    return found[of_job.reshape(-1)]
+
+
+def poisson_jobs(
+    n: int,
+    seed: int,
+    *,
+    gap_s: float = 300.0,
+    median_s: float = 1800.0,
+    spread: float = 1.0,
+    gpu_counts: dict[int, float] | None = None,
+) -> list[TraceJob]:
+    """Jobs with exponential gaps between them and log-normal durations.
+
+    Parameters
+    ----------
+    gap_s : float
+        Mean seconds between two arrivals.
+    median_s, spread : float
+        Median of the durations on the GPUs asked for, and standard deviation of their logarithm.
+    gpu_counts : dict, optional
+        GPU count to its share of the jobs (default: `GPU_COUNTS`).
+    """
+    shares = gpu_counts or GPU_COUNTS
+    draw = np.random.default_rng(seed)
+    submitted_s = np.cumsum(draw.exponential(gap_s, n))
+    duration_s = draw.lognormal(np.log(median_s), spread, n)
+    gpus = draw.choice(list(shares), n, p=np.array(list(shares.values())) / sum(shares.values()))
+    rows = zip(submitted_s.tolist(), duration_s.tolist(), gpus.tolist(), strict=True)
+    return [TraceJob(f"job{i}", *row) for i, row in enumerate(rows)]

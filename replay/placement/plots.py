@@ -6,22 +6,17 @@ The plots of the papers: allocation and fragmentation (FGD), power saved and GRA
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from wattsched.replay.placement.curves import Curves, saving_pct
+from wattsched.replay.plots import Look, tidy
 from wattsched.topology.arrays import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LineStyle = Literal["-", "--", ":", "-."]
-
 SIZE_IN = (10.0, 7.2)
-COLOURS = 10
-"""Of matplotlib's default cycle; the next lines take another pattern."""
-PATTERNS: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 REFERENCE = "fgd"
 
 
@@ -49,20 +44,12 @@ def plot_curves(curves: Mapping[str, Curves], reference: str = REFERENCE) -> Fig
     power.set_ylabel(f"power saved, % of {reference}" if reference in curves else "power, kW")
     grar.set_ylabel("GRAR")
     fragmentation.set_ylabel("fragmentation, % of the capacity")
+    tidy((allocation, power, grar, fragmentation))
     for axes in (grar, fragmentation):
         axes.set_xlabel("GPU asked for, % of the capacity")
     figure.legend(*allocation.get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
 
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file, in the format of its ending."""
-    # No date, so that equal plots are equal files.
-    metadata = {"Date": None} if str(path).endswith(".svg") else None
-    figure.savefig(path, dpi=120, metadata=metadata)
-
-
 def _draw(axes: Axes, of: Curves, values: FloatArray, name: str, number: int) -> None:
-    colour, pattern = f"C{number % COLOURS}", PATTERNS[number // COLOURS % len(PATTERNS)]
-    axes.plot(100 * of.arrived, values, label=name, linewidth=1.2, color=colour, linestyle=pattern)
-    axes.grid(alpha=0.3)
+    axes.plot(100 * of.arrived, values, label=name, linewidth=1.2, **Look.of(number)._asdict())

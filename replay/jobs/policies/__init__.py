@@ -1,4 +1,4 @@
-"""Policies of the replay by name, one file each. Adding one is one file and one line here."""
+"""Policies of the replay by name. Adding one is one file, or a class beside its like, and one line here."""
 
 from __future__ import annotations
 
@@ -6,38 +6,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from wattsched.replay.jobs.policies.capped import Capped
-from wattsched.replay.jobs.policies.eaco import Eaco
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.replay.jobs.policies.budgeted import Capped, GreenFlow, PowerFlow, Sizing
 from wattsched.replay.jobs.policies.elastic import Elastic
-from wattsched.replay.jobs.policies.elasticflow import ElasticFlow
-from wattsched.replay.jobs.policies.fifo import Fifo
-from wattsched.replay.jobs.policies.gandiva import Gandiva
 from wattsched.replay.jobs.policies.gavel import Gavel
-from wattsched.replay.jobs.policies.optimus import Optimus
-from wattsched.replay.jobs.policies.powerflow import GreenFlow, PowerFlow
+from wattsched.replay.jobs.policies.growth import elasticflow, optimus, sidecar, termination
+from wattsched.replay.jobs.policies.packing import Eaco, Gandiva
+from wattsched.replay.jobs.policies.requests import Fifo, Srtf, Tiresias
 from wattsched.replay.jobs.policies.rollout import Rollout
 from wattsched.replay.jobs.policies.sia import Sia
-from wattsched.replay.jobs.policies.sidecar import sidecar, termination
-from wattsched.replay.jobs.policies.sizing import Sizing
-from wattsched.replay.jobs.policies.srtf import Srtf
-from wattsched.replay.jobs.policies.tiresias import Tiresias
-from wattsched.replay.jobs.policies.worth import completion, progress
 from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
-from wattsched.replay.jobs.policy import Policy, Setting
+from wattsched.replay.jobs.policy import Policy, PolicyContext
 
-POLICIES: dict[str, Callable[[Setting], Policy]] = {
+POLICIES: dict[str, Callable[[PolicyContext], Policy]] = {
     "sizing": Sizing,
     "elastic": Elastic,
     "elastic-makespan": Rollout,
-    "elastic-progress": partial(Elastic, worth=progress),
-    "elastic-completion": partial(Elastic, worth=completion),
+    "elastic-progress": partial(Elastic, cost=OBJECTIVES["progress"].cost),
+    "elastic-completion": partial(Elastic, cost=OBJECTIVES["total-completion"].cost),
     "fifo": Fifo,
     "sidecar": sidecar,
     "termination": termination,
     "srtf": Srtf,
     "tiresias-2dlas": Tiresias,
-    "optimus": Optimus,
-    "elasticflow": ElasticFlow,
+    "optimus": optimus,
+    "elasticflow": elasticflow,
     "gavel-max-min": Gavel,
     "sia": Sia,
     "gandiva": Gandiva,
@@ -60,7 +53,7 @@ def is_policy(name: str) -> bool:
     return name.removesuffix(SUFFIX) in POLICIES
 
 
-def policy_of(name: str, setting: Setting) -> Policy:
+def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
     Under a budget, one that knows of none is kept within it (`capped`).
@@ -73,8 +66,8 @@ def policy_of(name: str, setting: Setting) -> Policy:
     if not is_policy(name):
         raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
     plain = name.removesuffix(SUFFIX)
-    trace = tuned(setting.trace) if name.endswith(SUFFIX) else setting.trace
-    policy = POLICIES[plain](replace(setting, trace=trace))
-    if setting.budget is not None and plain not in SPENDERS:
-        policy = Capped(policy, setting)
-    return policy if trace is setting.trace else Tuned(policy, trace)
+    trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
+    policy = POLICIES[plain](replace(context, trace=trace))
+    if context.budget is not None and plain not in SPENDERS:
+        policy = Capped(policy, context)
+    return policy if trace is context.trace else Tuned(policy, trace)

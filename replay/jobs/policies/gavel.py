@@ -6,7 +6,10 @@ An LP gives every job m a share :math:`X_{mp}` of its time on the GPUs of every 
           \quad\text{s.t.}\quad \sum_p X_{mp} \le 1,\ \sum_m z_{mp} X_{mp} \le W_p,
 
 with the rate T of the job on the GPUs asked for, their number z, and :math:`X^{equal}` in proportion to the
-GPUs W of the pools. Rounds follow the shares by priorities (`turns`).
+GPUs W of the pools. Rounds follow the shares by priorities: the share that a job should have of a pool over
+the share that it has received. In every round the highest priorities run, as far as there is room. Gavel
+counts what was received from the last change of the shares on, and hands the difference over. Here it is
+forgotten by halves instead, so that shares may change in every round.
 
 Where the paper is silent: a job counts for the block that it takes up, jobs alike have one variable, and room
 that the shares leave in a round is given to those left over, in the order of arrival.
@@ -18,57 +21,140 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS
-from wattsched.replay.jobs.policies.requests import Room
-from wattsched.replay.jobs.policies.turns import ROUND_S, Received, Rounds, by_priority
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.replay.jobs.policies.requests import FreeGpus
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import FloatArray, IntArray
+
+ROUND_S = 360.0
+"""Gavel's round."""
+
+MEMORY_ROUNDS = 10.0
+"""Rounds after which what was received counts half."""
+
+
+class FixedRounds:
+    """Rounds of a fixed length; between them everything stays as it is.
+
+    Parameters
+    ----------
+    round_s : float
+    """
+
+    def __init__(self, round_s: float) -> None:
+        self._round_s = round_s
+        self._next_s = -np.inf
+
+    def kept(self, state: State) -> Decision | None:
+        """Decision before the next round has come; None when it has, and begins."""
+        # Rounds of the replay may come a rounding error early.
+        if state.time_s < self._next_s - 1e-6 * self._round_s:
+            return Decision(state.row.copy(), again_s=self._next_s, host=state.shared)
+        self._next_s = state.time_s + self._round_s
+        return None
+
+    @property
+    def next_s(self) -> float:
+        """Time of the next round."""
+        return self._next_s
+
+
+class Turns:
+    """Rounds in which jobs take turns, so that each has its share of time of every pool.
+
+    Parameters
+    ----------
+    trace : Trace
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.rounds = FixedRounds(ROUND_S)
+        # Of late: seconds that each job held GPUs of each pool, and that it was here.
+        self._held_s = np.zeros((len(trace), len(trace.pools)))
+        self._here_s = np.zeros(len(trace))
+        self._since_s = 0.0
+
+    def rows(self, state: State, takers: IntArray, target: FloatArray) -> IntArray:
+        """Give this round to those that have had least of their shares, and what is left in their order.
+
+        Parameters
+        ----------
+        takers : int array, shape (m,)
+            Index of jobs in the state.
+        target : float array, shape (m, n_pools)
+            Share of time that each should have.
+
+        Returns
+        -------
+        int array, shape (n,)
+            Row of every job of the state, -1 of those that are no takers or have no room.
+        """
+        received = self._received(state)[takers]
+        room, row = FreeGpus.whole(state), np.full(len(state), WAIT, dtype=np.int64)
+        for i, pool in by_priority(target, received):
+            if row[j := takers[i]] == WAIT:
+                row[j] = room.take(state.request[j, pool : pool + 1])
+        for j in takers[row[takers] == WAIT].tolist():
+            row[j] = room.take(state.request[j])
+        return row
+
+    def _received(self, state: State) -> FloatArray:
+        """Share of its time that each job had of each pool, of late; counts the time since the last round."""
+        seconds, self._since_s = state.time_s - self._since_s, state.time_s
+        jobs = state.jobs
+        here_s = np.minimum(seconds, state.time_s - state.trace.arrival_s[jobs])
+        keep = 0.5 ** (here_s / (MEMORY_ROUNDS * ROUND_S))
+        self._here_s[jobs] = self._here_s[jobs] * keep + here_s
+        self._held_s[jobs] *= keep[:, None]
+        runs = ~state.waits
+        self._held_s[jobs[runs], state.configurations.pool[state.row[runs]]] += here_s[runs]
+        return self._held_s[jobs] / np.maximum(self._here_s[jobs], 1e-12)[:, None]
+
+
+def by_priority(target: FloatArray, received: FloatArray) -> list[tuple[int, int]]:
+    """Jobs and pools by the share that they should have over the one received, the highest first.
+
+    Those that have received nothing come before all others, the largest share first. Shares of zero are left
+    out.
+
+    Parameters
+    ----------
+    target, received : float arrays, shape (n, n_pools)
+    """
+    job, pool = np.nonzero(target > 1e-9)
+    wanted, had = target[job, pool], received[job, pool]
+    priority = np.divide(wanted, had, out=np.full(len(job), np.inf), where=had > 0)
+    order = np.lexsort((-wanted, -priority))
+    return list(zip(job[order].tolist(), pool[order].tolist(), strict=True))
 
 
 class Gavel:
     """Max-min fairness of throughput, on the GPUs asked for, in rounds of six minutes."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.restart_s = setting.restarts.process_s
-        trace = setting.trace
-        self._rounds = Rounds(ROUND_S)
-        self._received = Received(len(trace), len(trace.pools))
-        self._gpus = np.array([int(pool.available.sum()) for pool in trace.pools], dtype=float)
+    def __init__(self, context: PolicyContext) -> None:
+        self.restart_s = context.restarts.process_s
+        self._turns = Turns(context.trace)
         self._jobs: IntArray = np.empty(0, dtype=np.int64)
-        self._shares: FloatArray = np.empty((0, len(trace.pools)))
+        self._shares: FloatArray = np.empty((0, len(context.trace.pools)))
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Give this round to those that have had least of their share."""
-        if (kept := self._rounds.kept(view)) is not None:
+        if (kept := self._turns.rounds.kept(state)) is not None:
             return kept
-        received = self._received.share(view)
-        if not np.array_equal(view.jobs, self._jobs):
-            self._jobs, self._shares = view.jobs, shares(view, self._gpus)
-        room, row = Room.whole(view), np.full(len(view), WAITS, dtype=np.int64)
-        for j, pool in by_priority(self._shares, received):
-            if row[j] == WAITS:
-                row[j] = room.take(view.request[j, pool : pool + 1])
-        for j in np.flatnonzero(row == WAITS).tolist():
-            row[j] = room.take(view.request[j])
-        return Decision(row, again_s=self._rounds.next_s)
+        if not np.array_equal(state.jobs, self._jobs):
+            self._jobs, self._shares = state.jobs, shares(state)
+        row = self._turns.rows(state, np.arange(len(state)), self._shares)
+        return Decision(row, again_s=self._turns.rounds.next_s)
 
 
-def shares(view: View, gpus: FloatArray) -> FloatArray:
-    """Shares of time that maximise the least normalised throughput.
-
-    Parameters
-    ----------
-    gpus : float array, shape (n_pools,)
-        Available GPUs of each pool.
-
-    Returns
-    -------
-    float array, shape (n, n_pools)
-    """
-    alike, of_job, number = np.unique(view.request, axis=0, return_inverse=True, return_counts=True)
-    runs = alike != WAITS
-    rate = np.where(runs, view.menus.rate[alike], 0.0)
-    block = np.where(runs, view.menus.block[alike], 0)
+def shares(state: State) -> FloatArray:
+    """Shares of time that maximise the least normalised throughput, shape (n, n_pools)."""
+    gpus = state.trace.available.astype(float)
+    alike, of_job, number = np.unique(state.request, axis=0, return_inverse=True, return_counts=True)
+    runs = alike != WAIT
+    rate = np.where(runs, state.configurations.rate[alike], 0.0)
+    block = np.where(runs, state.configurations.block[alike], 0)
     equal = rate @ (gpus / gpus.sum())
     value = rate / equal[:, None] * block.max(axis=1)[:, None]
     return max_min(value, number[:, None] * block, gpus)[of_job.reshape(-1)]

@@ -1,7 +1,7 @@
 """`elastic-makespan`: short jobs first, as far as the last job ends no later than under SideCar's rule.
 
-At every decision the jobs present are simulated to their ends (`projection`), under the rule and under plans:
-`rank` of `worth`, with weights of the jobs' own. Again and again the weight of the job that ends last grows,
+At every decision the jobs present are simulated to their ends (`project`), under the rule and under plans:
+`elastic.rank`, with weights of the jobs' own. Again and again the weight of the job that ends last grows,
 and the plan is simulated anew (squeaky wheel optimisation: Joslin and Clements, JAIR 1999), once from equal
 weights and once from those of the last decision. Of all that end no later than the rule would, and in no
 longer total time, the first step of the best is taken: a roll-out, which without arrivals is never worse than
@@ -9,24 +9,26 @@ its base (Bertsekas, Tsitsiklis and Wu, J. Heuristics 1997). For that, what the 
 arrival holds until the next one. Best is the least product of total time and makespan to the power of `TAUT`:
 a plan that ends early has room for those who come.
 
-Simulations take time by the square of the number of jobs. Where a budget of effort does not allow a few of
-them, the sizing program decides instead, with a penalty for late jobs (`worth.in_time`).
+In a simulation nobody arrives, and GPUs are counted, not placed, so nobody has to move. All else is as in a
+replay: work, restarts, and a decision at every completion. It takes time by the square of the number of jobs:
+where a budget of effort does not allow a few of them, the sizing program decides instead, with a penalty for
+late jobs (`elastic.in_time`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS
-from wattsched.replay.jobs.policies.elastic import Elastic
-from wattsched.replay.jobs.policies.gains import counts
-from wattsched.replay.jobs.policies.projection import Crowd, Kind, Projection, Rule, crowd_of, grow, project
-from wattsched.replay.jobs.policies.worth import HOLD_S, SLACK, in_time, rank, rank_weights
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.formulations.sizing.objectives import HOLD_S
+from wattsched.replay.jobs.policies.elastic import Elastic, in_time, rank_weights
+from wattsched.replay.jobs.policies.growth import Rule, Snapshot, Snapshots, decided, grow, seconds_saved
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 
 STEP = 1.1
 """By how much the weight of the last job grows."""
@@ -44,33 +46,31 @@ EFFORT = 300_000
 """Jobs times configurations of all jobs, over all simulations of a decision: some tenths of a second."""
 
 _ROUNDING = 1e-9
+_DONE = 1e-9
 
 
 class Rollout:
     """Plans a decision by simulations of the jobs present, where these are few enough."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.restart_s = setting.restarts.process_s
-        self._selection = counts(setting)
-        self._kinds: dict[int, Kind] = {}
-        self._many = Elastic(setting, worth=in_time(rank, SLACK))
+    def __init__(self, context: PolicyContext) -> None:
+        self.restart_s = context.restarts.process_s
+        self._snapshots = Snapshots(context.trace)
+        self._many = Elastic(context, in_time)
         self._weights: dict[int, float] = {}
         self._promise = _Promise()
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Take the first step of the best plan that keeps the promise."""
-        crowd = crowd_of(view, self._selection, self._kinds)
-        tries = min(TRIES, _affordable(crowd) // 2)
+        now = self._snapshots.of(state)
+        tries = min(TRIES, _affordable(now) // 2)
         if tries < FEWEST:
-            return self._many.decide(view)
-        first = self._plan(view, crowd, tries).first
-        row = [WAITS if k == WAITS else kind.row[k] for kind, k in zip(crowd.kind, first, strict=True)]
-        return Decision(np.array(row, dtype=np.int64))
+            return self._many.decide(state)
+        return decided(now, self._plan(state, now, tries).first)
 
-    def _plan(self, view: View, crowd: Crowd, tries: int) -> Projection:
+    def _plan(self, state: State, now: Snapshot, tries: int) -> Projection:
         """Raise the weight of the last job, from two beginnings; the best that is found."""
-        base, former = project(crowd, seconds_saved), project(crowd, ranked(self._weights))
-        makespan_s, total_s = self._promise.at(view, base)
+        base, former = project(now, seconds_saved), project(now, ranked(self._weights))
+        makespan_s, total_s = self._promise.at(state, base)
         # Moves, which no simulation knows, may have broken the promise.
         makespan_s = max(makespan_s, min(base.makespan_s, former.makespan_s)) * (1.0 + _ROUNDING)
         total_s = max(total_s, min(base.total_s, former.total_s)) * (1.0 + _ROUNDING)
@@ -79,7 +79,7 @@ class Rollout:
             least = _score(base)
         for weights in ({}, dict(self._weights)):
             for _ in range(tries):
-                plan = project(crowd, ranked(weights))
+                plan = project(now, ranked(weights))
                 if plan.total_s > total_s:
                     break
                 if plan.makespan_s <= makespan_s and _score(plan) < least:
@@ -95,13 +95,13 @@ class _Promise:
         self._newest, self._present = -1, 0
         self._time_s = self._makespan_s = self._total_s = 0.0
 
-    def at(self, view: View, base: Projection) -> tuple[float, float]:
+    def at(self, state: State, base: Projection) -> tuple[float, float]:
         """Seconds until the last job ends, and the sum over all, from now."""
-        passed_s, self._time_s = view.time_s - self._time_s, view.time_s
+        passed_s, self._time_s = state.time_s - self._time_s, state.time_s
         self._makespan_s -= passed_s
         self._total_s -= passed_s * self._present
-        self._present = len(view)
-        if (newest := int(view.jobs[-1])) > self._newest:
+        self._present = len(state)
+        if (newest := int(state.jobs[-1])) > self._newest:
             self._newest, self._makespan_s, self._total_s = newest, base.makespan_s, base.total_s
         return self._makespan_s, self._total_s
 
@@ -111,35 +111,25 @@ def _score(plan: Projection) -> float:
     return plan.total_s * math.pow(plan.makespan_s, TAUT)
 
 
-def _affordable(crowd: Crowd) -> int:
+def _affordable(now: Snapshot) -> int:
     """Simulations that the budget of effort allows."""
-    return EFFORT // (len(crowd) * sum(len(kind.rate) for kind in crowd.kind))
-
-
-def seconds_saved(crowd: Crowd) -> list[int]:
-    """SideCar's rule (`sidecar`)."""
-    value = [
-        [-(work / rate + delay_s) for rate, delay_s in zip(kind.rate, crowd.delays_s(j), strict=True)]
-        for j, (kind, work) in enumerate(zip(crowd.kind, crowd.work, strict=True))
-    ]
-    alone_s = [work / rate for work, rate in zip(crowd.work, crowd.rate_asked, strict=True)]
-    return grow(crowd, sorted(range(len(crowd)), key=alone_s.__getitem__), value)
+    return EFFORT // (len(now) * sum(len(kind.rate) for kind in now.kind))
 
 
 def ranked(weights: Mapping[int, float]) -> Rule:
-    """Value of `worth.rank` times a weight by job, 1 where none is given."""
+    """Value of `elastic.rank` times a weight by job, 1 where none is given."""
 
-    def rule(crowd: Crowd) -> list[int]:
-        size_s = [work / kind.slowest for work, kind in zip(crowd.work, crowd.kind, strict=True)]
-        value: list[list[float]] = [[]] * len(crowd)
-        largest_first = sorted(range(len(crowd)), key=size_s.__getitem__, reverse=True)
-        for j, share in zip(largest_first, _shares(len(crowd)), strict=True):
-            kind, work, value[j] = crowd.kind[j], crowd.work[j], []
-            share *= weights.get(crowd.job[j], 1.0) / kind.slowest
-            for rate, delay_s in zip(kind.rate, crowd.delays_s(j), strict=True):
+    def rule(now: Snapshot) -> list[int]:
+        size_s = [work / kind.slowest for work, kind in zip(now.work, now.kind, strict=True)]
+        value: list[list[float]] = [[]] * len(now)
+        largest_first = sorted(range(len(now)), key=size_s.__getitem__, reverse=True)
+        for j, share in zip(largest_first, _shares(len(now)), strict=True):
+            kind, work, value[j] = now.kind[j], now.work[j], []
+            share *= weights.get(now.job[j], 1.0) / kind.slowest
+            for rate, delay_s in zip(kind.rate, now.delays_s(j), strict=True):
                 kept_s = min(HOLD_S, work / rate + delay_s)
                 value[j].append(share * rate * max(0.0, 1.0 - delay_s / kept_s))
-        return grow(crowd, (), value)
+        return grow(now, (), value)
 
     return rule
 
@@ -148,3 +138,70 @@ def ranked(weights: Mapping[int, float]) -> Rule:
 def _shares(n: int) -> tuple[float, ...]:
     """Weights of n jobs by heSRPT, the largest first."""
     return tuple(rank_weights(np.arange(n, 0.0, -1.0)).tolist())
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What comes of a rule: its first decision, and the seconds until each job ends."""
+
+    first: list[int]
+    end_s: dict[int, float]
+
+    @property
+    def total_s(self) -> float:
+        """Sum of the jobs' seconds."""
+        return sum(self.end_s.values())
+
+    @property
+    def last(self) -> int:
+        """The job that ends last."""
+        return max(self.end_s, key=self.end_s.__getitem__)
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds until all have ended; endless if some never do."""
+        return max(self.end_s.values())
+
+
+def project(of: Snapshot, rule: Rule) -> Projection:
+    """Simulate the jobs to their ends."""
+    now = replace(of)
+    now.keep(range(len(of)))
+    first: list[int] = []
+    end_s: dict[int, float] = {}
+    time_s = 0.0
+    while len(now):
+        chosen = rule(now)
+        first = first or chosen
+        step_s = _settle(now, chosen)
+        time_s += step_s
+        if step_s == math.inf:
+            end_s.update(dict.fromkeys(now.job, math.inf))
+            break
+        left = []
+        for j, k in enumerate(chosen):
+            if k != WAIT:
+                rate, delay_s = now.kind[j].rate[k], now.delay_s[j]
+                now.work[j] -= rate * max(step_s - delay_s, 0.0)
+                now.delay_s[j] = max(delay_s - step_s, 0.0)
+                if now.work[j] <= _DONE * rate:
+                    end_s[now.job[j]] = time_s
+                    continue
+            left.append(j)
+        now.keep(left)
+    return Projection(first, end_s)
+
+
+def _settle(now: Snapshot, chosen: list[int]) -> float:
+    """Give the jobs their configurations; seconds until the first of them ends."""
+    step_s = math.inf
+    for j, k in enumerate(chosen):
+        if k == WAIT:
+            now.delay_s[j] = 0.0
+            continue
+        if k != now.held[j]:
+            now.delay_s[j] = now.restart_s if now.ran[j] else 0.0
+            now.ran[j] = True
+        step_s = min(step_s, now.delay_s[j] + now.work[j] / now.kind[j].rate[k])
+    now.held = chosen
+    return step_s

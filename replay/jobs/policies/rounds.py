@@ -1,143 +1,264 @@
-"""The sizing program of a moment of a replay, straight from arrays.
+"""Rounds of a replay by the formulation `mckp` of `sizing`, on arrays; each starts at the prices of the last.
 
-It is the `mckp` formulation: one column per row that a job may take, waiting last, and one row per pool and
-buddy level. Building an Instance and expanding it would give the same program, many times slower.
+Building an `Instance` and expanding it would give the same program, many times slower.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array
 
-from wattsched.formulations.program import Block, Program
-from wattsched.replay.jobs.menus import WAITS, Selection
-from wattsched.replay.jobs.policy import View
+from wattsched.formulations.program import Program, ProgramBuilder
+from wattsched.formulations.sizing.budgets import BudgetRow
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.formulations.sizing.mckp import add_block_rows, add_limits, program_of
+from wattsched.replay.jobs.policy import Decision, State
+from wattsched.replay.jobs.trace import Trace
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import free_by_level
+
+QUICK, EXACT = "greedy", "auto"
+"""Solver that is asked first, as it starts from last round's prices and its answer has a bound; and then."""
+
+MOST_NODES = 50
+"""Nodes of branch and cut for a round that stays short of its gap: a decision is due."""
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What the jobs of a view may do, job by job, waiting last.
+class RoundOptions:
+    """What the jobs of a state may do, job by job, each job's waiting last.
+
+    It is what objectives of `sizing` read (`formulations.sizing.objectives.OptionArrays`).
 
     Attributes
     ----------
+    state : State
+    round_s : float
+        Seconds that a job loses that waits now.
     start : int array, shape (n_jobs + 1,)
-    owner : int array, shape (n_columns,)
-        Index of the job in the view.
-    row : int array, shape (n_columns,)
-        -1 for waiting.
-    completion_s : float array, shape (n_columns,)
-        Seconds to completion; for waiting `wait_s` plus the best completion from a standing start.
+    job, row, gpus : int arrays, shape (n_options,)
+        Index of the job in the state, its configuration (-1 for waiting), and GPUs.
+    rate, busy_w, lost_s : float arrays, shape (n_options,)
+        Work per second, draw above that of the GPUs when idle, and seconds before the job works; 0 for
+        waiting.
+    completion_s : float array, shape (n_options,)
+        Seconds to completion; for waiting `round_s` plus the best completion from a standing start.
     """
 
+    state: State
+    round_s: float
     start: IntArray
-    owner: IntArray
+    job: IntArray
     row: IntArray
+    gpus: IntArray
+    rate: FloatArray
+    busy_w: FloatArray
+    lost_s: FloatArray
     completion_s: FloatArray
 
-    @property
-    def waits(self) -> BoolArray:
-        """Which columns are waiting."""
-        return np.asarray(self.row == WAITS)
+    @classmethod
+    def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
+        """Lay out what the jobs may do, of some rows of the configurations in ascending order."""
+        of, trace = state.configurations, state.trace
+        start, row = of.laid_out(state.kind, rows)
+        job, waits = np.repeat(np.arange(len(state)), np.diff(start)), row == WAIT
+        columns = of.rate[row], trace.busy_w[row], state.delay_s(job, row)
+        rate, busy_w, lost_s = (np.where(waits, 0.0, column) for column in columns)
+        best_s = state.remaining / np.maximum.reduceat(rate, start[:-1])
+        waiting_s = round_s + best_s + np.where(state.ran, state.restart_s, 0.0)
+        running_s = state.remaining[job] / np.where(waits, 1.0, rate) + lost_s
+        completion_s = np.where(waits, waiting_s[job], running_s)
+        gpus = np.where(waits, 0, of.gpus[row])
+        return cls(state, round_s, start, job, row, gpus, rate, busy_w, lost_s, completion_s)
 
-    def only(self, keep: BoolArray) -> Columns:
-        """Leave columns out; those of waiting stay."""
-        keep = keep | self.waits
+    def only(self, keep: BoolArray) -> RoundOptions:
+        """Leave options out; those of waiting stay."""
+        keep = keep | self.waiting
         start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
-        return Columns(start, self.owner[keep], self.row[keep], self.completion_s[keep])
+        names = ("job", "row", "gpus", "rate", "busy_w", "lost_s", "completion_s")
+        columns: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
+        return replace(self, start=start, **columns)
+
+    @cached_property
+    def waiting(self) -> BoolArray:
+        """Which options are waiting."""
+        return np.asarray(self.row == WAIT)
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each option's job: all count the same."""
+        return np.ones(len(self.row))
+
+    @property
+    def work(self) -> FloatArray:
+        """Work left of each job."""
+        return self.state.remaining
+
+    @property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job from a standing start."""
+        return self.completion_s[self.waiting] - self.round_s
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count."""
+        gpus = np.where(self.waiting, np.iinfo(np.int64).max, self.gpus)
+        fewest = gpus == np.minimum.reduceat(gpus, self.start[:-1])[self.job]
+        return np.asarray(np.maximum.reduceat(np.where(fewest, self.rate, 0.0), self.start[:-1]))
+
+    def program(self, cost: FloatArray, *, worst: bool = False, most_w: float = np.inf) -> Program:
+        """Choose one option of every job at least cost, so that all fit into the pools' blocks.
+
+        Parameters
+        ----------
+        worst : bool
+            Whether the largest cost of a job counts, not their sum.
+        most_w : float
+            Most that the cluster may draw; if finite, the last row says so of the draw above the idle one.
+        """
+        rows, trace, of = ProgramBuilder(), self.state.trace, self.state.configurations
+        free = {pool.name: levels for pool, levels in zip(trace.pools, trace.free_gpus, strict=True)}
+        block = np.where(self.waiting, 0, of.block[self.row])
+        add_block_rows(rows, free, of.pool[self.row], block)
+        if self.state.allowance is not None and most_w < np.inf:
+            standing_w = self.state.allowance.standing_w
+            add_limits(rows, [BudgetRow("power_w", self.busy_w, max(most_w, standing_w), standing_w)])
+        return program_of(self.start, cost, rows, self._attributes(), worst=worst)
+
+    def _attributes(self) -> dict[str, FloatArray]:
+        """Quantities that published rules read; a job that waits will take its least energy."""
+        power_w = np.where(self.waiting, np.inf, self.state.configurations.power_w[self.row])
+        energy_j = power_w * self.completion_s
+        least_j = np.minimum.reduceat(energy_j, self.start[:-1])
+        return {
+            "gpus": self.gpus.astype(float),
+            "completion_s": self.completion_s,
+            "energy_j": np.where(self.waiting, least_j[self.job], energy_j),
+        }
 
     def chosen(self, x: FloatArray) -> IntArray:
-        """Row of each job from a point of the program."""
+        """Configuration of each job from a point of the program."""
         return self.row[np.flatnonzero(x[: len(self.row)] > 0.5)]
 
 
-def columns_of(view: View, selection: Selection, wait_s: float) -> Columns:
-    """Lay out what the jobs may do.
+class RoundSolver:
+    """A quick solver, and an exact one that closes the gap where the quick one leaves more than asked for.
 
     Parameters
     ----------
-    wait_s : float
-        Seconds that a job loses that waits now.
-    """
-    menus = view.menus
-    start, rows = selection.laid_out(view.kind)
-    n = np.arange(len(view))
-    ends = start[1:] + n
-    row = np.full(start[-1] + len(view), WAITS, dtype=np.int64)
-    runs = np.ones(len(row), dtype=bool)
-    runs[ends] = False
-    row[runs] = rows
-    owner = np.repeat(n, np.diff(start) + 1)
-    completion_s = np.empty(len(row))
-    completion_s[runs] = view.completion_s(owner[runs], rows)
-    fastest_s = view.remaining / np.maximum.reduceat(menus.rate[rows], start[:-1])
-    completion_s[ends] = wait_s + fastest_s + np.where(view.ran, view.restart_s, 0.0)
-    return Columns(np.append(0, ends + 1), owner, row, completion_s)
+    policy : str
+        For messages.
+    gap : float
 
-
-def program_of(view: View, columns: Columns, cost: FloatArray, most_w: float = np.inf) -> Program:
-    """Choose one column of every job at least cost, so that all fit into the pools' blocks.
-
-    Parameters
+    Attributes
     ----------
-    most_w : float
-        Most that the cluster may draw; if finite, the last row says so of the draw above the idle one.
+    prices : dict of str to float
+        Of the rows of the last program, by their names.
+    objective : float
+        Cost of the last decision.
     """
-    menus, row = view.menus, columns.row
-    pool = np.where(columns.waits, -1, menus.pool[row])
-    block = menus.block[row]
-    members, uses, capacity, names = [], [], [], []
-    for p, place in enumerate(view.trace.pools):
-        free = free_by_level(place.blocks, place.available)
-        for level, room in enumerate(free.tolist()):
-            if level and room == free[level - 1]:
-                continue
-            inside = np.flatnonzero((pool == p) & (block >= 1 << level))
-            members.append(inside)
-            uses.append(block[inside].astype(float))
-            capacity.append(float(room))
-            names.append(Block(f"gpus:{place.name}" if not level else f"buddy:{place.name}:{1 << level}", 1))
-    if view.allowance is not None and most_w < np.inf:
-        members.append(np.flatnonzero(~columns.waits))
-        uses.append(busy_w(view, row[members[-1]]))
-        capacity.append(max(most_w - view.allowance.standing_w, 0.0))
-        names.append(Block("power_w", 1))
-    n = len(row)
-    number = np.repeat(np.arange(len(members)), [len(inside) for inside in members])
-    entries = (np.concatenate(uses), (number, np.concatenate(members)))
-    return Program(
-        cost=cost,
-        matrix=csc_array(entries, shape=(len(members), n)),
-        row_lower=np.full(len(members), -np.inf),
-        row_upper=np.array(capacity),
-        lower=np.zeros(n),
-        upper=np.ones(n),
-        integer=np.ones(n, dtype=bool),
-        group_start=columns.start,
-        rows=tuple(names),
-        columns=(Block("option", n),),
-        attributes=attributes_of(view, columns),
-    )
+
+    def __init__(self, policy: str, gap: float) -> None:
+        self._policy = policy
+        self._limits = Limits(gap=gap, nodes=MOST_NODES)
+        self._quick, self._exact = find_solver(QUICK), find_solver(EXACT)
+        self.prices: dict[str, float] = {}
+        self.objective = 0.0
+        self._last_prices: dict[str, float] = {}
+
+    def decide(self, options: RoundOptions, program: Program, again_s: float = np.inf) -> Decision:
+        """Solve a round.
+
+        Raises
+        ------
+        ValueError
+            When no decision is found.
+        """
+        solution = _unhindered(program) or self._solve(program)
+        if solution.x is None or solution.objective is None:
+            raise ValueError(f"policy '{self._policy}': no decision found: {solution.termination.detail}")
+        self.prices = _named(program, solution.prices)
+        self.objective = solution.objective
+        gap = relative_gap(solution.objective, solution.bound)
+        return Decision(options.chosen(solution.x), gap=gap, again_s=again_s)
+
+    def _solve(self, program: Program) -> Solution:
+        last = np.array([self._last_prices.get(name, 0.0) for name in program.row_names()])
+        quick = self._quick(program, self._limits, Start(prices=last))
+        if quick.prices is not None:
+            self._last_prices = _named(program, quick.prices)
+        if quick.termination.reason == "optimal":
+            return quick
+        exact = self._exact(program, self._limits, Start(quick.x, quick.prices))
+        if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
+            return quick
+        return exact
 
 
-def busy_w(view: View, rows: IntArray) -> FloatArray:
-    """Draw of rows above that of their GPUs when idle."""
-    return view.menus.power_w[rows] - view.trace.idle_w[rows]
+def _named(program: Program, prices: FloatArray | None) -> dict[str, float]:
+    values = np.zeros(program.n_rows) if prices is None else prices
+    return dict(zip(program.row_names(), values.tolist(), strict=True))
 
 
-def attributes_of(view: View, columns: Columns) -> dict[str, FloatArray]:
-    """Quantities that published rules read: GPUs, seconds and joules to completion.
+def _unhindered(program: Program) -> Solution | None:
+    """Every job's best column, where there is room for all of them; prices are zero then."""
+    starts = program.group_start
+    least = np.repeat(np.minimum.reduceat(program.cost, starts[:-1]), np.diff(starts))
+    hits = np.flatnonzero(program.cost == least)
+    x = np.zeros(program.n_columns)
+    x[hits[np.searchsorted(hits, starts[:-1])]] = 1.0
+    if np.any(program.matrix @ x > program.row_upper):
+        return None
+    cost = program.objective(x)
+    return Solution(Termination("optimal"), x, cost, cost, np.zeros(program.n_rows))
 
-    A job that waits will take its least energy.
+
+# -- which configurations a policy looks at --------------------------------------------------------------
+
+
+def efficient(trace: Trace) -> IntArray:
+    """Rows on the upper concave hull of rate over draw above idle, for each kind, pool and block size.
+
+    Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
     """
-    menus, waits = view.menus, columns.waits
-    energy_j = np.where(waits, np.inf, menus.power_w[columns.row] * columns.completion_s)
-    least = np.minimum.reduceat(energy_j, columns.start[:-1])
-    return {
-        "gpus": np.where(waits, 0, menus.gpus[columns.row]).astype(float),
-        "completion_s": columns.completion_s,
-        "energy_j": np.where(waits, least[columns.owner], energy_j),
-    }
+    of, watts = trace.configurations, trace.busy_w
+    groups = np.stack([of.kind, of.pool, of.block])
+    order = np.lexsort((-of.rate, watts, *groups[::-1]))
+    order = order[trace.comparable[order]]
+    begins = np.flatnonzero(np.any(np.diff(groups[:, order]) != 0, axis=0)) + 1
+    rows = [row for group in np.split(order, begins) for row in _hull(group, of.rate, watts)]
+    return np.sort(np.array(rows, dtype=np.int64))
+
+
+def _hull(ascending: IntArray, rate: FloatArray, watts: FloatArray) -> list[int]:
+    """Of rows by ascending watts those on the concave hull that begins at nothing."""
+    hull: list[int] = []
+    for row in ascending.tolist():
+        if hull and rate[row] <= rate[hull[-1]]:
+            continue
+        while hull:
+            rate_0, watts_0 = (rate[hull[-2]], watts[hull[-2]]) if len(hull) > 1 else (0.0, 0.0)
+            rise = (rate[hull[-1]] - rate_0) * (watts[row] - watts_0)
+            if rise > (rate[row] - rate_0) * (watts[hull[-1]] - watts_0):
+                break
+            hull.pop()
+        hull.append(row)
+    return hull
+
+
+def fastest(trace: Trace, among: BoolArray) -> IntArray:
+    """Rows that no other row of the kind beats: as fast or faster in the same pool in no larger block."""
+    of, rows = trace.configurations, np.flatnonzero(among)
+    rows = rows[np.lexsort((of.gpus[rows], -of.rate[rows], of.block[rows], of.pool[rows], of.kind[rows]))]
+    place = list(zip(of.kind[rows].tolist(), of.pool[rows].tolist(), strict=True))
+    best: dict[tuple[int, int], float] = {}
+    kept = []
+    for row, key, rate in zip(rows.tolist(), place, of.rate[rows].tolist(), strict=True):
+        if rate > best.get(key, 0.0):
+            best[key] = rate
+            kept.append(row)
+    return np.sort(np.array(kept, dtype=np.int64))

@@ -21,11 +21,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS, fastest
-from wattsched.replay.jobs.policies.round_solver import RoundSolver
-from wattsched.replay.jobs.policies.rounds import Columns, columns_of, program_of
-from wattsched.replay.jobs.policies.turns import Rounds
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.replay.jobs.policies.gavel import FixedRounds
+from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, fastest
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray
 
 ROUND_S = 60.0
@@ -36,60 +35,61 @@ LEAST_FACTOR = 0.01
 
 
 class Sia:
-    """Sia's ILP, each round solved to the setting's gap."""
+    """Sia's ILP, each round solved to the context's gap."""
 
-    def __init__(self, setting: Setting, solver: str = "auto") -> None:
-        self.restart_s = setting.restarts.process_s
-        menus = setting.trace.menus
-        self._rows = fastest(menus, menus.comparable)
-        self._rounds = Rounds(ROUND_S)
-        self._solver = RoundSolver("sia", solver, setting.gap)
-        self._last_gpus = np.zeros(len(setting.trace), dtype=np.int64)
-        self._restarts = np.zeros(len(setting.trace), dtype=np.int64)
+    def __init__(self, context: PolicyContext) -> None:
+        self.restart_s = context.restarts.process_s
+        trace = context.trace
+        self._rows = fastest(trace, trace.comparable)
+        self._rounds = FixedRounds(ROUND_S)
+        self._solver = RoundSolver("sia", context.gap)
+        self._last_gpus, self._restarts = np.zeros((2, len(trace)), dtype=np.int64)
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Solve the round."""
-        if (kept := self._rounds.kept(view)) is not None:
+        if (kept := self._rounds.kept(state)) is not None:
             return kept
-        columns = self._reachable(view, columns_of(view, self._rows, ROUND_S))
-        goodput = normalised(view, columns) * self._factor(view, columns)
-        cost = np.where(columns.waits, WAITING, goodput**FAIRNESS)
-        decision = self._solver.decide(columns, program_of(view, columns, cost), self._rounds.next_s)
-        self._note(view, decision)
+        options = self._reachable(RoundOptions.of(state, self._rows, ROUND_S))
+        goodput = normalised(options) * self._factor(options)
+        cost = np.where(options.waiting, WAITING, goodput**FAIRNESS)
+        decision = self._solver.decide(options, options.program(cost), self._rounds.next_s)
+        self._note(state, decision)
         return decision
 
-    def _reachable(self, view: View, columns: Columns) -> Columns:
+    def _reachable(self, options: RoundOptions) -> RoundOptions:
         """Leave out counts that are more than twice the last ones; a new job has its smallest per pool."""
-        menus, owner = view.menus, columns.owner
-        gpus = np.where(columns.waits, 0, menus.gpus[columns.row])
-        last = self._last_gpus[view.jobs][owner]
-        place = owner * (len(view.trace.pools) + 1) + np.where(columns.waits, -1, menus.pool[columns.row]) + 1
-        least = np.full(len(view) * (len(view.trace.pools) + 1), np.iinfo(np.int64).max)
+        state, gpus = options.state, options.gpus
+        last = self._last_gpus[state.jobs][options.job]
+        pools = len(state.trace.pools) + 1
+        pool = np.where(options.waiting, WAIT, state.configurations.pool[options.row])
+        place = options.job * pools + pool + 1
+        least = np.full(len(state) * pools, np.iinfo(np.int64).max)
         np.minimum.at(least, place, gpus)
-        return columns.only((gpus <= MOST_GROWTH * last) | (gpus == least[place]))
+        return options.only((gpus <= MOST_GROWTH * last) | (gpus == least[place]))
 
-    def _factor(self, view: View, columns: Columns) -> FloatArray:
-        """Restart factor of every column, 1 where nothing restarts."""
-        age_s = view.time_s - view.trace.arrival_s[view.jobs]
-        lost_s = self._restarts[view.jobs] * view.restart_s
-        factor = np.maximum((age_s - lost_s) / np.maximum(age_s + view.restart_s, 1e-12), LEAST_FACTOR)
-        factor = np.where(age_s < view.restart_s, 1.0, factor)
-        now = view.row[columns.owner]
-        kept = columns.waits | (now == WAITS) | (now == columns.row)
-        return np.asarray(np.where(kept, 1.0, factor[columns.owner]))
+    def _factor(self, options: RoundOptions) -> FloatArray:
+        """Restart factor of every option, 1 where nothing restarts."""
+        state = options.state
+        age_s = state.time_s - state.trace.arrival_s[state.jobs]
+        lost_s = self._restarts[state.jobs] * state.restart_s
+        factor = np.maximum((age_s - lost_s) / np.maximum(age_s + state.restart_s, 1e-12), LEAST_FACTOR)
+        factor = np.where(age_s < state.restart_s, 1.0, factor)
+        now = state.row[options.job]
+        kept = options.waiting | (now == WAIT) | (now == options.row)
+        return np.asarray(np.where(kept, 1.0, factor[options.job]))
 
-    def _note(self, view: View, decision: Decision) -> None:
+    def _note(self, state: State, decision: Decision) -> None:
         """Remember GPU counts and restarts."""
-        runs = decision.row != WAITS
-        self._restarts[view.jobs[runs & view.ran & (decision.row != view.row)]] += 1
-        self._last_gpus[view.jobs[runs]] = view.menus.gpus[decision.row[runs]]
+        runs = decision.row != WAIT
+        self._restarts[state.jobs[runs & state.ran & (decision.row != state.row)]] += 1
+        self._last_gpus[state.jobs[runs]] = state.configurations.gpus[decision.row[runs]]
 
 
-def normalised(view: View, columns: Columns) -> FloatArray:
-    """Goodput of every column over the job's least one, times the GPUs of that; 1 for waiting."""
-    menus, starts, owner = view.menus, columns.start[:-1], columns.owner
-    rate = np.where(columns.waits, np.inf, menus.rate[columns.row])
+def normalised(options: RoundOptions) -> FloatArray:
+    """Goodput of every option over the job's least one, times the GPUs of that; 1 for waiting."""
+    starts, job = options.start[:-1], options.job
+    rate = np.where(options.waiting, np.inf, options.rate)
     least = np.minimum.reduceat(rate, starts)
-    gpus = np.where(rate == least[owner], menus.gpus[columns.row], np.iinfo(np.int64).max)
+    gpus = np.where(rate == least[job], options.gpus, np.iinfo(np.int64).max)
     fewest = np.minimum.reduceat(gpus, starts)
-    return np.asarray(np.where(columns.waits, 1.0, rate / least[owner] * fewest[owner]))
+    return np.asarray(np.where(options.waiting, 1.0, rate / least[job] * fewest[job]))

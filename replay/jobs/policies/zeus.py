@@ -8,7 +8,7 @@ where E and T are energy and time to the target and :math:`P_{max}` is the highe
 the same for every amount of work. Zeus learns the costs by trying; here they are known from the start.
 
 The rows stay what they are. Only what counts as standard, and so what users ask for, is another row with the
-same pool and GPU count. The batch size is tuned where rates count progress, not samples (`Menus.comparable`).
+same pool and GPU count. The batch size is tuned where rates count progress, not samples (`Trace.comparable`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.replay.jobs.menus import WAITS
-from wattsched.replay.jobs.policy import Decision, Policy, View
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.replay.jobs.policy import Decision, Policy, State
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import FloatArray
 
@@ -35,27 +35,25 @@ class Tuned:
         self._policy, self._trace = policy, trace
         self.restart_s = policy.restart_s
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Let the policy decide."""
-        return self._policy.decide(replace(view, trace=self._trace))
+        return self._policy.decide(replace(state, trace=self._trace))
 
 
 def tuned(trace: Trace, eta: float = ETA) -> Trace:
     """Mark the cheapest row of each kind, pool and GPU count as standard."""
-    menus = trace.menus
-    cost = np.where(menus.comparable, zeus_cost(trace, eta), np.inf)
-    choice = menus.choice
+    cost = np.where(trace.comparable, zeus_cost(trace, eta), np.inf)
     # Ties go to the untuned row.
-    order = np.lexsort((~menus.standard, cost, choice))
-    cheapest = order[np.unique(choice[order], return_index=True)[1]]
-    standard = np.zeros(len(menus), dtype=bool)
+    order = np.lexsort((~trace.standard, cost, trace.choice))
+    cheapest = order[np.unique(trace.choice[order], return_index=True)[1]]
+    standard = np.zeros(len(cost), dtype=bool)
     standard[cheapest] = True
-    request = np.where(trace.request == WAITS, WAITS, cheapest[choice[trace.request]])
-    return replace(trace, menus=replace(menus, standard=standard), request=request)
+    request = np.where(trace.request == WAIT, WAIT, cheapest[trace.choice[trace.request]])
+    return replace(trace, standard=standard, request=request)
 
 
 def zeus_cost(trace: Trace, eta: float = ETA) -> FloatArray:
     """Zeus' cost of each row per unit of work, shape (n_rows,), in joules."""
-    menus = trace.menus
-    weighed_w = eta * menus.power_w + (1 - eta) * menus.gpus * trace.highest_w[menus.pool]
-    return np.asarray(weighed_w / menus.rate)
+    rows = trace.configurations
+    weighed_w = eta * rows.power_w + (1 - eta) * rows.gpus * trace.highest_w[rows.pool]
+    return np.asarray(weighed_w / rows.rate)

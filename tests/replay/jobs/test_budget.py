@@ -16,11 +16,10 @@ from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.sizing import Sizing
-from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
+from wattsched.replay.jobs.policies.budgeted import Sizing
+from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import Replay, simulate
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 
 WAVES = Carbon(np.arange(0.0, 40_000.0, 300.0), 200.0 + 150.0 * np.cos(np.arange(134)))
 SUN = Carbon(WAVES.time_s, np.maximum(WAVES.g_per_kwh - 200.0, 0.0))
@@ -33,7 +32,7 @@ def standing_w(trace: Trace) -> float:
 
 
 def policy(trace: Trace, name: str, budget: Budget, round_s: float) -> Policy:
-    return policy_of(name, Setting(trace, Restarts(5.0, 20.0), round_s, gap=0.01, budget=budget))
+    return policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0), round_s, gap=0.01, budget=budget))
 
 
 def run(trace: Trace, name: str, budget: Budget, round_s: float = 0.0, sleep: Sleep | None = None) -> Outcome:
@@ -46,7 +45,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     assert outcome.budget is not None
     assert outcome.periods is not None
     times = np.append(outcome.power.time_s, outcome.end_s)
-    watts = np.array(outcome.power.power_w)
+    watts = np.array(outcome.power.values)
     found = []
     for begin_s in outcome.periods.begin_s:
         inside = np.clip(times, begin_s, begin_s + outcome.budget.period_s)
@@ -151,7 +150,7 @@ def test_more_is_done_in_a_clean_hour(name: str) -> None:
     outcome = run(trace, name, Budget("carbon_g", amount, 7200.0, per_kwh))
     hours = np.append(outcome.power.time_s, outcome.end_s)
     used_j = [
-        float(np.diff(np.clip(hours, begin_s, begin_s + 3600.0)) @ (np.array(outcome.power.power_w) - 130.0))
+        float(np.diff(np.clip(hours, begin_s, begin_s + 3600.0)) @ (np.array(outcome.power.values) - 130.0))
         for begin_s in (0.0, 3600.0)
     ]
     assert used_j[1] > 3 * used_j[0] > 0
@@ -169,9 +168,9 @@ class Spendthrift:
 
     restart_s = 0.0
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         """Give every job what it asked for."""
-        return Decision(view.request[:, 0])
+        return Decision(state.request[:, 0])
 
 
 def test_whoever_ignores_an_exhausted_budget_is_refused() -> None:

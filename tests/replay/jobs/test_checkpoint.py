@@ -15,10 +15,9 @@ from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policy import Restarts, Setting
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
-from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
 
@@ -28,9 +27,9 @@ def trace(seed: int = 0, n: int = 16) -> Trace:
 
 
 def replay(name: str, jobs: Trace, budget: Budget | None = None) -> Replay:
-    setting = Setting(jobs, Restarts(5.0, 20.0), 60.0, budget=budget)
+    context = PolicyContext(jobs, Restarts(5.0, 20.0), 60.0, budget=budget)
     return Replay(
-        jobs, policy_of(name, setting), name=name, round_s=60.0, carbon=CARBON, sleep=Sleep(30.0, 5.0, 7.0),
+        jobs, policy_of(name, context), name=name, round_s=60.0, carbon=CARBON, sleep=Sleep(30.0, 5.0, 7.0),
         budget=budget,
     )  # fmt: skip
 
@@ -112,7 +111,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no Outcome"):
         load(file, Outcome, run)
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/2'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/3'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (checked(head, b""), "was written by another program"),

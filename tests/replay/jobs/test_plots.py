@@ -12,10 +12,11 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.plots import COLOURS, Scale, means_over, plot_outcomes, unit_of
+from wattsched.replay.jobs.plots import Scale, means_over, plot_outcomes, unit_of
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.plots import COLOURS
 
 STEPS = st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.0, 9.0)), min_size=1, max_size=20)
 
@@ -41,8 +42,8 @@ def test_what_comes_before_the_first_time_is_zero() -> None:
 
 def outcome(policy: str, n: int, budget: Budget | None = None) -> Outcome:
     trace = trace_by_hand(cluster_of(4), *((40.0 * i, 50.0, 1 + i % 2, linear(4)) for i in range(n)))
-    setting = Setting(trace, round_s=10.0, budget=budget)
-    return simulate(trace, policy_of(policy, setting), name=policy, round_s=10.0, budget=budget)
+    context = PolicyContext(trace, round_s=10.0, budget=budget)
+    return simulate(trace, policy_of(policy, context), name=policy, round_s=10.0, budget=budget)
 
 
 def test_short_replays_are_drawn_as_they_are_and_long_ones_in_means() -> None:
@@ -65,7 +66,7 @@ def test_a_line_per_policy_in_every_part_and_the_budget() -> None:
     figure = plot_outcomes([outcome("fifo", 5, budget), outcome("srtf", 5, budget)])
     completion, power, occupancy = figure.axes
     assert [line.get_label() for line in completion.lines] == ["fifo", "srtf"]
-    assert [line.get_ydata()[-1] for line in completion.lines] == [100.0, 100.0]
+    assert [line.get_ydata()[-1] for line in completion.lines] == pytest.approx([100.0, 100.0])
     assert (len(power.patches), len(occupancy.patches)) == (3, 2)
     # 40 kJ in 100 s are 400 W.
     assert set(power.patches[-1].get_data().values.tolist()) == {0.4}
@@ -78,10 +79,10 @@ def test_gpus_are_free_between_jobs_that_are_far_apart() -> None:
     """No round follows the end of the last job, and yet its GPUs are free then."""
     pytest.importorskip("matplotlib")
     trace = trace_by_hand(cluster_of(4), *((36_000.0 * i, 14_400.0, 4, linear(4)) for i in range(2)))
-    figure = plot_outcomes([simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")])
+    figure = plot_outcomes([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
     drawn = figure.axes[2].patches[0].get_data()
-    assert drawn.values.tolist()[:3] == [100.0, 0.0, 100.0]
-    assert drawn.edges.tolist()[:4] == [0.0, 1.0, 10.0, 11.0]
+    assert drawn.values.tolist()[:3] == pytest.approx([100.0, 0.0, 100.0])
+    assert drawn.edges.tolist()[:4] == pytest.approx([0.0, 1.0, 10.0, 11.0])
 
 
 @pytest.mark.filterwarnings("error")
@@ -90,7 +91,7 @@ def test_a_single_completion_time_is_drawn_without_a_warning(arrivals_s: tuple[f
     """Twice the same but for rounding, too."""
     pytest.importorskip("matplotlib")
     trace = trace_by_hand(cluster_of(4), *((arrival_s, 1e5 / 7, 1, linear(4)) for arrival_s in arrivals_s))
-    figure = plot_outcomes([simulate(trace, policy_of("fifo", Setting(trace)), name="fifo")])
+    figure = plot_outcomes([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
     least, most = figure.axes[0].get_xlim()
     assert least < 1e5 / 7 / 3600 / 1.5 < 1e5 / 7 / 3600 * 1.5 < most
     figure.savefig(io.BytesIO())

@@ -13,12 +13,11 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.job_lists import read_itp
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.perfmodels.profile import find
-from wattsched.replay.jobs.metrics import summary
+from wattsched.replay.jobs.outcome import summary
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Setting
+from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import trace_of, trace_of_durations
-from wattsched.replay.jobs.workload import poisson_jobs
+from wattsched.replay.jobs.trace import poisson_jobs, trace_of, trace_of_durations
 
 
 @pytest.mark.parametrize("gpu_type", ["A100", "V100", "T4"])
@@ -28,7 +27,7 @@ def test_jobs_alone_take_as_long_as_recorded(gpu_type: str) -> None:
     assert trace.requested_gpus.tolist() == [job.gpus for job in recorded]
     durations = np.array([job.duration_s for job in recorded])
     assert trace.work / trace.requested_rate == pytest.approx(durations)
-    outcome = simulate(trace, policy_of("fifo", Setting(trace)))
+    outcome = simulate(trace, policy_of("fifo", PolicyContext(trace)))
     assert outcome.jobs.end_s - trace.arrival_s == pytest.approx(durations)
 
 
@@ -55,9 +54,9 @@ def test_profiles_keep_gpus_and_duration(job: TraceJob, gpu_type: str, per_node:
     asked = min(job.gpus, 64)
     assert trace.requested_gpus.tolist() == [asked]
     (row,) = trace.request[0].tolist()
-    assert trace.menus.gpus[row] == asked
-    assert trace.menus.standard[row]
-    assert trace.work[0] / trace.menus.rate[row] == pytest.approx(job.duration_s, rel=1e-12)
+    assert trace.configurations.gpus[row] == asked
+    assert trace.standard[row]
+    assert trace.work[0] / trace.configurations.rate[row] == pytest.approx(job.duration_s, rel=1e-12)
 
 
 @given(
@@ -73,13 +72,13 @@ def test_models_of_the_trace_keep_their_batch(trained: tuple[str, int], gpus: in
     profile = find(model, "A100")
     assert profile is not None
     usable = [b for b in (*profile.batch_sizes, batch) if gpus <= b <= gpus * profile.max_local_batch]
-    assert trace.menus.batch_size[row] == min(usable, key=lambda b: abs(b - batch))
-    assert trace.menus.gpus[row] == gpus
+    assert trace.configurations.batch_size[row] == min(usable, key=lambda b: abs(b - batch))
+    assert trace.configurations.gpus[row] == gpus
 
 
 def test_elasticity_bounds_the_counts() -> None:
     trace = trace_of_durations(homogeneous_cluster(2, 8), [TraceJob("a", 0.0, 60.0, 4)], elasticity=2)
-    assert set(trace.menus.gpus.tolist()) == {2, 4, 8}
+    assert set(trace.configurations.gpus.tolist()) == {2, 4, 8}
 
 
 def test_models_depend_on_seed_and_name_alone() -> None:
@@ -93,7 +92,7 @@ def test_traces_without_jobs_are_refused() -> None:
     with pytest.raises(ValueError, match="has no job that uses a GPU"):
         trace_of_durations(homogeneous_cluster(1, 8), [TraceJob("a", 0.0, 60.0, 0)])
     empty = trace_of(homogeneous_cluster(1, 8), [], [], [])
-    assert simulate(empty, policy_of("fifo", Setting(empty))).meter.energy_j == 0
+    assert simulate(empty, policy_of("fifo", PolicyContext(empty))).meter.energy_j == 0
 
 
 def test_half_a_day_of_a_real_cluster(data_dir: Path) -> None:
@@ -103,8 +102,8 @@ def test_half_a_day_of_a_real_cluster(data_dir: Path) -> None:
     trace = trace_of_durations(homogeneous_cluster(16, 8), day, seed=0)
     found = {}
     for name in ("fifo", "elastic"):
-        setting = Setting(trace, round_s=60.0, gap=5e-3)
-        outcome = simulate(trace, policy_of(name, setting), name=name, round_s=60.0)
+        context = PolicyContext(trace, round_s=60.0, gap=5e-3)
+        outcome = simulate(trace, policy_of(name, context), name=name, round_s=60.0)
         found[name] = summary(outcome)
         books_j = outcome.jobs.energy_j.sum() + outcome.meter.idle_j + outcome.meter.base_j
         assert books_j == pytest.approx(outcome.meter.energy_j, rel=1e-9)

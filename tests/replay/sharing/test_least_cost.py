@@ -7,29 +7,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattsched.replay.sharing.least_cost import LeastCost
-from wattsched.replay.sharing.published import Eaco
-from wattsched.replay.sharing.stream import Moment, Units, replay
+from wattsched.replay.sharing.policies import Eaco, LeastCost
+from wattsched.replay.sharing.stream import State, Units, replay
 
 VALUE_W = 1500.0
 
 
-def cost_w(moment: Moment, units: Units) -> float:
-    together = [moment.sets.of(moment.classes(members)) for members in units.values() if members]
+def cost_w(state: State, units: Units) -> float:
+    together = [state.sets.of(state.classes(members)) for members in units.values() if members]
     sizes = [len(members) for members in units.values() if members]
     return sum((t.power_w + VALUE_W * n) * t.slowdown for t, n in zip(together, sizes, strict=True))
 
 
-def admitted(moment: Moment, units: Units, unit: int) -> bool:
-    return moment.sets.of(moment.classes(units[unit])).admitted
+def admitted(state: State, units: Units, unit: int) -> bool:
+    return state.sets.of(state.classes(units[unit])).admitted
 
 
-def placements(moment: Moment, units: Units, job: int) -> list[Units]:
+def placements(state: State, units: Units, job: int) -> list[Units]:
     """All ways to add a job to some sets."""
-    free = next((u for u in range(moment.units) if not units.get(u)), None)
+    free = next((u for u in range(state.units) if not units.get(u)), None)
     targets = [u for u in units if units[u]] + ([] if free is None else [free])
     found = [{**units, u: [*units.get(u, []), job]} for u in targets]
-    return [new for new, u in zip(found, targets, strict=True) if admitted(moment, new, u)]
+    return [new for new, u in zip(found, targets, strict=True) if admitted(state, new, u)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -37,14 +36,14 @@ def test_arrivals_go_where_the_cost_grows_least(eaco_stream: Any, seed: int) -> 
     instance, arrival_s = eaco_stream(12, seed)
     policy = LeastCost(VALUE_W, horizon_s=0.0)
 
-    def checked(moment: Moment) -> Units:
-        before = {unit: list(members) for unit, members in moment.running.items()}
+    def checked(state: State) -> Units:
+        before = {unit: list(members) for unit, members in state.running.items()}
         runs = {j for members in before.values() for j in members}
-        new = [j for j in moment.present if j not in runs]
-        units = policy(moment)
+        new = [j for j in state.present if j not in runs]
+        units = policy(state)
         if len(new) == 1:
-            best = min(cost_w(moment, other) for other in placements(moment, before, new[0]))
-            assert cost_w(moment, units) == pytest.approx(best)
+            best = min(cost_w(state, other) for other in placements(state, before, new[0]))
+            assert cost_w(state, units) == pytest.approx(best)
         return units
 
     assert replay(instance, arrival_s, checked).moves == 0
@@ -55,28 +54,28 @@ def test_free_moves_end_where_no_single_move_saves(eaco_stream: Any, seed: int) 
     instance, arrival_s = eaco_stream(12, seed)
     policy = LeastCost(VALUE_W)
 
-    def checked(moment: Moment) -> Units:
-        whole = np.floor(moment.epochs - moment.left + 1e-6)
-        at_checkpoints = Moment(**{**vars(moment), "left": moment.epochs - whole})
+    def checked(state: State) -> Units:
+        whole = np.floor(state.epochs - state.left + 1e-6)
+        at_checkpoints = State(**{**vars(state), "left": state.epochs - whole})
         units = policy(at_checkpoints)
-        assert cost_w(moment, units) <= cost_w(moment, _placed(moment, units)) + 1e-6
-        before = {j: unit for unit, members in moment.running.items() for j in members}
+        assert cost_w(state, units) <= cost_w(state, _placed(state, units)) + 1e-6
+        before = {j: unit for unit, members in state.running.items() for j in members}
         for unit, members in units.items():
             for j in members:
                 if before.get(j) != unit:
                     continue
                 rest = {u: [k for k in m if k != j] for u, m in units.items()}
-                others = [o for o in placements(moment, rest, j) if j not in o.get(unit, [])]
-                best = min((cost_w(moment, other) for other in others), default=np.inf)
-                assert best >= cost_w(moment, units) - 1e-5
+                others = [o for o in placements(state, rest, j) if j not in o.get(unit, [])]
+                best = min((cost_w(state, other) for other in others), default=np.inf)
+                assert best >= cost_w(state, units) - 1e-5
         return units
 
     replay(instance, arrival_s, checked)
 
 
-def _placed(moment: Moment, units: Units) -> Units:
+def _placed(state: State, units: Units) -> Units:
     """The sets as they were, with the jobs that are new where they now are."""
-    before = {j: unit for unit, members in moment.running.items() for j in members}
+    before = {j: unit for unit, members in state.running.items() for j in members}
     now = {j: unit for unit, members in units.items() for j in members}
     found: Units = {}
     for j, unit in now.items():

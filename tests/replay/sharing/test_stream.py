@@ -8,8 +8,8 @@ from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.problems import problem
-from wattsched.replay.sharing.published import anew
-from wattsched.replay.sharing.stream import Moment, Replay, replay
+from wattsched.replay.sharing.policies import anew
+from wattsched.replay.sharing.stream import Outcome, State, replay
 
 ARRIVALS = [0.0, 0.0, 50.0, 1000.0]
 
@@ -34,7 +34,7 @@ def stream(units: int, **job: object) -> SharingInstance:
     )
 
 
-def run(rule: str, units: int) -> Replay:
+def run(rule: str, units: int) -> Outcome:
     instance = stream(units)
     return replay(
         instance, ARRIVALS, anew(instance, lambda of: RULES[rule](patterns_of(of), "eaco", Timer()))
@@ -60,18 +60,18 @@ def test_sharing() -> None:
 
 def test_what_cannot_be_replayed_is_refused() -> None:
     with pytest.raises(ValueError, match="3 numbers for 4 jobs"):
-        replay(stream(1), ARRIVALS[:3], lambda moment: {})
+        replay(stream(1), ARRIVALS[:3], lambda state: {})
     with pytest.raises(ValueError, match="ascending"):
-        replay(stream(1), ARRIVALS[::-1], lambda moment: {})
+        replay(stream(1), ARRIVALS[::-1], lambda state: {})
     with pytest.raises(ValueError, match="deadline"):
-        replay(stream(1, deadline_s=5.0), ARRIVALS, lambda moment: {})
+        replay(stream(1, deadline_s=5.0), ARRIVALS, lambda state: {})
     with pytest.raises(ValueError, match="no job runs"):
-        replay(stream(1), ARRIVALS, lambda moment: {})
+        replay(stream(1), ARRIVALS, lambda state: {})
 
 
 def test_more_sets_than_units_take_turns() -> None:
     instance = stream(1)
-    done = replay(instance, [0.0] * 4, lambda moment: {j: [j] for j in moment.present})
+    done = replay(instance, [0.0] * 4, lambda state: {j: [j] for j in state.present})
     assert done.completed_s.tolist() == pytest.approx([400.0] * 4)
     assert done.run_s.tolist() == pytest.approx([100.0] * 4)
     assert done.wait_s.tolist() == pytest.approx([300.0] * 4)
@@ -85,10 +85,10 @@ def test_a_move_repeats_the_epoch(repeats: bool, ends_s: float) -> None:
     instance = stream(3, remaining_epochs=10.0)
     instance.jobs[1] = instance.jobs[1].model_copy(update={"remaining_epochs": 2.2})
 
-    def policy(moment: Moment) -> dict[int, list[int]]:
-        here = [j for j in moment.present if j < 2]
+    def policy(state: State) -> dict[int, list[int]]:
+        here = [j for j in state.present if j < 2]
         units = {0: here} if len(here) > 1 else {2: here}
-        return units | ({1: [j for j in moment.present if j > 1]})
+        return units | ({1: [j for j in state.present if j > 1]})
 
     done = replay(instance, [0.0, 0.0, 500.0, 500.0], policy, repeat_epochs=repeats)
     assert done.moves == 1
@@ -98,13 +98,13 @@ def test_a_move_repeats_the_epoch(repeats: bool, ends_s: float) -> None:
 def test_jobs_that_are_not_there_are_refused() -> None:
     for units in ({0: [3]}, {0: [0], 1: [0]}):
         with pytest.raises(ValueError, match="runs twice or is not there"):
-            replay(stream(2), ARRIVALS, lambda moment, units=units: units)
+            replay(stream(2), ARRIVALS, lambda state, units=units: units)
     with pytest.raises(ValueError, match="exclusive"):
-        replay(stream(1, exclusive=True), ARRIVALS, lambda moment: {})
+        replay(stream(1, exclusive=True), ARRIVALS, lambda state: {})
 
 
 def test_units_are_of_one_type() -> None:
     instance = stream(1)
     two = [instance.unit_types[0], instance.unit_types[0].model_copy(update={"name": "v"})]
     with pytest.raises(ValueError, match="units of one type, got 2"):
-        replay(instance.model_copy(update={"unit_types": two}), ARRIVALS, lambda moment: {})
+        replay(instance.model_copy(update={"unit_types": two}), ARRIVALS, lambda state: {})

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from strategies.replay import cluster_of, trace_by_hand, traces
 
 from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
-from wattsched.replay.jobs.sharing import Sharing, slowdown
+from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 
@@ -20,7 +20,7 @@ ONE, TWO = {1: 1.0}, {2: 1.0}
 
 
 def replay(trace: Trace, name: str) -> Outcome:
-    return simulate(trace, policy_of(name, Setting(trace, Restarts(5.0, 20.0))), name=name)
+    return simulate(trace, policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0))), name=name)
 
 
 def quarters(n: int) -> Trace:
@@ -32,9 +32,9 @@ def quarters(n: int) -> Trace:
 
 def test_gandiva_pairs_only_while_there_is_more_work_than_room() -> None:
     crowded = trace_by_hand(cluster_of(1), (0, 100, 1, ONE), (0, 50, 1, ONE))
-    assert replay(crowded, "gandiva").jobs.end_s.tolist() == [150.0, 100.0]
+    assert replay(crowded, "gandiva").jobs.end_s.tolist() == pytest.approx([150.0, 100.0])
     roomy = trace_by_hand(cluster_of(2), (0, 100, 1, ONE), (0, 50, 1, ONE))
-    assert replay(roomy, "gandiva").jobs.end_s.tolist() == [100.0, 50.0]
+    assert replay(roomy, "gandiva").jobs.end_s.tolist() == pytest.approx([100.0, 50.0])
 
 
 def test_gandiva_pairs_equal_counts_only() -> None:
@@ -51,7 +51,7 @@ def test_eaco_fills_a_gpu_before_it_takes_another() -> None:
 def test_eaco_takes_over_the_room_of_a_job_that_ended() -> None:
     """Full GPUs are not shared; the third waits for the first of the two to end."""
     trace = trace_by_hand(cluster_of(2), (0, 100, 1, ONE), (0, 50, 1, ONE), (0, 10, 1, ONE))
-    assert replay(trace, "eaco").jobs.end_s.tolist() == [100.0, 50.0, 60.0]
+    assert replay(trace, "eaco").jobs.end_s.tolist() == pytest.approx([100.0, 50.0, 60.0])
 
 
 class Limited:
@@ -62,9 +62,9 @@ class Limited:
         self._most_jobs, self._most_load = most_jobs, most_load
         self.restart_s = policy.restart_s
 
-    def decide(self, view: View) -> Decision:
-        decision = self._policy.decide(view)
-        sets = decision.sets(view)
+    def decide(self, state: State) -> Decision:
+        decision = self._policy.decide(state)
+        sets = decision.sets(state)
         for number in np.unique(sets[sets >= 0]).tolist():
             rows = decision.row[sets == number]
             assert len(rows) <= self._most_jobs
@@ -76,7 +76,7 @@ class Limited:
 @given(traces([(2,), (4, 4), (4, 2)]), st.sampled_from([("gandiva", 2, 2.0), ("eaco", 4, 1.0)]))
 def test_limits_of_sets(trace: Trace, rule: tuple[str, int, float]) -> None:
     name, most_jobs, most_load = rule
-    policy = policy_of(name, Setting(trace, Restarts(5.0, 20.0)))
+    policy = policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0)))
     outcome = simulate(trace, Limited(policy, trace, most_jobs, most_load), name=name)
     if name == "eaco":
         assert outcome.jobs.restarts.sum() == 0

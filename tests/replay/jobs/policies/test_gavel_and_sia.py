@@ -13,10 +13,9 @@ from strategies.replay import cluster_of, linear, trace_by_hand, traces
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policies.gavel import max_min, shares
+from wattsched.replay.jobs.policies.gavel import by_priority, max_min, shares
 from wattsched.replay.jobs.policies.sia import MOST_GROWTH
-from wattsched.replay.jobs.policies.turns import by_priority
-from wattsched.replay.jobs.policy import Decision, Policy, Restarts, Setting, View
+from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
@@ -39,21 +38,21 @@ def two_types(*rates: tuple[float, float]) -> Trace:
 
 
 class Watched:
-    """A policy that leaves its views and decisions behind."""
+    """A policy that leaves its states and decisions behind."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.restart_s = policy.restart_s
-        self.seen: list[tuple[View, Decision]] = []
+        self.seen: list[tuple[State, Decision]] = []
 
-    def decide(self, view: View) -> Decision:
-        decision = self._policy.decide(view)
-        self.seen.append((view, decision))
+    def decide(self, state: State) -> Decision:
+        decision = self._policy.decide(state)
+        self.seen.append((state, decision))
         return decision
 
 
-def watched(trace: Trace, name: str) -> tuple[Outcome, list[tuple[View, Decision]]]:
-    policy = Watched(policy_of(name, Setting(trace, Restarts(5.0, 20.0))))
+def watched(trace: Trace, name: str) -> tuple[Outcome, list[tuple[State, Decision]]]:
+    policy = Watched(policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0))))
     return simulate(trace, policy, name=name), policy.seen
 
 
@@ -61,7 +60,7 @@ def test_shares_on_two_types() -> None:
     """One job is four times as fast on H, two do not care: 1.6 h = (2 - h) / 2, so h = 1 / 2.1."""
     trace = two_types((1.0, 4.0), (1.0, 1.0), (1.0, 1.0))
     _, seen = watched(trace, "gavel-max-min")
-    x = shares(seen[0][0], np.ones(2))
+    x = shares(seen[0][0])
     assert x[0] == pytest.approx([0.0, 1 / 2.1])
     assert x[1:].sum(axis=1) == pytest.approx([1.6 / 2.1, 1.6 / 2.1])
     assert x[1] == pytest.approx(x[2])
@@ -72,12 +71,12 @@ def test_rounds_follow_the_shares() -> None:
     trace = two_types((1.0, 4.0), (1.0, 1.0), (1.0, 1.0))
     _, seen = watched(trace, "gavel-max-min")
     rounds = seen[:21]
-    assert [view.time_s for view, _ in rounds] == [360.0 * i for i in range(21)]
+    assert [state.time_s for state, _ in rounds] == pytest.approx([360.0 * i for i in range(21)])
     held = np.zeros((3, 2))
     for _, decision in rounds:
         for j, row in enumerate(decision.row.tolist()):
-            held[j, trace.menus.pool[row]] += row >= 0
-    target = shares(seen[0][0], np.ones(2))
+            held[j, trace.configurations.pool[row]] += row >= 0
+    target = shares(seen[0][0])
     assert held / 21 == pytest.approx(target, abs=0.12)
 
 
@@ -106,7 +105,7 @@ def test_gavel_takes_turns_on_one_gpu() -> None:
     """Each has 360 s in turn, and pays a restart of 5 s from its second turn on."""
     trace = trace_by_hand(cluster_of(1), (0, 500, 1, ONE), (0, 500, 1, ONE))
     outcome, _ = watched(trace, "gavel-max-min")
-    assert outcome.jobs.end_s.tolist() == [720 + 5 + 140, 1080 + 5 + 140]
+    assert outcome.jobs.end_s.tolist() == pytest.approx([720 + 5 + 140, 1080 + 5 + 140])
 
 
 def test_sia_doubles_every_round() -> None:
@@ -120,7 +119,7 @@ def test_sia_shares_rather_than_letting_one_wait() -> None:
     """Two GPUs each cost 2 / sqrt(2); four for one and none for the other 1 / 2 + 1.1."""
     trace = trace_by_hand(cluster_of(4), (0, 500, 1, linear(4)), (0, 500, 1, linear(4)))
     _, seen = watched(trace, "sia")
-    gpus = [trace.menus.gpus[decision.row].tolist() for _, decision in seen[:4]]
+    gpus = [trace.configurations.gpus[decision.row].tolist() for _, decision in seen[:4]]
     assert gpus == [[1, 1], [2, 2], [2, 2], [2, 2]]
 
 
@@ -129,10 +128,11 @@ def test_sia_shares_rather_than_letting_one_wait() -> None:
 def test_sia_grows_at_most_by_the_factor(trace: Trace) -> None:
     _, seen = watched(trace, "sia")
     last = np.zeros(len(trace), dtype=np.int64)
-    least = np.minimum.reduceat(trace.menus.gpus, trace.menus.start[:-1])[trace.menus.of_job]
-    for view, decision in seen:
+    rows = trace.configurations
+    least = np.minimum.reduceat(rows.gpus, rows.start[:-1])[rows.of_job]
+    for state, decision in seen:
         runs = decision.row >= 0
-        gpus = trace.menus.gpus[decision.row[runs]]
-        jobs = view.jobs[runs]
+        gpus = trace.configurations.gpus[decision.row[runs]]
+        jobs = state.jobs[runs]
         assert np.all(gpus <= np.maximum(MOST_GROWTH * last[jobs], least[jobs]))
         last[jobs] = gpus

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.replay.jobs.menus import WAITS
-from wattsched.replay.jobs.policies.rounds import Columns
-from wattsched.replay.jobs.policies.worth import rank_weights, values
+from wattsched.replay.jobs.policies.elastic import rank_weights, values
 
 STEPS = 60
 SHARE = np.arange(1, STEPS) / STEPS
@@ -64,11 +62,8 @@ def test_the_shares_of_hesrpt_attain_it(sizes: list[float], p: float) -> None:
 @pytest.mark.parametrize(("speed", "typical"), [(0.0, (1.0, 2.0)), (0.5, (2.0, 2.0)), (1.0, (4.0, 2.0))])
 def test_values_count_seconds_at_the_speed_asked_for(speed: float, typical: tuple[float, float]) -> None:
     """One job is four times as fast on all GPUs as on one, the other always the same; both may wait."""
-    row = np.array([0, 1, WAITS, 2, 3, WAITS])
-    columns = Columns(np.array([0, 3, 6]), np.repeat([0, 1], 3), row, np.zeros(6))
-    remaining = np.array([8.0, 12.0])
-    view: Any = SimpleNamespace(
-        menus=SimpleNamespace(rate=np.array([1.0, 4.0, 2.0, 2.0])), remaining=remaining
-    )
-    expected = rank_weights(remaining / typical, 0.5) / typical
-    assert values(view, columns, 0.5, speed) == pytest.approx(expected)
+    rate = np.array([1.0, 4.0, 0.0, 2.0, 2.0, 0.0])
+    work = np.array([8.0, 12.0])
+    options: Any = SimpleNamespace(start=np.array([0, 3, 6]), rate=rate, waiting=rate == 0, work=work)
+    expected = rank_weights(work / typical, 0.5) / typical
+    assert values(options, 0.5, speed) == pytest.approx(expected)

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattsched.replay.sharing.bound import least_energy
-from wattsched.replay.sharing.least_cost import LeastCost
-from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, fifo
-from wattsched.replay.sharing.sets import Sets
+from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
+from wattsched.replay.sharing.sets import Sets, least_energy
 from wattsched.replay.sharing.stream import replay
 
 
@@ -24,7 +22,7 @@ def test_no_policy_is_below_it(eaco_stream: Any, nodes: int, seed: int) -> None:
     work = np.bincount(
         [names.index(job.job_class) for job in instance.jobs], weights=alone.alone_s, minlength=4
     )
-    for policy in (FifoPacked(), Gandiva(seed), Eaco(0.05), Eaco(1.0), LeastCost(0.0), LeastCost(2000.0)):
+    for policy in (fifo_packed, Gandiva(seed), Eaco(0.05), Eaco(1.0), LeastCost(0.0), LeastCost(2000.0)):
         done = replay(instance, arrival_s, policy)
         longer = float(done.run_s.sum() / done.alone_s.sum()) - 1
         bound = least_energy(sets, sets.reachable(), work.tolist(), longer=longer + 1e-9)

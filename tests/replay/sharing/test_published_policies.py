@@ -11,20 +11,18 @@ from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.problems import problem
-from wattsched.replay.sharing.published import Eaco, FifoPacked, Gandiva, anew, fifo
+from wattsched.replay.sharing.policies import Eaco, Gandiva, anew, fifo, fifo_packed
 from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import Moment, replay
+from wattsched.replay.sharing.stream import State, replay
 
 RULES = problem("sharing").heuristics
 
 
-def moment(
-    instance: SharingInstance, classes: list[int], running: dict[int, list[int]], units: int
-) -> Moment:
+def state(instance: SharingInstance, classes: list[int], running: dict[int, list[int]], units: int) -> State:
     """Jobs of ten epochs, none of which has begun."""
     sets = Sets(instance)
     n = len(classes)
-    return Moment(
+    return State(
         sets=sets,
         units=units,
         job_class=classes,
@@ -38,7 +36,7 @@ def moment(
 
 
 @pytest.mark.parametrize("nodes", [3, 30])
-@pytest.mark.parametrize(("rule", "policy"), [("fifo", fifo), ("fifo-packed", FifoPacked())])
+@pytest.mark.parametrize(("rule", "policy"), [("fifo", fifo), ("fifo-packed", fifo_packed)])
 def test_fifo_decides_as_the_rules_of_a_round(eaco_stream: Any, nodes: int, rule: str, policy: Any) -> None:
     instance, arrival_s = eaco_stream(nodes, 1)
     ruled = replay(
@@ -52,22 +50,22 @@ def test_fifo_decides_as_the_rules_of_a_round(eaco_stream: Any, nodes: int, rule
 def test_gandiva_pairs_all_jobs_only_when_units_are_short(eaco_stream: Any) -> None:
     instance, _ = eaco_stream(3, 1)
     gandiva = Gandiva(0)
-    crowd = gandiva(moment(instance, [0, 1, 0, 1], {}, 3))
+    crowd = gandiva(state(instance, [0, 1, 0, 1], {}, 3))
     assert sorted(len(members) for members in crowd.values()) == [2, 2]
-    again = gandiva(moment(instance, [0, 1, 0, 1], {}, 3))
+    again = gandiva(state(instance, [0, 1, 0, 1], {}, 3))
     assert sorted(map(sorted, crowd.values())) == sorted(map(sorted, again.values()))
-    assert all(len(members) == 1 for members in gandiva(moment(instance, [0, 1, 0], {}, 3)).values())
+    assert all(len(members) == 1 for members in gandiva(state(instance, [0, 1, 0], {}, 3)).values())
 
 
 def test_eaco_joins_the_most_utilised_set_that_keeps_deadlines(eaco_stream: Any) -> None:
     instance, _ = eaco_stream(9, 1)
     running = {0: [0], 1: [1], 2: [2]}
     classes = [0, 1, 3, 0]
-    assert Eaco(1.0)(moment(instance, classes, running, 9))[2] == [2, 3]
+    assert Eaco(1.0)(state(instance, classes, running, 9))[2] == [2, 3]
     # AlexNet and VGG-16 take 3 % longer together, AlexNet and others 3.5 %.
-    assert Eaco(0.031)(moment(instance, classes, running, 9))[2] == [2, 3]
-    assert Eaco(0.02)(moment(instance, classes, running, 9))[3] == [3]
-    assert Eaco(0.02)(moment(instance, classes, running, 3)) == running
+    assert Eaco(0.031)(state(instance, classes, running, 9))[2] == [2, 3]
+    assert Eaco(0.02)(state(instance, classes, running, 9))[3] == [3]
+    assert Eaco(0.02)(state(instance, classes, running, 3)) == running
 
 
 @pytest.mark.parametrize("seed", range(4))

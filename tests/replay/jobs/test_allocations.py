@@ -10,8 +10,8 @@ from strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
 
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
-from wattsched.replay.jobs.policy import Decision, View
-from wattsched.replay.jobs.sharing import Sharing, slowdown
+from wattsched.replay.jobs.allocations import Sharing, slowdown
+from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 
@@ -26,10 +26,10 @@ class Script:
     def __init__(self, *hosts: list[int] | None) -> None:
         self._hosts = list(hosts)
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, state: State) -> Decision:
         hosts = self._hosts.pop(0) if len(self._hosts) > 1 else self._hosts[0]
-        row = view.request[:, 0].copy()
-        host = np.array(hosts[: len(view)]) if hosts is not None else view.shared
+        row = state.request[:, 0].copy()
+        host = np.array(hosts[: len(state)]) if hosts is not None else state.shared
         return Decision(row, host=host)
 
 
@@ -44,7 +44,7 @@ def test_two_that_fill_a_gpu_take_turns() -> None:
     """Both at half speed until b ends at 100 s; a does the other half alone. The GPU always draws 100 W."""
     trace = trace_by_hand(cluster_of(1), (0, 100, 1, ONE), (0, 50, 1, ONE))
     outcome = simulate(trace, Script([-1, 0]))
-    assert outcome.jobs.end_s.tolist() == [150.0, 100.0]
+    assert outcome.jobs.end_s.tolist() == pytest.approx([150.0, 100.0])
     assert outcome.jobs.energy_j.tolist() == pytest.approx([100 * BUSY_W, 50 * BUSY_W])
     assert outcome.jobs.gpu_s.tolist() == pytest.approx([100.0, 50.0])
     assert outcome.jobs.restarts.sum() + outcome.jobs.migrations.sum() == 0
@@ -52,7 +52,7 @@ def test_two_that_fill_a_gpu_take_turns() -> None:
 
 def test_three_that_leave_room_are_little_slower() -> None:
     trace = half_used()
-    assert Sharing(trace).utilisation.tolist() == [0.25]
+    assert Sharing(trace).utilisation.tolist() == pytest.approx([0.25])
     outcome = simulate(trace, Script([-1, 0, 0]))
     longer = float(slowdown(3, 0.75))
     assert longer == pytest.approx(1 + 2 * (EACO_SLOWDOWN.per_job + EACO_SLOWDOWN.per_load * 0.75**4))
@@ -107,15 +107,15 @@ def test_guests_of_a_host_that_waits_share_with_one_another() -> None:
     class Waiting:
         restart_s = 0.0
 
-        def decide(self, view: View) -> Decision:
-            row = view.request[:, 0].copy()
-            if len(view) == 3:
+        def decide(self, state: State) -> Decision:
+            row = state.request[:, 0].copy()
+            if len(state) == 3:
                 row[0] = -1
                 return Decision(row, host=np.array([-1, 0, 0]))
             return Decision(row)
 
     trace = trace_by_hand(cluster_of(1), *((0, 10, 1, ONE) for _ in range(3)))
-    assert simulate(trace, Waiting()).jobs.end_s.tolist() == [30.0, 20.0, 20.0]
+    assert simulate(trace, Waiting()).jobs.end_s.tolist() == pytest.approx([30.0, 20.0, 20.0])
 
 
 @pytest.mark.parametrize(

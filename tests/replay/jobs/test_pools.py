@@ -7,22 +7,21 @@ import pytest
 from hypothesis import given
 from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
-from wattsched.replay.jobs.fragmentation import Fragmentation
-from wattsched.replay.jobs.ground import Ground
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Decision, Setting, View
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.replay.jobs.pools import Fragmentation, PoolState
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
 
-def free_for(ground: Ground, size: int) -> int:
+def free_for(pool: PoolState, size: int) -> int:
     """Free GPUs in free aligned blocks of a size, that lie inside one of the pool's blocks."""
-    free = ground.pool.available.copy()
-    for block in ground.blocks.values():
+    free = pool.pool.available.copy()
+    for block in pool.blocks.values():
         free[block.start : block.start + block.size] = False
     return sum(
         size * bool(free[start : start + size].all())
-        for first, length in ground.pool.blocks.tolist()
+        for first, length in pool.pool.blocks.tolist()
         for start in range(first, first + length - size + 1, size)
     )
 
@@ -33,18 +32,18 @@ def test_fragments_one_by_one(trace: Trace) -> None:
         restart_s = 5.0
 
         def __init__(self) -> None:
-            self._policy = policy_of("srtf", Setting(trace))
+            self._policy = policy_of("srtf", PolicyContext(trace))
 
-        def decide(self, view: View) -> Decision:
-            found = Fragmentation(trace, view.grounds)
+        def decide(self, state: State) -> Decision:
+            found = Fragmentation(trace, state.pools)
             found.advance(1.0)
-            free = sum(free_for(ground, 1) for ground in view.grounds)
+            free = sum(free_for(pool, 1) for pool in state.pools)
             sizes = [1 << (int(gpus) - 1).bit_length() for gpus in trace.requested_gpus]
-            usable = np.mean([sum(free_for(ground, size) for ground in view.grounds) for size in sizes])
+            usable = np.mean([sum(free_for(pool, size) for pool in state.pools) for size in sizes])
             assert found.free_gpu_s == free
             assert found.fragment_gpu_s == pytest.approx(free - usable)
             assert 0 <= found.now <= 1
-            return self._policy.decide(view)
+            return self._policy.decide(state)
 
     outcome = simulate(trace, Watching())
     assert outcome.rounds.fragmentation[-1] <= 1
@@ -53,8 +52,8 @@ def test_fragments_one_by_one(trace: Trace) -> None:
 def test_integral_by_hand() -> None:
     """Of four GPUs, job a leaves one and a block of two for 40 s; then job b holds the block for 20 s."""
     trace = trace_by_hand(cluster_of(4), (0.0, 100.0, 1, {1: 1.0}), (40.0, 40.0, 2, linear(2)))
-    outcome = simulate(trace, policy_of("fifo", Setting(trace)))
-    assert outcome.jobs.end_s.tolist() == [100.0, 60.0]
+    outcome = simulate(trace, policy_of("fifo", PolicyContext(trace)))
+    assert outcome.jobs.end_s.tolist() == pytest.approx([100.0, 60.0])
     assert outcome.fragmentation.free_gpu_s == pytest.approx(40 * 3 + 20 * 1 + 40 * 3)
     # Half of the jobs need a block of two; one GPU is of no use to them at any time.
     assert outcome.fragmentation.fragment_gpu_s == pytest.approx(100 * 0.5)
@@ -65,6 +64,6 @@ def test_integral_by_hand() -> None:
 def test_preemptions_are_counted() -> None:
     """A short job takes the only GPU from a long one, which waits, and goes on with a restart."""
     trace = trace_by_hand(cluster_of(1), (0.0, 100.0, 1, {1: 1.0}), (10.0, 20.0, 1, {1: 1.0}))
-    outcome = simulate(trace, policy_of("srtf", Setting(trace)))
+    outcome = simulate(trace, policy_of("srtf", PolicyContext(trace)))
     assert outcome.jobs.preemptions.tolist() == [1, 0]
     assert outcome.jobs.restarts.tolist() == [1, 0]

@@ -1,0 +1,272 @@
+"""Growing jobs by the gain of further GPUs: `sidecar`, `termination`, `optimus` and `elasticflow`.
+
+Every job gets its smallest configuration, in some order, as long as there is room. Then the job with the
+largest gain per GPU grows, again and again, until no growth gains or fits.
+
+``sidecar``, ``termination``
+    Progress-based elastic rule with restart costs (Wang et al., SC 2020). Remaining time is remaining work
+    over speed, plus the restart that a running job pays for another GPU count. Smallest counts go to the
+    shortest jobs first; a gain is the seconds saved. The two differ only in what a restart costs: a process
+    inside its pod, or a pod that is terminated.
+``optimus``
+    Marginal gain of completion time per GPU, blind to restarts (Peng et al., EuroSys 2018): one GPU (or the
+    least possible) for each job in the order of arrival, then the most seconds saved.
+``elasticflow``
+    Greedy growth by marginal throughput, for jobs without deadlines (Gu et al., ASPLOS 2023). Every job's
+    minimum satisfactory share is its smallest configuration then, given in the order of arrival. A gain is
+    the throughput over that at the smallest count; it is blind to restarts and to remaining work.
+
+The published rules know GPUs of one kind. On a cluster with several pools a running job keeps its pool while
+there is room in it; any other goes where its smallest configuration is fastest, as far as there is room. It
+grows inside its pool. Plain lists are faster here than arrays: there are some tens of jobs with a handful of
+configurations each.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.sizing.configurations import WAIT, Configurations
+from wattsched.replay.jobs.policies.rounds import fastest
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import IntArray
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Configurations of a kind of job by pool, small ones first.
+
+    `smallest` has the smallest of each pool, the fastest first.
+    """
+
+    row: list[int]
+    pool: list[int]
+    block: list[int]
+    gpus: list[int]
+    rate: list[float]
+    smallest: list[int]
+    slowest: float
+
+    @classmethod
+    def of(cls, of: Configurations, rows: IntArray) -> Kind:
+        """Take rows over."""
+        rows = rows[np.lexsort((of.block[rows], of.pool[rows]))]
+        pool, rate = of.pool[rows], of.rate[rows]
+        first = np.unique(pool, return_index=True)[1]
+        first = first[np.argsort(-rate[first], kind="stable")]
+        columns = (rows, pool, of.block[rows], of.gpus[rows], rate, first, rate.min())
+        return cls(*(column.tolist() for column in columns))
+
+    def index(self, pool: int, gpus: int) -> int:
+        """Configuration with so many GPUs of a pool, -1 if there is none."""
+        found = (k for k, held in enumerate(zip(self.pool, self.gpus, strict=True)) if held == (pool, gpus))
+        return next(found, WAIT)
+
+
+@dataclass
+class Snapshot:
+    """Jobs present at a moment; of each its number, kind, and what a state knows of it.
+
+    Attributes
+    ----------
+    held : list of int
+        Configuration by its place in the kind, -1 for a job that waits.
+    rate_asked : list of float
+        Work per second in the configuration that the user asked for.
+    free : list of lists of int
+        Free GPUs of each pool by level, were nobody running (`topology.buddy`).
+    """
+
+    job: list[int]
+    kind: list[Kind]
+    work: list[float]
+    rate_asked: list[float]
+    held: list[int]
+    ran: list[bool]
+    delay_s: list[float]
+    restart_s: float
+    free: list[list[int]]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def delays_s(self, j: int) -> list[float]:
+        """Seconds before a job works, by configuration."""
+        delays = [self.restart_s if self.ran[j] else 0.0] * len(self.kind[j].rate)
+        if self.held[j] != WAIT:
+            delays[self.held[j]] = self.delay_s[j]
+        return delays
+
+    def keep(self, who: Sequence[int]) -> None:
+        """Let all others go."""
+        for name in ("job", "kind", "work", "rate_asked", "held", "ran", "delay_s"):
+            values = getattr(self, name)
+            setattr(self, name, [values[j] for j in who])
+
+
+class Snapshots:
+    """Takes the jobs of states over, as far as rules of growth choose from: standard rows of all GPU counts.
+
+    Counts with which a job is no faster than with fewer are left out.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._rows = fastest(trace, trace.standard)
+        self._first = np.searchsorted(self._rows, trace.configurations.start)
+        self._kinds: dict[int, Kind] = {}
+
+    def of(self, state: State) -> Snapshot:
+        """Take the jobs of a state over."""
+        of = state.configurations
+        for kind in np.unique(state.kind).tolist():
+            if kind not in self._kinds:
+                self._kinds[kind] = Kind.of(of, self._rows[self._first[kind] : self._first[kind + 1]])
+        mine = [self._kinds[kind] for kind in state.kind.tolist()]
+        held = [
+            WAIT if row == WAIT else kind.index(int(of.pool[row]), int(of.gpus[row]))
+            for kind, row in zip(mine, state.row.tolist(), strict=True)
+        ]
+        return Snapshot(
+            job=state.jobs.tolist(),
+            kind=mine,
+            work=state.remaining.tolist(),
+            rate_asked=state.trace.requested_rate[state.jobs].tolist(),
+            held=held,
+            ran=state.ran.tolist(),
+            delay_s=state.restarting_s.tolist(),
+            restart_s=state.restart_s,
+            free=[free.tolist() for free in state.trace.free_gpus],
+        )
+
+
+Rule = Callable[[Snapshot], list[int]]
+"""Configuration of each job by its place in the kind, -1 where it waits."""
+
+
+class Growth:
+    """A rule of growth as a policy."""
+
+    def __init__(self, context: PolicyContext, rule: Rule, restart_s: float) -> None:
+        self.restart_s = restart_s
+        self._snapshots, self._rule = Snapshots(context.trace), rule
+
+    def decide(self, state: State) -> Decision:
+        """Share the GPUs out."""
+        now = self._snapshots.of(state)
+        return decided(now, self._rule(now))
+
+
+def decided(now: Snapshot, chosen: Sequence[int]) -> Decision:
+    """Rows of chosen configurations."""
+    row = [WAIT if k == WAIT else kind.row[k] for kind, k in zip(now.kind, chosen, strict=True)]
+    return Decision(np.array(row, dtype=np.int64))
+
+
+def sidecar(context: PolicyContext) -> Growth:
+    """Seconds saved, restarts of the training process included."""
+    return Growth(context, seconds_saved, context.restarts.process_s)
+
+
+def termination(context: PolicyContext) -> Growth:
+    """Seconds saved, where the pod is terminated and another created."""
+    return Growth(context, seconds_saved, context.restarts.pod_s)
+
+
+def optimus(context: PolicyContext) -> Growth:
+    """Seconds saved but for restarts."""
+    return Growth(context, run_time_saved, context.restarts.process_s)
+
+
+def elasticflow(context: PolicyContext) -> Growth:
+    """Relative throughput gained."""
+    return Growth(context, throughput_gained, context.restarts.process_s)
+
+
+def seconds_saved(now: Snapshot) -> list[int]:
+    """SideCar's rule."""
+    value = [
+        [-(work / rate + delay_s) for rate, delay_s in zip(kind.rate, now.delays_s(j), strict=True)]
+        for j, (kind, work) in enumerate(zip(now.kind, now.work, strict=True))
+    ]
+    alone_s = [work / rate for work, rate in zip(now.work, now.rate_asked, strict=True)]
+    return grow(now, sorted(range(len(now)), key=alone_s.__getitem__), value)
+
+
+def run_time_saved(now: Snapshot) -> list[int]:
+    """Optimus' rule."""
+    value = [[-work / rate for rate in kind.rate] for kind, work in zip(now.kind, now.work, strict=True)]
+    return grow(now, range(len(now)), value)
+
+
+def throughput_gained(now: Snapshot) -> list[int]:
+    """ElasticFlow's rule."""
+    return grow(now, range(len(now)), [[rate / kind.slowest for rate in kind.rate] for kind in now.kind])
+
+
+def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]]) -> list[int]:
+    """Choose configurations by marginal value per GPU, see the head of this file.
+
+    Parameters
+    ----------
+    admitted : sequence of int
+        Jobs that get their smallest configuration first, in this order, as far as there is room.
+    value : sequence of float sequences
+        Of each job's configurations; waiting is worth nothing.
+    """
+    room = [list(free) for free in now.free]
+    chosen = [WAIT] * len(now)
+    for j in admitted:
+        kind, held = now.kind[j], now.held[j]
+        smallest = kind.smallest
+        if len(smallest) > 1 and held != WAIT:
+            smallest = sorted(smallest, key=lambda k: kind.pool[k] != kind.pool[held])
+        for k in smallest:
+            if _fits(room[kind.pool[k]], kind.block[k], 0):
+                _take(room[kind.pool[k]], kind.block[k], 0)
+                chosen[j] = k
+                break
+
+    def best(j: int) -> tuple[float, int, int] | None:
+        kind, held, worth = now.kind[j], chosen[j], value[j]
+        block, gpus, base = (0, 0, 0.0) if held == WAIT else (kind.block[held], kind.gpus[held], worth[held])
+        most, at = 0.0, WAIT
+        for k in range(held + 1, len(worth)):
+            if held != WAIT and kind.pool[k] != kind.pool[held]:
+                break
+            gain = (worth[k] - base) / (kind.gpus[k] - gpus)
+            if gain > most and _fits(room[kind.pool[k]], kind.block[k], block):
+                most, at = gain, k
+        return None if at == WAIT else (-most, j, at)
+
+    heap = [entry for j in range(len(now)) if (entry := best(j)) is not None]
+    heapq.heapify(heap)
+    while heap:
+        _, j, larger = heapq.heappop(heap)
+        kind, held = now.kind[j], chosen[j]
+        free, less = room[kind.pool[larger]], 0 if held == WAIT else kind.block[held]
+        if _fits(free, kind.block[larger], less):
+            _take(free, kind.block[larger], less)
+            chosen[j] = larger
+        if (entry := best(j)) is not None:
+            heapq.heappush(heap, entry)
+    return chosen
+
+
+def _fits(free: list[int], more: int, less: int) -> bool:
+    """Whether a block may grow from `less` GPUs to `more`; it counts at every level up to its own."""
+    if more >> len(free):
+        return False
+    for level in range(more.bit_length()):
+        if free[level] < more - (less if 1 << level <= less else 0):
+            return False
+    return True
+
+
+def _take(free: list[int], more: int, less: int) -> None:
+    for level in range(more.bit_length()):
+        free[level] -= more - (less if 1 << level <= less else 0)

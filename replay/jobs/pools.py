@@ -1,0 +1,309 @@
+r"""Where the jobs of a replay run: blocks of GPUs in every pool, alone or with others, and what is left.
+
+How fragmented the free GPUs are is told by FGD's measure (Weng et al., USENIX ATC 2023, section 3.1). FGD
+counts, for a task drawn from the workload, the free GPUs that it could not use where they are:
+
+.. math:: F(M) = \sum_{m \in M} p_m F(m).
+
+Here M are the block sizes of the GPU counts that the trace's jobs ask for, :math:`p_m` is their share of the
+jobs, and a free GPU is a fragment for jobs of a size when it lies in no free aligned block of that size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.replay.jobs.accounts import Nodes, Sleep
+from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.allocation import Request, allocate
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.buddy import Occupancy, block_size, fits
+from wattsched.topology.pools import Pool
+
+NOWHERE = -1
+"""Host of a job that holds no GPUs."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """An aligned block of the pool's line, of which a job uses the first `gpus`."""
+
+    start: int
+    size: int
+    gpus: int
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Positions that the job uses."""
+        return tuple(range(self.start, self.start + self.gpus))
+
+
+class PoolState:
+    """The GPUs of a pool: which running job holds which block."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.blocks: dict[int, Block] = {}
+        self.occupancy = Occupancy(pool.blocks, pool.available)
+
+    def release(self, job: int) -> None:
+        """Take a job off its GPUs."""
+        block = self.blocks.pop(job)
+        self.occupancy.release(block.start, block.size)
+
+    def place(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Give jobs blocks; those that run are moved only when there is no other way.
+
+        Parameters
+        ----------
+        arriving : sequence of (job, GPUs, block size)
+            They hold nothing in this pool.
+
+        Returns
+        -------
+        list of int
+            Jobs that had to move, ascending.
+
+        Raises
+        ------
+        ValueError
+            If the jobs do not fit beside those that run.
+        """
+        if fits([size for _, _, size in arriving], self.occupancy.free_gpus):
+            self._fill(arriving)
+            return []
+        return self._rearrange(arriving)
+
+    def _fill(self, arriving: Sequence[tuple[int, int, int]]) -> None:
+        """Place into free blocks, the largest jobs first, each into the smallest block."""
+        free = self.occupancy.maximal()
+        for job, gpus, size in sorted(arriving, key=lambda item: (-item[2], item[0])):
+            wanted = size.bit_length() - 1
+            level = next(k for k in range(wanted, len(free)) if free[k])
+            start = heapq.heappop(free[level])
+            for half in range(wanted, level):
+                heapq.heappush(free[half], start + (1 << half))
+            self._take(job, Block(start, size, gpus))
+
+    def _rearrange(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Place by the buddy allocator, which moves few running jobs."""
+        # Names sort as the numbers do, so that ties are broken by number.
+        requests = {job: Request(f"{job:09d}", size, gpus) for job, gpus, size in arriving}
+        for job, block in self.blocks.items():
+            requests[job] = Request(f"{job:09d}", block.size, block.gpus, block.held)
+        allocation = allocate(self.pool, self.pool.available, list(requests.values()))
+        before, self.blocks = self.blocks, {}
+        self.occupancy = Occupancy(self.pool.blocks, self.pool.available)
+        for job, request in requests.items():
+            self._take(job, Block(allocation.starts[request.job], request.size, request.gpus))
+        return sorted(job for job, block in before.items() if self.blocks[job] != block)
+
+    def _take(self, job: int, block: Block) -> None:
+        self.blocks[job] = block
+        self.occupancy.take(block.start, block.size)
+
+
+class Placement:
+    """Blocks of the running jobs, and the nodes awake for them.
+
+    Jobs that share a block hold it in the name of one of them, their host. When it leaves, the next one is.
+
+    Attributes
+    ----------
+    pools : list of PoolState
+        Blocks of each pool, by host.
+    nodes : Nodes
+    host : int array, shape (n_jobs,)
+        -1 for a job that holds no GPUs, itself for one that is alone.
+    """
+
+    def __init__(self, trace: Trace, sleep: Sleep | None, time_s: float) -> None:
+        self._configurations = trace.configurations
+        self.pools = [PoolState(pool) for pool in trace.pools]
+        self.nodes = Nodes(trace.cluster, trace.pools, sleep, time_s)
+        self.host: IntArray = np.full(len(trace), NOWHERE, dtype=np.int64)
+        self._guests: dict[int, list[int]] = {}
+
+    @property
+    def shared(self) -> bool:
+        """Whether any block has several jobs."""
+        return bool(self._guests)
+
+    def shares(self, jobs: IntArray) -> BoolArray:
+        """Which jobs are not alone on their GPUs."""
+        return np.asarray(np.isin(self.host[jobs], list(self._guests)))
+
+    def hosts(self, jobs: IntArray) -> IntArray | None:
+        """Index of the host of each of these jobs, -1 for hosts themselves; None when none shares its GPUs.
+
+        Parameters
+        ----------
+        jobs : int array, shape (n,)
+            Ascending; all that run are among them.
+        """
+        if not self.shared:
+            return None
+        hosts = self.host[jobs]
+        return np.where((hosts == jobs) | (hosts == NOWHERE), -1, np.searchsorted(jobs, hosts))
+
+    def company(self, jobs: IntArray) -> IntArray:
+        """Other jobs on the GPUs of these."""
+        hosts = {host for host in self.host[jobs].tolist() if host in self._guests}
+        everyone = {job for host in hosts for job in (host, *self._guests[host])}
+        return np.array(sorted(everyone.difference(jobs.tolist())), dtype=np.int64)
+
+    def arrange(
+        self, jobs: IntArray, sets: IntArray, keeps: BoolArray
+    ) -> tuple[BoolArray, BoolArray, list[tuple[int, int]]]:
+        """Find out who has to go where when jobs share GPUs.
+
+        A set keeps the block of the first of its members that may stay; of two sets with a claim to the same
+        block, the one whose first member holds it keeps it.
+
+        Parameters
+        ----------
+        jobs : int array, shape (n,)
+            All members, old and new ones, of every set that there is or is to be among them.
+        sets : int array, shape (n,)
+            Number of the set that each is to belong to, -1 for those that are to wait.
+        keeps : bool array, shape (n,)
+            Which may stay where they are: their pool, GPU count and batch size are the same.
+
+        Returns
+        -------
+        stays : bool array, shape (n,)
+        alone : bool array, shape (n,)
+            Which need a block.
+        joins : list of (job, job)
+            Those that then go to the GPUs of another.
+        """
+        members: dict[int, list[int]] = {}
+        for i in np.flatnonzero(sets != NOWHERE).tolist():
+            members.setdefault(int(sets[i]), []).append(i)
+        hosts = self.host[jobs]
+        holds = keeps & (hosts == jobs)
+        stays, alone = np.zeros((2, len(jobs)), dtype=bool)
+        joins: list[tuple[int, int]] = []
+        claimed: set[int] = set()
+        for group in sorted(members.values(), key=lambda group: not holds[group[0]]):
+            first = next((i for i in group if keeps[i] and hosts[i] not in claimed), None)
+            if first is None:
+                first = group[0]
+                alone[first] = True
+            else:
+                claimed.add(int(hosts[first]))
+                stays[group] = keeps[group] & (hosts[group] == hosts[first])
+            joins += [(int(jobs[i]), int(jobs[first])) for i in group if i != first and not stays[i]]
+        return stays, alone, joins
+
+    def vacate(self, jobs: IntArray, rows: IntArray, time_s: float) -> None:
+        """Take jobs off their GPUs; those that shared with them keep the block."""
+        for job, p in zip(jobs.tolist(), self._configurations.pool[rows].tolist(), strict=True):
+            pool, host = self.pools[p], int(self.host[job])
+            self.host[job] = NOWHERE
+            if host in self._guests:
+                self._part(pool, host, job)
+                continue
+            block = pool.blocks[job]
+            pool.release(job)
+            self.nodes.leave(self.nodes.of(p, block.start, block.gpus), time_s)
+
+    def _part(self, pool: PoolState, host: int, job: int) -> None:
+        """Take a job out of a set."""
+        guests = self._guests.pop(host)
+        if job == host:
+            host, *guests = guests
+            pool.blocks[host] = pool.blocks.pop(job)
+            self.host[[host, *guests]] = host
+        else:
+            guests.remove(job)
+        if guests:
+            self._guests[host] = guests
+
+    def join(self, job: int, other: int) -> None:
+        """Let a job use the GPUs of another."""
+        host = int(self.host[other])
+        self._guests.setdefault(host, []).append(job)
+        self.host[job] = host
+
+    def settle(self, jobs: IntArray, rows: IntArray, time_s: float) -> tuple[IntArray, FloatArray]:
+        """Give jobs GPUs of their own.
+
+        Returns
+        -------
+        moved : int array
+            Other jobs that had to move for them.
+        wake_s : float array, shape (n_jobs,)
+            Seconds that each job waits for its nodes to wake.
+        """
+        of = self._configurations
+        everyone_moved: list[int] = []
+        wake_s = np.zeros(len(self.host))
+        self.host[jobs] = jobs
+        for p, pool in enumerate(self.pools):
+            inside = of.pool[rows] == p
+            if not inside.any():
+                continue
+            mine, held = jobs[inside], rows[inside]
+            items = zip(mine.tolist(), of.gpus[held].tolist(), of.block[held].tolist(), strict=True)
+            before = dict(pool.blocks)
+            moved = pool.place(list(items))
+            for job in moved:
+                self.nodes.leave(self.nodes.of(p, before[job].start, before[job].gpus), time_s)
+            for job in [*mine.tolist(), *moved]:
+                block = pool.blocks[job]
+                wake_s[job] = self.nodes.enter(self.nodes.of(p, block.start, block.gpus))
+                for guest in self._guests.get(job, ()):
+                    wake_s[guest] = wake_s[job]
+                    everyone_moved.append(guest)
+            everyone_moved += moved
+        return np.array(everyone_moved, dtype=np.int64), wake_s
+
+
+class Fragmentation:
+    """Integrates free GPUs and fragments (see the head of this file) over time.
+
+    Attributes
+    ----------
+    free_gpu_s, fragment_gpu_s : float
+        GPU seconds that were free, and F(M) over time.
+    """
+
+    def __init__(self, trace: Trace, pools: Sequence[PoolState]) -> None:
+        levels = np.log2(block_size(trace.requested_gpus)).astype(np.int64)
+        self._jobs = np.bincount(levels, minlength=1)
+        self._n_jobs = max(1, len(trace))
+        self._pools = pools
+        self.free_gpu_s = self.fragment_gpu_s = 0.0
+        self._free = self._fragments = 0.0
+        self.measure()
+
+    @property
+    def now(self) -> float:
+        """Share of the free GPUs that are fragments, 0 when none is free."""
+        return self._fragments / self._free if self._free else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Share of the free GPU time so far."""
+        return self.fragment_gpu_s / self.free_gpu_s if self.free_gpu_s else 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Count GPUs that stay free so long."""
+        self.free_gpu_s += self._free * seconds
+        self.fragment_gpu_s += self._fragments * seconds
+
+    def measure(self) -> None:
+        """Count the free GPUs of this moment."""
+        free = usable = 0
+        for pool in self._pools:
+            by_level = pool.occupancy.free_gpus
+            free += int(by_level[0])
+            # Larger jobs than the pool's blocks use none of them.
+            reach = self._jobs[: len(by_level)]
+            usable += int(reach @ by_level[: len(reach)])
+        self._free, self._fragments = float(free), free - usable / self._n_jobs
