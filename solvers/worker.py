@@ -1,4 +1,4 @@
-"""Runs a solver in a process of its own, which can be killed at any moment.
+"""Runs a solver in a process of its own, which can be killed at any moment: both sides of its pipes.
 
 The process starts before it is needed, so that its imports overlap with the caller's work. The program goes
 in through its standard input, solutions come out of a pipe of their own, which nothing that a library prints
@@ -8,6 +8,7 @@ can reach. Better points, bounds and prices come as they are found, so that a ki
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import queue
@@ -26,49 +27,17 @@ import numpy as np
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude
+from wattsched.solvers import registry
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, listening, unsupported
 from wattsched.topology.arrays import FloatArray, IntArray
 
+# The process runs this function; as a module's main part its classes would be others than the caller's.
+_COMMAND = "from wattsched.solvers.worker import serve; serve()"
+# What most solvers need; loaded while the caller still builds the program.
+_PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
 # How often a silent process is looked at.
 _POLL_S = 0.5
 _REMOVAL_S = 1.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is asked of the process, and when (the monotonic timer is common to all processes)."""
-
-    solver: str
-    program: Program
-    limits: Limits
-    start: Start | None
-    asked_at: float
-
-
-@dataclass(frozen=True)
-class Message:
-    """An answer, final or not, with its point as the places and values that are not zero."""
-
-    final: bool
-    solution: Solution
-    point: tuple[IntArray, FloatArray] | None
-
-
-def pack(solution: Solution, *, final: bool) -> Message:
-    """Message from a solution."""
-    if solution.x is None:
-        return Message(final, solution, None)
-    places = np.flatnonzero(solution.x)
-    return Message(final, replace(solution, x=None), (places, solution.x[places]))
-
-
-def unpack(message: Message, n_columns: int) -> Solution:
-    """Solution from a message."""
-    if message.point is None:
-        return message.solution
-    x = np.zeros(n_columns)
-    x[message.point[0]] = message.point[1]
-    return replace(message.solution, x=x)
 
 
 def start_worker(grace_s: float = 0.5) -> Worker:
@@ -80,6 +49,11 @@ def start_worker(grace_s: float = 0.5) -> Worker:
         Seconds that a solver may take beyond its limit before it is killed.
     """
     return Worker(grace_s)
+
+
+def search_path() -> str:
+    """Where this process finds modules: the other one must load the same package."""
+    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
 
 
 class Worker:
@@ -99,7 +73,7 @@ class Worker:
         # -P: the current folder may hold folders named like this package's parts. A session of its
         # own, so that solvers that it starts can be killed with it.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "wattsched.solvers.worker_process", str(into), self._folder],
+            [sys.executable, "-P", "-c", _COMMAND, str(into), self._folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
@@ -109,10 +83,9 @@ class Worker:
         )
         os.close(into)
         self.pid = self._process.pid
-        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(
-            target=_receive, args=(os.fdopen(out, "rb"), self._messages), daemon=True
-        )
+        self._messages: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()
+        stream = os.fdopen(out, "rb")
+        self._reader = threading.Thread(target=_pass_on, args=(stream, self._messages), daemon=True)
         self._reader.start()
 
     def solve(
@@ -141,12 +114,14 @@ class Worker:
             deadline = limits.time_s + self._grace_s
         timer = Timer(deadline)
         known = _Known(program, limits)
-        self._send(Job(name, _without_labels(program), limits, start, time.monotonic()))
+        job = _Job(name, _without_labels(program), limits, start, time.monotonic())
+        # A pipe holds little: writing waits for a process that may never read.
+        threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
         try:
             while (message := self._next(timer)) is not None:
                 if message.final:
-                    return unpack(message, program.n_columns)
-                known.add(unpack(message, program.n_columns))
+                    return message.unpacked(program.n_columns)
+                known.add(message.unpacked(program.n_columns))
         except queue.Empty:
             self._kill()
             return known.conclude("time", "the solver did not stop in time and was killed")
@@ -154,7 +129,7 @@ class Worker:
             self._kill()
             raise
         self._messages.put(None)  # for the next call
-        return known.conclude(None, f"the solver process died: {self._obituary()}")
+        return known.conclude(None, f"the solver process died: {self._cause_of_death()}")
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
@@ -164,7 +139,11 @@ class Worker:
                 self._process.stdin.close()
         self._reader.join(timeout=1.0)
         self._errors.close()
-        _remove(self._folder)
+        # Programs that have just been killed may add a last file meanwhile.
+        timer = Timer(_REMOVAL_S)
+        while os.path.exists(self._folder) and not timer.over():
+            shutil.rmtree(self._folder, ignore_errors=True)
+            time.sleep(0.01)
 
     def __enter__(self) -> Self:
         return self
@@ -177,11 +156,7 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _send(self, job: Job) -> None:
-        # A pipe holds little: writing waits for a process that may never read.
-        threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
-
-    def _next(self, timer: Timer) -> Message | None:
+    def _next(self, timer: Timer) -> _Message | None:
         """Wait for a message, None from a dead process; raises queue.Empty at the deadline."""
         while True:
             remaining_s = timer.remaining_s()
@@ -201,7 +176,7 @@ class Worker:
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
-    def _obituary(self) -> str:
+    def _cause_of_death(self) -> str:
         # The pipe is closed: the process is dead or about to be.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1.0)
@@ -212,21 +187,6 @@ class Worker:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
-
-
-def search_path() -> str:
-    """Where this process finds modules: the other one must load the same package."""
-    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder; programs that have just been killed may add a last file meanwhile."""
-    timer = Timer(_REMOVAL_S)
-    while not timer.over():
-        shutil.rmtree(folder, ignore_errors=True)
-        if not os.path.exists(folder):
-            return
-        time.sleep(0.01)
 
 
 class _Known:
@@ -261,6 +221,53 @@ class _Known:
         )
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What is asked of the process, and when (the monotonic clock is common to all processes)."""
+
+    solver: str
+    program: Program
+    limits: Limits
+    start: Start | None
+    asked_at: float
+
+    def answer(self) -> Solution:
+        """Solve in what is left of the time."""
+        limits = self.limits
+        if limits.time_s is not None:
+            waited_s = time.monotonic() - self.asked_at
+            limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
+        try:
+            return registry.get(self.solver)(self.program, limits, self.start)
+        except Exception as error:  # whatever a solver raises is an answer to the caller
+            return unsupported(f"{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A solution, final or not, with its point as the places and values that are not zero."""
+
+    final: bool
+    solution: Solution
+    point: tuple[IntArray, FloatArray] | None
+
+    @classmethod
+    def of(cls, solution: Solution, *, final: bool) -> Self:
+        """Message from a solution."""
+        if solution.x is None:
+            return cls(final, solution, None)
+        places = np.flatnonzero(solution.x)
+        return cls(final, replace(solution, x=None), (places, solution.x[places]))
+
+    def unpacked(self, n_columns: int) -> Solution:
+        """Solution from a message."""
+        if self.point is None:
+            return self.solution
+        x = np.zeros(n_columns)
+        x[self.point[0]] = self.point[1]
+        return replace(self.solution, x=x)
+
+
 def _without_labels(program: Program) -> Program:
     """The program without its names: they may be functions, which cannot be sent, and solvers need none."""
     return replace(
@@ -268,13 +275,13 @@ def _without_labels(program: Program) -> Program:
     )
 
 
-def _write(stream: IO[bytes], job: Job) -> None:
+def _write(stream: IO[bytes], job: _Job) -> None:
     with contextlib.suppress(OSError, ValueError):  # a dead process is noticed by its silence
         pickle.dump(job, stream, protocol=5)
         stream.flush()
 
 
-def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
+def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[_Message | None]) -> None:
     """Pass on messages until the process closes its end, which is told by None."""
     try:
         with stream:
@@ -282,3 +289,41 @@ def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> 
                 messages.put(pickle.load(stream))
     except Exception:  # a message cut short fails in many ways, and all mean the same
         messages.put(None)
+
+
+def serve() -> None:
+    """Be the process: solve jobs from standard input until it ends, then die with everything started here.
+
+    The arguments are the number of the file that answers go to, and the folder of temporary files.
+    """
+    # Before the reading thread starts: unpickling imports, and two threads importing may deadlock.
+    for module in _PRELOADED:
+        importlib.import_module(module)
+    jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+    threading.Thread(target=_take_in, args=(sys.stdin.buffer, jobs, sys.argv[2]), daemon=True).start()
+    lock = threading.Lock()
+    with os.fdopen(int(sys.argv[1]), "wb") as out:
+
+        def send(solution: Solution, *, final: bool = False) -> None:
+            with lock:  # solvers announce from threads of their own
+                pickle.dump(_Message.of(solution, final=final), out, protocol=5)
+                out.flush()
+
+        while True:
+            job = jobs.get()
+            with listening(send):
+                solution = job.answer()
+            send(solution, final=True)
+
+
+def _take_in(stream: IO[bytes], jobs: queue.SimpleQueue[_Job], folder: str) -> None:
+    """Read jobs; the end of the stream means that the caller is gone, so nobody needs an answer.
+
+    Nor does anybody else remove our temporary files then.
+    """
+    try:
+        while True:
+            jobs.put(pickle.load(stream))
+    except (EOFError, OSError, pickle.UnpicklingError):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)

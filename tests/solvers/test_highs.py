@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from wattsched.solvers import highs
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import with_choice_rows
 from wattsched.solvers.solution import Limits, Start, conclude, listening
 
@@ -34,7 +35,7 @@ def linear_optimum(program):
 @given(data=st.data())
 def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
     program = data.draw(programs)
-    solution = highs.solve_lp(program, Limits())
+    solution = solve_lp(program, Limits())
     best = linear_optimum(program)
     if best is None:
         assert solution.termination.reason == "infeasible"

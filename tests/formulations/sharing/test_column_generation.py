@@ -17,7 +17,7 @@ from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.formulations.sharing.program import all_columns, program_of, round_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.solvers.highs import solve_lp
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.bound import lower_bound
