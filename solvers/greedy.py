@@ -44,7 +44,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     x = ascend(program, prices, timer)
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if x is None and timer.over() else None
-    return conclude(program, limits, x, bound, prices=prices, detail=detail, limit=limit)
+    return conclude(program, limits, x, bound, prices, limit, detail)
 
 
 def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:

@@ -16,7 +16,6 @@ from wattsched.solvers.solution import (
     Limits,
     Solution,
     Start,
-    Termination,
     announce,
     conclude,
     infeasible,
@@ -45,8 +44,8 @@ def solve(
         return relaxed
     whole = _whole(program, relaxed)
     if whole is not None:
-        return conclude(program, limits, whole, relaxed.bound, prices=relaxed.prices)
-    announce(Solution(Termination("no_solution"), bound=relaxed.bound, prices=relaxed.prices))
+        return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
+    announce(relaxed.bound, relaxed.prices)
     best = _best_known(program, relaxed, start)
 
     def branch(current: Program) -> Answer:

@@ -16,7 +16,6 @@ from wattsched.solvers.solution import (
     Limit,
     Limits,
     Solution,
-    Termination,
     announce,
     conclude,
     rounded,
@@ -93,7 +92,7 @@ def announce_point(program: Program, x: FloatArray, bound: float, starts: dict[i
     point = feasible_point(program, x) if alone else rounded(program, x)
     if point is not None and feasible(program, point):
         objective = program.objective(point)
-        announce(Solution(Termination("feasible"), point, objective, min(bound, objective), starts=starts))
+        announce(min(bound, objective), x=point, objective=objective, starts=starts)
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,7 @@ def solve_as_written(
     detail = answer.detail
     if best is None:
         detail = detail or "the solver's point satisfies the rows only up to its tolerance"
-    return conclude(
-        program, limits, best, bound, prices=relaxed.prices, limit=answer.limit, detail=detail, starts=starts
-    )
+    return conclude(program, limits, best, bound, relaxed.prices, answer.limit, detail, starts)
 
 
 def _tightened(program: Program, x: FloatArray) -> Program | None:

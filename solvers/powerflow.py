@@ -37,7 +37,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     prices, bound = dual_prices(program, timer.share(_DUAL_SHARE).remaining_s())
     x, detail, finished = choose(program, timer)
     limit: Limit | None = None if finished else "time"
-    return conclude(program, limits, x, bound, prices=prices, limit=limit, detail=detail)
+    return conclude(program, limits, x, bound, prices, limit, detail)
 
 
 def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool]:

@@ -27,7 +27,6 @@ from wattsched.solvers.solution import (
     Limits,
     Solution,
     Start,
-    Termination,
     announce,
     conclude,
     infeasible,
@@ -100,8 +99,7 @@ class _Search:
             objective = self._program.objective(x)
             if objective < self._objective:
                 self._x, self._objective = x, objective
-                improved = Termination("feasible")
-                announce(Solution(improved, x=x, objective=objective, bound=self._bound, prices=self._prices))
+                announce(self._bound, self._prices, x, objective)
         return self._objective
 
     def run(self) -> None:
@@ -130,7 +128,7 @@ class _Search:
         if self._failure and self._x is None:
             return unsupported(self._failure)
         limit: Limit | None = "time" if self._timer.over() else None
-        return conclude(self._program, self._limits, self._x, self._bound, prices=self._prices, limit=limit)
+        return conclude(self._program, self._limits, self._x, self._bound, self._prices, limit)
 
     def _done(self) -> bool:
         """Whether the gap is closed or cannot be."""

@@ -76,7 +76,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         if bound == np.inf or _empty_row_fails(program):
             return infeasible(prices, "the LP relaxation is infeasible")
         relaxed = Solution(Termination("no_solution"), bound=bound, prices=prices)
-        announce(relaxed)
+        announce(bound, prices)
 
         def ask(current: Program) -> Answer:
             if timer.over():

@@ -6,9 +6,9 @@ everybody can recompute the bound that they prove. `conclude` states an answer f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -119,10 +119,17 @@ def wanted() -> bool:
     return _listener is not None
 
 
-def announce(solution: Solution) -> None:
+def announce(
+    bound: float,
+    prices: FloatArray | None = None,
+    x: FloatArray | None = None,
+    objective: float | None = None,
+    starts: dict[int, int] | None = None,
+) -> None:
     """Tell the listener about a better point, bound or prices; absent parts are unknown."""
     if _listener is not None:
-        _listener(solution)
+        known = Termination("no_solution" if x is None else "feasible")
+        _listener(Solution(known, x, objective, bound, prices, starts or {}))
 
 
 @contextmanager
@@ -188,7 +195,6 @@ def conclude(
     limits: Limits,
     x: FloatArray | None,
     bound: float,
-    *,
     prices: FloatArray | None = None,
     limit: Limit | None = None,
     detail: str = "",
@@ -221,3 +227,12 @@ def conclude(
         prices=prices,
         starts=starts or {},
     )
+
+
+def combined(program: Program, known: Sequence[Solution]) -> Solution:
+    """The best point of several answers, the best bound, and the prices that prove most."""
+    best = min(known, key=lambda s: np.inf if s.objective is None else s.objective)
+    prices = [s.prices for s in known if s.prices is not None]
+    if any(not np.array_equal(prices[0], others) for others in prices):
+        prices = [max(prices, key=program.lagrangian_bound)]
+    return replace(best, bound=max(s.bound for s in known), prices=prices[0] if prices else None)

@@ -19,16 +19,26 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, listening, unsupported
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Solution,
+    Start,
+    Termination,
+    combined,
+    conclude,
+    listening,
+    unsupported,
+)
 from wattsched.topology.arrays import FloatArray, IntArray
 
 # The process runs this function; as a module's main part its classes would be others than the caller's.
@@ -113,23 +123,27 @@ class Worker:
         if deadline is None and limits.time_s is not None:
             deadline = limits.time_s + self._grace_s
         timer = Timer(deadline)
-        known = _Known(program, limits)
-        job = _Job(name, _without_labels(program), limits, start, time.monotonic())
+        job = (name, _without_labels(program), limits, start, time.monotonic())
         # A pipe holds little: writing waits for a process that may never read.
         threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
+        known = Solution(Termination("no_solution"))
+        limit: Limit | None = None
         try:
             while (message := self._next(timer)) is not None:
+                solution = _unpacked(message, program.n_columns)
                 if message.final:
-                    return message.unpacked(program.n_columns)
-                known.add(message.unpacked(program.n_columns))
+                    return solution
+                known = combined(program, [known, solution])
+            self._messages.put(None)  # for the next call
+            detail = f"the solver process died: {self._cause_of_death()}"
         except queue.Empty:
             self._kill()
-            return known.conclude("time", "the solver did not stop in time and was killed")
+            limit, detail = "time", "the solver did not stop in time and was killed"
         except BaseException:
             self._kill()
             raise
-        self._messages.put(None)  # for the next call
-        return known.conclude(None, f"the solver process died: {self._cause_of_death()}")
+        x, bound, prices, starts = known.x, known.bound, known.prices, known.starts
+        return conclude(program, limits, x, bound, prices, limit, detail, starts)
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
@@ -189,83 +203,31 @@ class Worker:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
-class _Known:
-    """The best of what a solver has announced."""
-
-    def __init__(self, program: Program, limits: Limits) -> None:
-        self._program = program
-        self._limits = limits
-        self._x: FloatArray | None = None
-        self._objective = np.inf
-        self._bound = -np.inf
-        self._prices: FloatArray | None = None
-
-    def add(self, news: Solution) -> None:
-        """Take note of a better point, bound, or prices."""
-        self._bound = max(self._bound, news.bound)
-        if news.prices is not None:
-            self._prices = news.prices
-        if news.x is not None and news.objective is not None and news.objective < self._objective:
-            self._x, self._objective = news.x, news.objective
-
-    def conclude(self, limit: Limit | None, detail: str) -> Solution:
-        """Answer without the solver's own."""
-        return conclude(
-            self._program,
-            self._limits,
-            self._x,
-            self._bound,
-            prices=self._prices,
-            limit=limit,
-            detail=detail,
-        )
+_Job = tuple[str, Program, Limits, Start | None, float]
+"""What is asked of the process, and when (the monotonic clock is common to all processes)."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is asked of the process, and when (the monotonic clock is common to all processes)."""
-
-    solver: str
-    program: Program
-    limits: Limits
-    start: Start | None
-    asked_at: float
-
-    def answer(self) -> Solution:
-        """Solve in what is left of the time."""
-        limits = self.limits
-        if limits.time_s is not None:
-            waited_s = time.monotonic() - self.asked_at
-            limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
-        try:
-            return registry.get(self.solver)(self.program, limits, self.start)
-        except Exception as error:  # whatever a solver raises is an answer to the caller
-            return unsupported(f"{type(error).__name__}: {error}")
-
-
-@dataclass(frozen=True)
-class _Message:
+class _Message(NamedTuple):
     """A solution, final or not, with its point as the places and values that are not zero."""
 
     final: bool
     solution: Solution
-    point: tuple[IntArray, FloatArray] | None
+    places: IntArray
+    values: FloatArray
 
-    @classmethod
-    def of(cls, solution: Solution, *, final: bool) -> Self:
-        """Message from a solution."""
-        if solution.x is None:
-            return cls(final, solution, None)
-        places = np.flatnonzero(solution.x)
-        return cls(final, replace(solution, x=None), (places, solution.x[places]))
 
-    def unpacked(self, n_columns: int) -> Solution:
-        """Solution from a message."""
-        if self.point is None:
-            return self.solution
-        x = np.zeros(n_columns)
-        x[self.point[0]] = self.point[1]
-        return replace(self.solution, x=x)
+def _packed(solution: Solution, *, final: bool) -> _Message:
+    x = np.zeros(0) if solution.x is None else solution.x
+    places = np.flatnonzero(x)
+    return _Message(final, replace(solution, x=None), places, x[places])
+
+
+def _unpacked(message: _Message, n_columns: int) -> Solution:
+    if message.solution.objective is None:
+        return message.solution
+    x = np.zeros(n_columns)
+    x[message.places] = message.values
+    return replace(message.solution, x=x)
 
 
 def _without_labels(program: Program) -> Program:
@@ -306,13 +268,19 @@ def serve() -> None:
 
         def send(solution: Solution, *, final: bool = False) -> None:
             with lock:  # solvers announce from threads of their own
-                pickle.dump(_Message.of(solution, final=final), out, protocol=5)
+                pickle.dump(_packed(solution, final=final), out, protocol=5)
                 out.flush()
 
         while True:
-            job = jobs.get()
-            with listening(send):
-                solution = job.answer()
+            name, program, limits, start, asked_at = jobs.get()
+            if limits.time_s is not None:
+                waited_s = time.monotonic() - asked_at
+                limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
+            try:
+                with listening(send):
+                    solution = registry.get(name)(program, limits, start)
+            except Exception as error:  # whatever a solver raises is an answer to the caller
+                solution = unsupported(f"{type(error).__name__}: {error}")
             send(solution, final=True)
 
 
