@@ -11,7 +11,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
 from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
-from wattsched.solvers.worker import Worker, start_worker
+from wattsched.solvers.worker import Worker
 
 # Up to this many columns HiGHS is done before a second process would be running.
 _SMALL = 5_000
@@ -50,7 +50,7 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
     known: list[Solution] = []
     with ExitStack() as stack:
         for name in names:
-            worker = stack.enter_context(start_worker())
+            worker = stack.enter_context(Worker())
             threading.Thread(target=run, args=(worker, name), daemon=True).start()
         while len(known) < len(names):
             known.append(answers.get())

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
-from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, highs
 from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import FRACTIONAL, Limits, Solution, Start, listening
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -38,21 +38,17 @@ class Kernel:
         Over the open groups and the free columns of the full program.
     columns : int array, shape (n_columns of `program`,)
         Columns of the full program that its columns stand for.
-    fixed : int array
-        Columns of the full program that the decided groups take.
-    full_size : int
-        Columns of the full program.
+    decided : float array, shape (n_columns of the full program,)
+        Point of the full program with what the decided groups take.
     """
 
     program: Program
     columns: IntArray
-    fixed: IntArray
-    full_size: int
+    decided: FloatArray
 
     def lift(self, x: FloatArray) -> FloatArray:
         """Point of the full program from one of the kernel."""
-        full = np.zeros(self.full_size)
-        full[self.fixed] = 1.0
+        full = self.decided.copy()
         full[self.columns] = x
         return full
 
@@ -60,7 +56,7 @@ class Kernel:
         """Point of the kernel from one of the full program, None when it takes another column."""
         point = x[self.columns]
         taken = point[: self.program.n_choices].sum()
-        return point if np.all(x[self.fixed] == 1.0) and taken == self.program.n_groups else None
+        return point if np.all(x >= self.decided) and taken == self.program.n_groups else None
 
     def solve(self, limits: Limits, start: FloatArray | None, target: float) -> Solution:
         """Solve the kernel by HiGHS, from a point of the full program, until the target is reached.
@@ -89,24 +85,12 @@ def kernel(program: Program, keep: BoolArray) -> Kernel:
     counts = np.zeros(0, dtype=np.int64)
     if program.n_groups:
         counts = np.add.reduceat(keep.astype(np.int64), start[:-1])
-    decided = np.repeat(counts == 1, np.diff(start))
-    fixed = np.flatnonzero(keep & decided)
-    columns = np.concatenate([np.flatnonzero(keep & ~decided), np.arange(n, program.n_columns)])
-    used = np.asarray(program.matrix[:, fixed].sum(axis=1), dtype=float).ravel()
-    small = Program(
-        cost=program.cost[columns],
-        matrix=csc_array(program.matrix[:, columns]),
-        row_lower=program.row_lower - used,
-        row_upper=program.row_upper - used,
-        lower=program.lower[columns],
-        upper=program.upper[columns],
-        integer=program.integer[columns],
-        group_start=np.concatenate([[0], np.cumsum(counts[counts > 1])]).astype(np.int64),
-        rows=program.rows,
-        columns=(),
-        offset=program.offset + float(program.cost[fixed].sum()),
-    )
-    return Kernel(small, columns, fixed, program.n_columns)
+    single = keep & np.repeat(counts == 1, np.diff(start))
+    decided = np.zeros(program.n_columns)
+    decided[:n] = single
+    columns = np.concatenate([np.flatnonzero(keep & ~single), np.arange(n, program.n_columns)])
+    group_start = np.concatenate([[0], np.cumsum(counts[counts > 1])]).astype(np.int64)
+    return Kernel(restricted(program, columns, decided, group_start), columns, decided)
 
 
 def cheapest(above: FloatArray, size: int) -> BoolArray:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, hstack
 
 from wattsched.formulations.program import Program
 from wattsched.solvers.rows import with_choice_rows
@@ -38,12 +37,12 @@ def to_mps(program: Program) -> str:
     ValueError
         When the program has intervals, which no such file can hold.
     """
-    return "".join(_mps(_table(program)))
+    return "".join(_mps(*_table(program)))
 
 
 def to_lp(program: Program) -> str:
     """Program in CPLEX's LP format; errors as for `to_mps`."""
-    return "".join(_lp(_table(program)))
+    return "".join(_lp(*_table(program)))
 
 
 class _Row(NamedTuple):
@@ -64,30 +63,23 @@ class _Column(NamedTuple):
         return self.whole and (self.low, self.high) == (0.0, 1.0)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The program with choice rows, names and Python numbers."""
-
-    rows: list[_Row]
-    columns: list[_Column]
-    matrix: csc_array
+_Table = tuple[list[_Row], list[_Column], csc_array]
+"""The rows, choice rows included, the columns and the coefficients."""
 
 
 def _table(program: Program) -> _Table:
     if program.intervals is not None:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
-    matrix, row_lower, row_upper = with_choice_rows(program)
-    groups = [f"choice_{k}" for k in range(program.n_groups)]
-    names = _unique([*program.row_names(), *groups])
-    rows = [_Row(*row) for row in zip(names, row_lower.tolist(), row_upper.tolist(), strict=True)]
+    explicit = with_choice_rows(program)
+    limits = (explicit.row_lower.tolist(), explicit.row_upper.tolist())
+    rows = [_Row(*row) for row in zip(_unique(explicit.row_names()), *limits, strict=True)]
     arrays = (program.cost, program.lower, program.upper, program.integer)
     values = zip(_unique(program.column_names()), *(array.tolist() for array in arrays), strict=True)
-    columns = [_Column(*column) for column in values]
+    columns, matrix = [_Column(*column) for column in values], explicit.matrix
     if program.offset != 0.0 or not columns:
         columns.append(_Column("constant", float(program.offset), 1.0, 1.0, whole=False))
-        empty = np.append(matrix.indptr, matrix.nnz)
-        matrix = csc_array((matrix.data, matrix.indices, empty), shape=(len(rows), len(columns)))
-    return _Table(rows, columns, matrix)
+        matrix = csc_array(hstack([matrix, csc_array((len(rows), 1))]))
+    return rows, columns, matrix
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -108,25 +100,25 @@ def _unique(names: Iterable[str]) -> list[str]:
     return result
 
 
-def _mps(table: _Table) -> Iterator[str]:
-    kinds = [_kind(row) for row in table.rows]
+def _mps(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
+    kinds = [_kind(row) for row in rows]
     yield f"NAME wattsched FREE\nROWS\n N {_OBJECTIVE}\n"
-    for row, kind in zip(table.rows, kinds, strict=True):
+    for row, kind in zip(rows, kinds, strict=True):
         yield f" {kind} {row.name}\n"
     yield "COLUMNS\n"
-    yield from _mps_columns(table)
+    yield from _mps_columns(rows, columns, matrix)
     yield "RHS\n"
-    for row, kind in zip(table.rows, kinds, strict=True):
+    for row, kind in zip(rows, kinds, strict=True):
         side = {"N": 0.0, "G": row.low}.get(kind, row.high)
         if side != 0.0:
             yield f" RHS {row.name} {side!r}\n"
-    ranges = [row for row, kind in zip(table.rows, kinds, strict=True) if kind == "L" and row.low != -np.inf]
+    ranges = [row for row, kind in zip(rows, kinds, strict=True) if kind == "L" and row.low != -np.inf]
     if ranges:
         yield "RANGES\n"
     for row in ranges:
         yield f" RNG {row.name} {row.high - row.low!r}\n"
     yield "BOUNDS\n"
-    for column in table.columns:
+    for column in columns:
         yield from _mps_bounds(column)
     yield "ENDATA\n"
 
@@ -139,17 +131,16 @@ def _kind(row: _Row) -> str:
     return "G" if row.low != -np.inf else "N"
 
 
-def _mps_columns(table: _Table) -> Iterator[str]:
-    matrix = table.matrix
+def _mps_columns(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
     first, row, value = (array.tolist() for array in (matrix.indptr, matrix.indices, matrix.data))
     within, markers = False, 0
-    for j, column in enumerate(table.columns):
+    for j, column in enumerate(columns):
         if column.whole != within:
             yield f" MARKER{markers} 'MARKER' '{'INTORG' if column.whole else 'INTEND'}'\n"
             within, markers = column.whole, markers + 1
         yield f" {column.name} {_OBJECTIVE} {column.cost!r}\n"
         for e in range(first[j], first[j + 1]):
-            yield f" {column.name} {table.rows[row[e]].name} {value[e]!r}\n"
+            yield f" {column.name} {rows[row[e]].name} {value[e]!r}\n"
     if within:
         yield f" MARKER{markers} 'MARKER' 'INTEND'\n"
 
@@ -174,24 +165,24 @@ def _mps_bounds(column: _Column) -> Iterator[str]:
             yield f" PL BND {name}\n"
 
 
-def _lp(table: _Table) -> Iterator[str]:
-    names = [column.name for column in table.columns]
+def _lp(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
+    names = [column.name for column in columns]
     yield f"Minimize\n {_OBJECTIVE}:"
     # All columns, so that each exists, in the order of the program.
-    yield from _terms([column.cost for column in table.columns], names)
+    yield from _terms([column.cost for column in columns], names)
     yield "\nSubject To\n"
-    by_row = csr_array(table.matrix)
+    by_row = csr_array(matrix)
     first, index, value = (array.tolist() for array in (by_row.indptr, by_row.indices, by_row.data))
-    for i, row in enumerate(table.rows):
+    for i, row in enumerate(rows):
         entries = slice(first[i], first[i + 1])
         # A row without entries needs a term all the same.
         terms = (value[entries], [names[j] for j in index[entries]]) if index[entries] else ([0.0], names[:1])
         yield from _lp_row(row, *terms)
     yield "Bounds\n"
-    for column in table.columns:
+    for column in columns:
         yield from _lp_bounds(column)
-    general = [column.name for column in table.columns if column.whole and not column.binary]
-    binary = [column.name for column in table.columns if column.binary]
+    general = [column.name for column in columns if column.whole and not column.binary]
+    binary = [column.name for column in columns if column.binary]
     for title, members in (("Generals", general), ("Binaries", binary)):
         if members:
             yield "\n ".join([title, *members]) + "\n"

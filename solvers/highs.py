@@ -51,7 +51,7 @@ def solve(
     def branch(current: Program) -> Answer:
         """Branch and cut from the best point; improvements are announced as points of the program itself."""
         scaling = model if current is program else scaled(current)
-        solver = loaded(scaling, program.integer, limits, timer)
+        solver = loaded(scaling, limits, timer)
         if target is not None:
             solver.setOptionValue("objective_target", target * scaling.cost_factor)
         if best is not None:

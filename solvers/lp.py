@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import highspy
 import numpy as np
-from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
@@ -22,7 +21,7 @@ from wattsched.solvers.solution import (
     infeasible,
     unsupported,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import FloatArray
 
 Status = highspy.HighsModelStatus
 LIMITS: dict[Any, Limit] = {Status.kTimeLimit: "time", Status.kSolutionLimit: "nodes"}
@@ -41,7 +40,7 @@ def solve_lp(program: Program, limits: Limits) -> Solution:
 
 def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Timer) -> Solution:
     """Solve the LP relaxation of a program that is scaled already."""
-    solver = loaded(model, np.zeros(program.n_columns, dtype=bool), limits, timer)
+    solver = loaded(model, limits, timer, relaxed=True)
     status = run(solver)
     if status == Status.kInfeasible:
         return infeasible(detail="the LP relaxation is infeasible")
@@ -62,43 +61,38 @@ def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Time
 class ScaledModel:
     """Rows (choice rows included) whose largest coefficient is about one.
 
-    With row factors R, column factors S and cost factor k: ``matrix = R A S``, ``cost = k S c``,
-    a point of the program is ``S x`` and its row prices are ``R y / k``.
+    With row factors R, column factors S and cost factor k, `program` has ``matrix = R A S`` and
+    ``cost = k S c``; a point of the program that was scaled is ``S x``, its row prices are ``R y / k``.
     """
 
-    cost: FloatArray
-    offset: float
-    matrix: csc_array
-    row_lower: FloatArray
-    row_upper: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    program: Program
     row_factor: FloatArray
     column_factor: FloatArray
     cost_factor: float
 
     def point(self, x: FloatArray) -> FloatArray:
-        """Point of the program."""
+        """Point of the program that was scaled."""
         return x * self.column_factor
 
     def prices(self, y: FloatArray, n_rows: int) -> FloatArray:
-        """Prices of the program's coupling rows."""
+        """Prices of its coupling rows."""
         return (y * self.row_factor / self.cost_factor)[:n_rows]
 
     def cost_of(self, value: float) -> float:
-        """Cost in the program's unit."""
+        """Cost in its unit."""
         return value / self.cost_factor
 
 
 def scaled(program: Program) -> ScaledModel:
     """Scale rows by their integer columns, then the continuous columns, then the costs."""
-    matrix, row_lower, row_upper = with_choice_rows(program)
+    explicit = with_choice_rows(program)
+    matrix, n_rows = explicit.matrix, explicit.n_rows
     size = np.abs(matrix.data)
     column = np.repeat(np.arange(program.n_columns), np.diff(matrix.indptr))
     whole = program.integer[column]
 
-    row_size = largest_by(matrix.indices[whole], size[whole], len(row_lower))
-    row_size = np.where(row_size > 0, row_size, largest_by(matrix.indices, size, len(row_lower)))
+    row_size = largest_by(matrix.indices[whole], size[whole], n_rows)
+    row_size = np.where(row_size > 0, row_size, largest_by(matrix.indices, size, n_rows))
     row_factor = _power_of_two(1.0 / np.where(row_size > 0, row_size, 1.0))
 
     in_rows = (size * row_factor[matrix.indices])[~whole]
@@ -110,18 +104,16 @@ def scaled(program: Program) -> ScaledModel:
     inside = largest == 0 or _COST_RANGE[0] <= largest <= _COST_RANGE[1]
     cost_factor = 1.0 if inside else float(_power_of_two(np.array(_COST_TARGET / largest)))
     matrix.data = matrix.data * row_factor[matrix.indices] * column_factor[column]
-    return ScaledModel(
+    model = replace(
+        explicit,
         cost=cost * cost_factor,
         offset=program.offset * cost_factor,
-        matrix=matrix,
-        row_lower=row_lower * row_factor,
-        row_upper=row_upper * row_factor,
+        row_lower=explicit.row_lower * row_factor,
+        row_upper=explicit.row_upper * row_factor,
         lower=program.lower / column_factor,
         upper=program.upper / column_factor,
-        row_factor=row_factor,
-        column_factor=column_factor,
-        cost_factor=cost_factor,
     )
+    return ScaledModel(model, row_factor, column_factor, cost_factor)
 
 
 def _power_of_two(values: FloatArray) -> FloatArray:
@@ -135,24 +127,25 @@ def silent_highs() -> highspy.Highs:
     return solver
 
 
-def loaded(model: ScaledModel, integer: BoolArray, limits: Limits, timer: Timer) -> highspy.Highs:
-    """HiGHS with a model, and as much time as is left."""
-    solver, matrix = silent_highs(), model.matrix
+def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
+    """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
+    solver, lp = silent_highs(), model.program
+    integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
-        matrix.shape[1],
-        matrix.shape[0],
-        matrix.nnz,
+        lp.n_columns,
+        lp.n_rows,
+        lp.matrix.nnz,
         int(highspy.MatrixFormat.kColwise),
         int(highspy.ObjSense.kMinimize),
-        model.offset,
-        model.cost,
-        model.lower,
-        model.upper,
-        model.row_lower,
-        model.row_upper,
-        matrix.indptr.astype(np.int32),
-        matrix.indices.astype(np.int32),
-        matrix.data,
+        lp.offset,
+        lp.cost,
+        lp.lower,
+        lp.upper,
+        lp.row_lower,
+        lp.row_upper,
+        lp.matrix.indptr.astype(np.int32),
+        lp.matrix.indices.astype(np.int32),
+        lp.matrix.data,
         integer.astype(np.int32),
     )
     if status == highspy.HighsStatus.kError:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import (
     FEASIBILITY,
     Limit,
@@ -42,47 +42,35 @@ def feasible_point(program: Program, x: FloatArray) -> FloatArray | None:
     """
     x = rounded(program, x)
     continuous = np.flatnonzero(~program.integer)
-    if len(continuous):
+    if len(continuous) == 1:
+        value = _best_value(program, x, int(continuous[0]))
+        if value is None:
+            return None
+        x[continuous] = value
+    elif len(continuous):
         x[continuous] = 0.0
-        used = program.matrix @ x
-        values = (_best_value if len(continuous) == 1 else _best_values)(program, continuous, used)
+        values = solve_lp(restricted(program, continuous, x), Limits()).x
         if values is None:
             return None
         x[continuous] = values
     return x if feasible(program, x) else None
 
 
-def _best_value(program: Program, column: np.ndarray, used: FloatArray) -> float | None:
-    """Value of one continuous column that costs least when the others use `used` of the rows."""
-    j = int(column[0])
-    coefficient = program.matrix[:, [j]].toarray().ravel()
+def _best_value(program: Program, x: FloatArray, column: int) -> float | None:
+    """Value of the only continuous column that costs least with the others of a point."""
+    x[column] = 0.0
+    used = program.matrix @ x
+    coefficient = program.matrix[:, [column]].toarray().ravel()
     rows = np.flatnonzero(coefficient)
     ends = np.stack([program.row_lower[rows] - used[rows], program.row_upper[rows] - used[rows]])
     ends /= coefficient[rows]
-    low = float(max(program.lower[j], np.max(ends.min(axis=0), initial=-np.inf)))
-    high = float(min(program.upper[j], np.min(ends.max(axis=0), initial=np.inf)))
+    low = float(max(program.lower[column], np.max(ends.min(axis=0), initial=-np.inf)))
+    high = float(min(program.upper[column], np.min(ends.max(axis=0), initial=np.inf)))
     if low > high + FEASIBILITY * max(1.0, abs(low)):
         return None
-    cost = program.cost[j]
+    cost = program.cost[column]
     value = min(max(0.0, low), high) if cost == 0 else (low if cost > 0 else high)
     return value if np.isfinite(value) else None
-
-
-def _best_values(program: Program, columns: np.ndarray, used: FloatArray) -> FloatArray | None:
-    """Values of continuous columns that cost least when the others use `used` of the rows."""
-    rest = Program(
-        cost=program.cost[columns],
-        matrix=csc_array(program.matrix[:, columns]),
-        row_lower=program.row_lower - used,
-        row_upper=program.row_upper - used,
-        lower=program.lower[columns],
-        upper=program.upper[columns],
-        integer=np.zeros(len(columns), dtype=bool),
-        group_start=np.zeros(1, dtype=np.int64),
-        rows=program.rows,
-        columns=(),
-    )
-    return solve_lp(rest, Limits()).x
 
 
 def announce_point(program: Program, x: FloatArray, bound: float, starts: dict[int, int]) -> None:

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.lp import ScaledModel, scaled
+from wattsched.solvers.lp import scaled
 from wattsched.solvers.points import Answer, solve_as_written
 from wattsched.solvers.solution import (
     FEASIBILITY,
@@ -34,7 +34,7 @@ from wattsched.solvers.solution import (
     infeasible,
     unsupported,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import FloatArray
 
 _DUAL_SHARE = 0.3
 # A solver that is killed takes its point with it. Writing the model, reading it there and reading the answer
@@ -82,7 +82,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             if timer.over():
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
             model = scaled(current)
-            ran = interface.run(model, program.integer, limits, timer)
+            ran = interface.run(model.program, limits, timer)
             if ran.ending in _INFEASIBLE:
                 detail = f"{name} proved that no integer point satisfies the rows"
                 return Answer(verdict=infeasible(prices, detail))
@@ -169,13 +169,13 @@ class _Interface:
         self._modern = modern
         self._family = next((key for key in _OPTIONS if key in name), "")
 
-    def run(self, model: ScaledModel, integer: BoolArray, limits: Limits, timer: Timer) -> _Ran:
+    def run(self, model: Program, limits: Limits, timer: Timer) -> _Ran:
         """Build the model and solve it in what that leaves of the time."""
         if self._family == "highs":
             # Its scheduler is global and keeps the thread count of its first use.
             highspy.Highs.resetGlobalScheduler(True)
         building = Timer()
-        written = _pyomo_model(model, integer)
+        written = _pyomo_model(model)
         spare_s = _SPARE_S + _SPARE_BUILDS * building.elapsed_s()
         ran = self._guarded(written, limits, _solver_s(timer, spare_s))
         if self._family == "cbc" and ran.x is None and ran.limit is None:
@@ -251,8 +251,8 @@ def _solver_s(timer: Timer, spare_s: float) -> float | None:
     return max(remaining_s - spare_s, _LEAST_SHARE * remaining_s, _LEAST_S)
 
 
-def _pyomo_model(model: ScaledModel, integer: BoolArray) -> Any:
-    """Concrete model with variables ``x[j]``, rows ``row[i]`` and an objective, still scaled.
+def _pyomo_model(model: Program) -> Any:
+    """Concrete model with variables ``x[j]``, rows ``row[i]`` and an objective, of a program without groups.
 
     Rows without entries cannot be written in Pyomo and are left out.
     """
@@ -260,7 +260,7 @@ def _pyomo_model(model: ScaledModel, integer: BoolArray) -> Any:
     from pyomo.core.expr.numeric_expr import LinearExpression
 
     m = pyo.ConcreteModel()
-    lower, upper, whole = _or_none(model.lower), _or_none(model.upper), integer.tolist()
+    lower, upper, whole = _or_none(model.lower), _or_none(model.upper), model.integer.tolist()
     m.x = pyo.Var(
         range(len(whole)),
         domain=lambda _, j: pyo.Integers if whole[j] else pyo.Reals,

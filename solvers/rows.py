@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
-from wattsched.formulations.program import Program
+from wattsched.formulations.program import Block, Program
 from wattsched.solvers.solution import SLACK
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
 _CELLS = 30_000_000
+_NO_GROUPS = np.zeros(1, dtype=np.int64)
 
 
 def group_of_choice(program: Program) -> IntArray:
@@ -59,19 +62,12 @@ def linked_choices(program: Program) -> BoolArray:
     return linked[: program.n_choices]
 
 
-def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArray]:
-    """Coupling rows, then one row "exactly one" per choice group.
-
-    Returns
-    -------
-    matrix : csc_array, shape (n_rows + n_groups, n_columns)
-        Made anew, so that its values may be replaced.
-    lower, upper : float arrays, shape (n_rows + n_groups,)
-    """
+def with_choice_rows(program: Program) -> Program:
+    """The program without groups, each of which is a row "exactly one" below the others, of a new matrix."""
     matrix = program.matrix
     if not matrix.has_sorted_indices:
         matrix = matrix.sorted_indices()
-    n = program.n_choices
+    n, k = program.n_choices, program.n_groups
     # Every choice column grows by one entry, at its end because the group rows come last.
     indptr = matrix.indptr + np.minimum(np.arange(program.n_columns + 1), n)
     added = np.zeros(indptr[-1], dtype=bool)
@@ -81,12 +77,33 @@ def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArra
     indices[added] = program.n_rows + group_of_choice(program)
     indices[~added] = matrix.indices
     data[~added] = matrix.data
-    shape = (program.n_rows + program.n_groups, program.n_columns)
-    ones = np.ones(program.n_groups)
-    return (
-        csc_array((data, indices, indptr), shape=shape),
-        np.concatenate([program.row_lower, ones]),
-        np.concatenate([program.row_upper, ones]),
+    return replace(
+        program,
+        matrix=csc_array((data, indices, indptr), shape=(program.n_rows + k, program.n_columns)),
+        row_lower=np.concatenate([program.row_lower, np.ones(k)]),
+        row_upper=np.concatenate([program.row_upper, np.ones(k)]),
+        rows=(*program.rows, Block("choice", k, "choice_{}".format)),
+        group_start=_NO_GROUPS,
+    )
+
+
+def restricted(
+    program: Program, columns: IntArray, others: FloatArray, group_start: IntArray = _NO_GROUPS
+) -> Program:
+    """Program over some columns, where the others have the values of a point that is zero at these."""
+    used = program.matrix @ others
+    return Program(
+        cost=program.cost[columns],
+        matrix=csc_array(program.matrix[:, columns]),
+        row_lower=program.row_lower - used,
+        row_upper=program.row_upper - used,
+        lower=program.lower[columns],
+        upper=program.upper[columns],
+        integer=program.integer[columns],
+        group_start=group_start,
+        rows=program.rows,
+        columns=(),
+        offset=program.objective(others),
     )
 
 

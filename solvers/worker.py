@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 import numpy as np
@@ -45,20 +44,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 _COMMAND = "from wattsched.solvers.worker import serve; serve()"
 # What most solvers need; loaded while the caller still builds the program.
 _PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
-# How often a silent process is looked at.
-_POLL_S = 0.5
 _REMOVAL_S = 1.0
-
-
-def start_worker(grace_s: float = 0.5) -> Worker:
-    """Start a solver process; use it as a context manager or call `Worker.close`.
-
-    Parameters
-    ----------
-    grace_s : float
-        Seconds that a solver may take beyond its limit before it is killed.
-    """
-    return Worker(grace_s)
 
 
 def search_path() -> str:
@@ -67,7 +53,12 @@ def search_path() -> str:
 
 
 class Worker:
-    """A solver process, good for one program after another until it dies.
+    """A solver process, good for one program after another until it dies or is closed.
+
+    Parameters
+    ----------
+    grace_s : float
+        Seconds that a solver may take beyond its limit before it is killed.
 
     Attributes
     ----------
@@ -98,38 +89,27 @@ class Worker:
         self._reader = threading.Thread(target=_pass_on, args=(stream, self._messages), daemon=True)
         self._reader.start()
 
-    def solve(
-        self,
-        name: str,
-        program: Program,
-        limits: Limits,
-        start: Start | None = None,
-        deadline: float | None = None,
-    ) -> Solution:
+    def solve(self, name: str, program: Program, limits: Limits, start: Start | None = None) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.
 
         Parameters
         ----------
         name : str
             Solver of the registry.
-        deadline : float, optional
-            Seconds until the kill (default: ``limits.time_s`` and the grace; without a limit, never).
 
         Returns
         -------
         Solution
             The solver's, or the best that it had announced when it was killed or died.
         """
-        if deadline is None and limits.time_s is not None:
-            deadline = limits.time_s + self._grace_s
-        timer = Timer(deadline)
+        timer = Timer(None if limits.time_s is None else limits.time_s + self._grace_s)
         job = (name, _without_labels(program), limits, start, time.monotonic())
         # A pipe holds little: writing waits for a process that may never read.
         threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
-            while (message := self._next(timer)) is not None:
+            while (message := self._messages.get(timeout=timer.remaining_s())) is not None:
                 solution = _unpacked(message, program.n_columns)
                 if message.final:
                     return solution
@@ -162,26 +142,8 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _next(self, timer: Timer) -> _Message | None:
-        """Wait for a message, None from a dead process; raises queue.Empty at the deadline."""
-        while True:
-            remaining_s = timer.remaining_s()
-            wait_s = _POLL_S if remaining_s is None else min(_POLL_S, remaining_s)
-            try:
-                return self._messages.get(timeout=wait_s)
-            except queue.Empty:
-                if timer.over():
-                    raise
-                if self._process.poll() is not None and self._messages.empty():
-                    return None
 
     def _kill(self) -> None:
         # Before the process is waited for, its number cannot belong to another one.

@@ -12,7 +12,7 @@ import pytest
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import pyomo
 from wattsched.solvers.solution import Limits
-from wattsched.solvers.worker import start_worker
+from wattsched.solvers.worker import Worker
 
 COMMANDS = {"cbc": "cbc", "glpk": "glpsol"}
 
@@ -60,7 +60,7 @@ def test_a_gap_that_is_reached_is_no_lack_of_time(name, knapsack, truth, seed):
 
 def test_temporary_files_go_with_the_killed_solver(name, knapsack, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    worker = start_worker()
+    worker = Worker()
     program = knapsack(400, 30, pools=3, seed=1)
     answers = []
     solving = threading.Thread(
