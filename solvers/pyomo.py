@@ -1,7 +1,7 @@
 """Any solver that Pyomo finds: ``pyomo:cbc``, ``pyomo:glpk``, ``pyomo:highs``, ``pyomo:gurobi``...
 
-Names that Pyomo's newer interfaces (`pyomo.contrib.solver`) know are taken from there, others from the
-registry of the older ones. Pyomo is imported when the time of the call already runs: that takes a second.
+Names that Pyomo's newer interfaces (`pyomo.contrib.solver`) know are taken from there, others from the older
+ones. Pyomo is imported when the time of the call already runs: that takes a second.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
             model = scaled(current)
             ran = interface.run(model.program, limits, timer)
-            if ran.ending in _INFEASIBLE:
+            # Out of time, CBC calls what it has not solved infeasible.
+            if ran.ending in _INFEASIBLE and ran.limit is None:
                 detail = f"{name} proved that no integer point satisfies the rows"
                 return Answer(verdict=infeasible(prices, detail))
             if ran.x is None:
@@ -129,17 +130,14 @@ def _silence() -> Iterator[None]:
 def _find(name: str) -> _Interface | None:
     """The solver of that name, if it is installed."""
     import pyomo.environ as pyo
-    from pyomo.contrib.solver.common.factory import SolverFactory
 
     try:
-        if name in SolverFactory:
-            solver = SolverFactory(name)
-            return _Interface(name, solver, modern=True) if solver.available() else None
-        solver = pyo.SolverFactory(name)
-        available = solver.available(exception_flag=False)
+        # Where Pyomo has an older interface to a solver too, its newer one is called so.
+        newer = f"{name}_v2"
+        solver = pyo.SolverFactory(newer if newer in pyo.SolverFactory else name)
+        return _Interface(name, solver) if solver.available(exception_flag=False) else None
     except Exception:  # a broken or unlicensed solver is one that cannot be used
         return None
-    return _Interface(name, solver, modern=False) if available else None
 
 
 @dataclass(frozen=True)
@@ -164,10 +162,12 @@ class _Ran:
 class _Interface:
     """A solver of Pyomo, ready to be called."""
 
-    def __init__(self, name: str, solver: Any, *, modern: bool) -> None:
+    def __init__(self, name: str, solver: Any) -> None:
+        from pyomo.contrib.solver.common.base import LegacySolverWrapper
+
         self._solver = solver
-        self._modern = modern
         self._family = next((key for key in _OPTIONS if key in name), "")
+        self._states_bound = isinstance(solver, LegacySolverWrapper)  # and reliably
 
     def run(self, model: Program, limits: Limits, timer: Timer) -> _Ran:
         """Build the model and solve it in what that leaves of the time."""
@@ -177,31 +177,19 @@ class _Interface:
         building = Timer()
         written = _pyomo_model(model)
         spare_s = _SPARE_S + _SPARE_BUILDS * building.elapsed_s()
-        ran = self._guarded(written, limits, _solver_s(timer, spare_s))
+        ran = self._guarded(written, self._options(limits), _solver_s(timer, spare_s))
         if self._family == "cbc" and ran.x is None and ran.limit is None:
             # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
-            self._solver.options["preprocess"] = "off"
-            second = self._guarded(written, limits, _solver_s(timer, spare_s))
-            del self._solver.options["preprocess"]
-            return ran if second.x is None and ran.ending in _INFEASIBLE else second
+            options = {**self._options(limits), "preprocess": "off"}
+            second = self._guarded(written, options, _solver_s(timer, spare_s))
+            confirmed = second.x is None and second.limit is None
+            return ran if confirmed and ran.ending in _INFEASIBLE else second
         return ran
 
-    def _guarded(self, written: Any, limits: Limits, time_s: float | None) -> _Ran:
-        run = self._run_modern if self._modern else self._run_classic
-        timer = Timer(time_s)
-        try:
-            return replace(run(written, limits, time_s), late=timer.over())
-        except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
-            return _Ran(_OUT_OF_TIME)
-        except Exception as error:  # interfaces raise whatever they like when a solver stops early
-            reason = str(error).partition("\n")[0]
-            return _Ran(f"{type(error).__name__}: {reason}", late=timer.over())
-
-    def _settings(self, limits: Limits) -> dict[str, float]:
+    def _options(self, limits: Limits) -> dict[str, Any]:
         gap, threads, seed = _OPTIONS.get(self._family, (None, None, None))
-        states_bound = self._modern
         values = {
-            gap: limits.gap if states_bound else 0.5 * limits.gap,
+            gap: limits.gap if self._states_bound else 0.5 * limits.gap,
             threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
             seed: limits.seed,
         }
@@ -209,38 +197,32 @@ class _Interface:
             values |= {"mip_feasibility_tolerance": FEASIBILITY, "mip_abs_gap": 0.0}
         return {key: value for key, value in values.items() if key is not None and value is not None}
 
-    def _run_modern(self, written: Any, limits: Limits, time_s: float | None) -> _Ran:
-        options: dict[str, Any] = {
-            "load_solutions": False,
-            "raise_exception_on_nonoptimal_result": False,
-            "solver_options": self._settings(limits),
-        }
-        if time_s is not None:
-            options["time_limit"] = time_s
-        results = self._solver.solve(written, **options)
-        bound = results.objective_bound
-        x = None
-        if results.solution_status.name in ("feasible", "optimal"):
-            values = results.solution_loader.get_vars()
-            x = np.array([values[written.x[j]] for j in range(len(written.x))], dtype=float)
-        known = bound is not None and np.isfinite(bound)
-        return _Ran(results.termination_condition.name, x, float(bound) if known else -np.inf)
+    def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        timer = Timer(time_s)
+        try:
+            return replace(self._run(written, options, time_s), late=timer.over())
+        except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
+            return _Ran(_OUT_OF_TIME)
+        except Exception as error:  # interfaces raise whatever they like when a solver stops early
+            reason = str(error).partition("\n")[0]
+            return _Ran(f"{type(error).__name__}: {reason}", late=timer.over())
 
-    def _run_classic(self, written: Any, limits: Limits, time_s: float | None) -> _Ran:
-        self._solver.options.update(self._settings(limits))
-        if time_s is not None:
+    def _run(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        if time_s is not None and self._family == "glpk":
             # glpsol takes whole seconds only, and at 0 it does not begin.
-            time_s = max(1, int(time_s / _GLPK_PHASES)) if self._family == "glpk" else time_s
-        results = self._solver.solve(written, load_solutions=False, timelimit=time_s, tee=False)
+            time_s = max(1, int(time_s / _GLPK_PHASES))
+        results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options)
         ending = str(results.solver.termination_condition)
         if self._family == "glpk" and ending == "feasible":
             reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
             ending = "convergenceCriteriaSatisfied" if reached else _OUT_OF_TIME
+        stated = results.problem.lower_bound if self._states_bound else None
+        bound = -np.inf if stated is None or not np.isfinite(stated) else float(stated)
         if not len(results.solution) or ending in _INFEASIBLE:
-            return _Ran(ending)
+            return _Ran(ending, bound=bound)
         written.solutions.load_from(results)
         values = [written.x[j].value for j in range(len(written.x))]
-        return _Ran(ending, None if None in values else np.array(values, dtype=float))
+        return _Ran(ending, None if None in values else np.array(values, dtype=float), bound)
 
 
 def _solver_s(timer: Timer, spare_s: float) -> float | None:
