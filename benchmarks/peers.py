@@ -14,6 +14,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Solution, Termination, conclude, unsupported
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -23,7 +24,7 @@ TOLERANCE = 1e-6
 
 def lp(program: Program, limits: Limits) -> Solution:
     """Bound of the LP relaxation, by HiGHS; no decision."""
-    relaxed = highs.solve_lp(program, limits)
+    relaxed = solve_lp(program, limits)
     return replace(relaxed, x=None, objective=None)
 
 

@@ -35,8 +35,8 @@ CASES = (
 PARTS = {
     "prices": ("dual.py", "dual_prices"),
     "of it oracle": ("dual.py", "__call__"),
-    "kernels": ("kernel.py", "solve"),
-    "greedy ascent": ("frontier.py", "ascend"),
+    "kernels": ("branch.py", "solve"),
+    "greedy ascent": ("greedy.py", "ascend"),
     "branching": ("branch.py", "run"),
 }
 

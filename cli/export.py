@@ -16,7 +16,6 @@ from wattsched.cli.files import (
     refuse_overwriting,
     shown,
     write,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     if topology:
         write(output, _topology(cluster_of(instance, shown(file)), output))
     else:
-        _write_program(instance, formulation, objective, output)
+        write(output, _program(instance, formulation, objective, output))
 
 
 def _topology(cluster: Cluster, output: str) -> str:
@@ -64,18 +63,18 @@ def _topology(cluster: Cluster, output: str) -> str:
         return to_slurm(cluster)
 
 
-def _write_program(instance: Any, formulation: str | None, objective: str | None, output: str) -> None:
+def _program(instance: Any, formulation: str | None, objective: str | None, output: str) -> str:
     from wattsched.engine import model_of
     from wattsched.formulations.infeasibility import InfeasibleError
     from wattsched.report.terminal import progress
-    from wattsched.solvers.export import write_lp, write_mps
+    from wattsched.solvers.export import to_lp, to_mps
 
     with progress(f"writing the program of {instance.name}"), refusing(output):
         try:
             model = model_of(instance, formulation=formulation, objective=objective)
         except InfeasibleError as error:
             raise BadInput(f"there is no program: {error.detail}") from None
-        (write_mps if output.endswith(".mps") else write_lp)(model.program, output)
+        text = (to_mps if output.endswith(".mps") else to_lp)(model.program)
     if model.outside != math.inf:
         click.echo("The program holds generated columns only: others may have better decisions.", err=True)
-    written(output)
+    return text

@@ -221,9 +221,9 @@ def _worker(call: Call) -> Any:
     """Process of the solver, started at once when there is a limit, so that it loads while we build."""
     if call.limits.time_s is None or not call.exact:
         return nullcontext()
-    from wattsched.solvers.worker import start_worker
+    from wattsched.solvers.worker import Worker
 
-    return start_worker()
+    return Worker()
 
 
 def _solved(call: Call, worker: Worker | None, earlier: _Earlier) -> Result:

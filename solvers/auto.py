@@ -10,8 +10,8 @@ from dataclasses import replace
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
-from wattsched.solvers.solution import Limits, Solution, Start, conclude, unsupported
-from wattsched.solvers.worker import Worker, start_worker
+from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
+from wattsched.solvers.worker import Worker
 
 # Up to this many columns HiGHS is done before a second process would be running.
 _SMALL = 5_000
@@ -50,7 +50,7 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
     known: list[Solution] = []
     with ExitStack() as stack:
         for name in names:
-            worker = stack.enter_context(start_worker())
+            worker = stack.enter_context(Worker())
             threading.Thread(target=run, args=(worker, name), daemon=True).start()
         while len(known) < len(names):
             known.append(answers.get())
@@ -67,13 +67,7 @@ def _merged(program: Program, limits: Limits, known: list[Solution]) -> Solution
     sound = [s for s in known if s.termination.reason != "error"]
     if not sound:
         return unsupported("; ".join(s.termination.detail for s in known))
-    points = [s for s in sound if s.x is not None]
-    best = min(points, key=lambda s: s.objective if s.objective is not None else 0.0, default=sound[0])
-    bound = max(s.bound for s in sound)
-    priced = [s.prices for s in sound if s.prices is not None]
-    prices = max(priced, key=program.lagrangian_bound, default=None)
     limit = next((s.termination.limit for s in sound if s.termination.limit), None)
-    return conclude(
-        program, limits, best.x, bound, prices=prices, limit=limit, starts=best.starts,
-        detail=best.termination.detail,
-    )  # fmt: skip
+    best = combined(program, sound)
+    detail = best.termination.detail
+    return conclude(program, limits, best.x, best.bound, best.prices, limit, detail, best.starts)

@@ -1,13 +1,10 @@
-"""Aligned intervals on lines of GPUs, as CP-SAT's optional intervals without overlap.
-
-CP-SAT on an integer relaxation of the program, with aligned intervals where the program has them.
-"""
+"""CP-SAT on an integer relaxation of the program, with aligned intervals where the program has them."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,26 +14,45 @@ from ortools.sat.python import cp_model
 from wattsched.formulations.program import Line, Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.integers import IntegerProgram, UnboundedError, integer_relaxation
-from wattsched.solvers.rows import feasible, group_of_choice, settled, tightened
+from wattsched.solvers.points import Answer, announce_point, solve_as_written
+from wattsched.solvers.rows import group_of_choice
 from wattsched.solvers.solution import (
-    Limit,
     Limits,
     Solution,
     Start,
     Termination,
-    announce,
     certified,
-    conclude,
     infeasible,
-    rounded,
     unsupported,
     wanted,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
 
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
+    """Solve by CP-SAT; prices are not known to it.
+
+    The answer is a point of the program as written; the bound accounts for all rounding.
+    Declines programs with columns that nothing bounds.
+    """
+    timer = Timer(limits.time_s)
+    hint = None if start is None else start.x
+
+    def search(current: Program) -> Answer:
+        try:
+            model = _build(current, hint)
+        except UnboundedError as reason:
+            return Answer(verdict=unsupported(f"CP-SAT needs finite bounds: {reason}"))
+        solver = _configured(limits, timer)
+        status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
+        return _answer(solver, status, model)
+
+    relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
+    return solve_as_written(program, limits, search, timer, relaxed=relaxed)
+
+
 @dataclass(frozen=True)
-class Occupation:
+class _Occupation:
     """Columns of one group that need an interval of one size on one line; at most one is chosen.
 
     Attributes
@@ -50,23 +66,63 @@ class Occupation:
     place: Any
 
 
-def free_places(line: Line, size: int) -> IntArray:
-    """Multiples of `size` where an interval of that length fits: in a block, away from busy positions."""
-    begin, end = line.blocks[:, 0], line.blocks[:, 0] + line.blocks[:, 1]
-    first, last = -(-begin // size), end // size
-    places = [np.arange(low, high) for low, high in zip(first, last, strict=True) if low < high]
-    if not places:
-        return np.zeros(0, dtype=np.int64)
-    return np.setdiff1d(np.concatenate(places), line.busy // size).astype(np.int64)
+@dataclass(frozen=True)
+class _Model:
+    """The CP-SAT model of a program."""
+
+    integers: IntegerProgram
+    model: cp_model.CpModel
+    variables: list[Any]
+    occupations: list[_Occupation]
+
+    def starts(self, steps: FloatArray, value: Callable[[Any], int]) -> dict[int, int]:
+        """Position of every chosen column on its line, from the values of the model's variables."""
+        return {
+            column: occupation.size * value(occupation.place)
+            for occupation in self.occupations
+            for column in occupation.columns
+            if steps[column] > 0.5
+        }
 
 
-def occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> list[Occupation]:
+def _build(program: Program, hint: FloatArray | None) -> _Model:
+    integers = integer_relaxation(program)
+    model = cp_model.CpModel()
+    variables = [
+        model.new_int_var(low, high, "")
+        for low, high in zip(integers.lower.tolist(), integers.upper.tolist(), strict=True)
+    ]
+    for first, last in itertools.pairwise(program.group_start.tolist()):
+        model.add_exactly_one(variables[first:last])
+    for row in integers.rows:
+        expression = cp_model.LinearExpr.weighted_sum(
+            [variables[j] for j in row.columns.tolist()], row.coefficients.tolist()
+        )
+        low = cp_model.INT_MIN if row.lower is None else row.lower
+        high = cp_model.INT_MAX if row.upper is None else row.upper
+        if len(row.columns):
+            model.add_linear_constraint(expression, low, high)
+        elif not low <= 0 <= high:
+            model.add_bool_or([])
+    model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))
+    # CP-SAT then measures its gap, and states its bound, in the program's cost.
+    model.proto.objective.scaling_factor = 1.0 / integers.cost_scale
+    model.proto.objective.offset = program.offset * integers.cost_scale
+    if hint is not None:
+        steps = np.clip(np.round(hint / integers.unit), integers.lower, integers.upper)
+        for variable, value in zip(variables, steps.astype(np.int64).tolist(), strict=True):
+            model.add_hint(variable, value)
+    return _Model(integers, model, variables, _occupy(model, variables, program))
+
+
+def _occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> list[_Occupation]:
     """Add the no-overlap constraints of ``program.intervals`` to a model.
 
     Busy positions and the ends of blocks are left out of the starts' domains, so they need no intervals.
     """
     intervals = program.intervals
-    assert intervals is not None
+    if intervals is None:
+        return []
     group = group_of_choice(program)
     members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for column in np.flatnonzero(intervals.line[: program.n_choices] >= 0).tolist():
@@ -91,7 +147,7 @@ def occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> l
         place = model.new_int_var_from_domain(cp_model.Domain.from_values(places.tolist()), "")
         by_line[line].append(model.new_optional_fixed_size_interval_var(place * size, size, present, ""))
         uses[line].append((present, size))
-        occupations.append(Occupation(columns, size, place))
+        occupations.append(_Occupation(columns, size, place))
     for line, parts in by_line.items():
         model.add_no_overlap(parts)
         # Implied, but it gives the linear relaxation a bound.
@@ -101,103 +157,14 @@ def occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> l
     return occupations
 
 
-_ATTEMPTS = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class _Model:
-    """The CP-SAT model of a program."""
-
-    integers: IntegerProgram
-    model: cp_model.CpModel
-    variables: list[Any]
-    occupations: list[Occupation]
-
-
-def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
-    """Solve by CP-SAT; prices are not known to it.
-
-    The answer is a point of the program as written; the bound accounts for all rounding.
-    Declines programs with columns that nothing bounds.
-    """
-    timer = Timer(limits.time_s)
-    bound = certified(program, None)[1]
-    best: FloatArray | None = None
-    starts: dict[int, int] = {}
-    limit: Limit | None = None
-    detail = ""
-    current = program
-    for attempt in range(_ATTEMPTS):
-        try:
-            model = _build(current, None if start is None else start.x)
-        except UnboundedError as reason:
-            return unsupported(f"CP-SAT needs finite bounds: {reason}")
-        solver = _configured(limits, timer)
-        status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
-        if status == cp_model.MODEL_INVALID:
-            return unsupported(f"CP-SAT rejects the model: {model.model.validate()}")
-        if attempt == 0 and status == cp_model.INFEASIBLE:
-            return infeasible(detail="CP-SAT proved that no integer point satisfies the rows")
-        limit = None if status == cp_model.OPTIMAL else "time"
-        # Stopped before it knew anything, CP-SAT reports a bound of 0 all the same.
-        if attempt == 0 and status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            bound = max(bound, solver.best_objective_bound - model.integers.cost_slack)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            detail = f"CP-SAT stopped: {solver.status_name(status).lower()}"
-            break
-        z = np.array(solver.response_proto.solution, dtype=float)[: program.n_columns]
-        raw = z * model.integers.unit
-        point = settled(program, raw)
-        if point is not None and feasible(program, point):
-            best = point
-            starts = _starts(solver, model, z)
-            break
-        detail = "the point satisfies the rows only up to CP-SAT's rounding"
-        smaller = tightened(current, raw)
-        if smaller is None or timer.over():
-            break
-        current = smaller
-    return conclude(
-        program,
-        limits,
-        best,
-        bound,
-        limit=limit,
-        detail="" if best is not None else detail,
-        starts=starts,
-    )
-
-
-def _build(program: Program, start: FloatArray | None) -> _Model:
-    integers = integer_relaxation(program)
-    model = cp_model.CpModel()
-    variables = [
-        model.new_int_var(low, high, "")
-        for low, high in zip(integers.lower.tolist(), integers.upper.tolist(), strict=True)
-    ]
-    bounds = program.group_start.tolist()
-    for first, last in itertools.pairwise(bounds):
-        model.add_exactly_one(variables[first:last])
-    for row in integers.rows:
-        expression = cp_model.LinearExpr.weighted_sum(
-            [variables[j] for j in row.columns.tolist()], row.coefficients.tolist()
-        )
-        low = cp_model.INT_MIN if row.lower is None else row.lower
-        high = cp_model.INT_MAX if row.upper is None else row.upper
-        if len(row.columns):
-            model.add_linear_constraint(expression, low, high)
-        elif not low <= 0 <= high:
-            model.add_bool_or([])
-    model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))
-    # CP-SAT then measures its gap, and states its bound, in the program's cost.
-    model.proto.objective.scaling_factor = 1.0 / integers.cost_scale
-    model.proto.objective.offset = program.offset * integers.cost_scale
-    if start is not None:
-        steps = np.clip(np.round(start / integers.unit), integers.lower, integers.upper)
-        for variable, value in zip(variables, steps.astype(np.int64).tolist(), strict=True):
-            model.add_hint(variable, value)
-    occupations = [] if program.intervals is None else occupy(model, variables, program)
-    return _Model(integers, model, variables, occupations)
+def free_places(line: Line, size: int) -> IntArray:
+    """Multiples of `size` where an interval of that length fits: in a block, away from busy positions."""
+    begin, end = line.blocks[:, 0], line.blocks[:, 0] + line.blocks[:, 1]
+    first, last = -(-begin // size), end // size
+    places = [np.arange(low, high) for low, high in zip(first, last, strict=True) if low < high]
+    if not places:
+        return np.zeros(0, dtype=np.int64)
+    return np.setdiff1d(np.concatenate(places), line.busy // size).astype(np.int64)
 
 
 def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
@@ -219,14 +186,23 @@ def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
     return solver
 
 
-def _starts(solver: cp_model.CpSolver, model: _Model, z: FloatArray) -> dict[int, int]:
-    """Position of every chosen column on its line."""
-    return {
-        column: occupation.size * solver.value(occupation.place)
-        for occupation in model.occupations
-        for column in occupation.columns
-        if z[column] > 0.5
-    }
+def _answer(solver: cp_model.CpSolver, status: Any, model: _Model) -> Answer:
+    """What CP-SAT leaves behind."""
+    if status == cp_model.MODEL_INVALID:
+        return Answer(verdict=unsupported(f"CP-SAT rejects the model: {model.model.validate()}"))
+    if status == cp_model.INFEASIBLE:
+        return Answer(verdict=infeasible(detail="CP-SAT proved that no integer point satisfies the rows"))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        # Stopped before it knew anything, it reports a bound of 0 all the same.
+        return Answer(limit="time", detail=f"CP-SAT stopped: {solver.status_name(status).lower()}")
+    integers = model.integers
+    steps = np.array(solver.response_proto.solution, dtype=float)[: len(integers.unit)]
+    return Answer(
+        x=steps * integers.unit,
+        bound=solver.best_objective_bound - integers.cost_slack,
+        limit=None if status == cp_model.OPTIMAL else "time",
+        starts=model.starts(steps, solver.value),
+    )
 
 
 class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR-Tools has no types
@@ -239,19 +215,8 @@ class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR
 
     def on_solution_callback(self) -> None:
         """Announce the point if it satisfies the program as written."""
-        z = np.array([self.value(variable) for variable in self._model.variables], dtype=float)
-        program, raw = self._program, z * self._model.integers.unit
-        # Settling several columns would run another solver inside this one.
-        alone = np.count_nonzero(~program.integer) <= 1
-        point = settled(program, raw) if alone else rounded(program, raw)
-        if point is None or not feasible(program, point):
-            return
-        objective = program.objective(point)
-        bound = min(objective, self.best_objective_bound - self._model.integers.cost_slack)
-        starts = {
-            column: occupation.size * self.value(occupation.place)
-            for occupation in self._model.occupations
-            for column in occupation.columns
-            if z[column] > 0.5
-        }
-        announce(Solution(Termination("feasible"), x=point, objective=objective, bound=bound, starts=starts))
+        integers = self._model.integers
+        steps = np.array([self.value(variable) for variable in self._model.variables], dtype=float)
+        bound = self.best_objective_bound - integers.cost_slack
+        starts = self._model.starts(steps, self.value)
+        announce_point(self._program, steps * integers.unit, bound, starts)

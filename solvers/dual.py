@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.rows import linked_choices
+from wattsched.solvers.lp import Status, run, silent_highs, solve_lp
+from wattsched.solvers.rows import first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 
-# Below this many columns the LP is solved faster than the cutting planes converge.
-_SMALL = 2_000
+SMALL = 2_000
+"""Up to this many columns the LP is solved faster than the cutting planes converge."""
 _CLUSTERS = 40
 _ITERATIONS = 300
 _STEP = 0.5
@@ -37,7 +37,7 @@ def dual_prices(
     Parameters
     ----------
     time_s : float, optional
-        Wall-timer limit; whatever is known by then is returned, and every price vector is valid.
+        Wall-clock limit; whatever is known by then is returned, and every price vector is valid.
     tolerance : float
         Relative distance to the best bound at which the search stops.
     start : float array, shape (n_rows,), optional
@@ -53,13 +53,11 @@ def dual_prices(
     """
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if (
-        program.n_columns <= _SMALL
+        program.n_columns <= SMALL
         or program.n_groups == 0
         or not _bounded(program)
         or linked_choices(program).any()
     ):
-        from wattsched.solvers.highs import solve_lp
-
         relaxed = solve_lp(program, Limits(time_s=time_s))
         if relaxed.prices is not None:
             return relaxed.prices, relaxed.bound
@@ -73,6 +71,43 @@ def dual_prices(
 def _bounded(program: Program) -> bool:
     free = slice(program.n_choices, None)
     return bool(np.all(np.isfinite(program.lower[free])) and np.all(np.isfinite(program.upper[free])))
+
+
+def _cutting_planes(
+    program: Program, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
+) -> FloatArray:
+    oracle = _Oracle(program)
+    cost_range = _cost_range(program)
+    master = _Master(program, oracle.clusters, cost_range)
+    centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
+    cut = oracle(centre)
+    best = cut.value
+    master.add(cut)
+    for _ in range(_ITERATIONS):
+        if best >= enough:
+            break
+        proposal = master.solve()
+        if proposal is None or timer.over():
+            break
+        y, ceiling, at_edge = proposal
+        if ceiling - best <= tolerance * max(1.0, abs(best)):
+            if not at_edge.any() or master.box > 1e6 * cost_range:
+                break
+            master.widen()
+            continue
+        between = centre + _STEP * (y - centre)
+        cut = oracle(between)
+        master.add(cut)
+        if cut.value > best:
+            best, centre = cut.value, between
+    return centre
+
+
+def _cost_range(program: Program) -> float:
+    """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
+    start, cost = program.group_start[:-1], program.cost[: program.n_choices]
+    spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
+    return float(spread.sum()) or 1.0
 
 
 @dataclass(frozen=True)
@@ -90,15 +125,14 @@ class _Oracle:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._by_column = program.matrix.T.tocsr()
-        self._sizes = np.diff(program.group_start)
-        self.clusters = min(_CLUSTERS, max(1, program.n_groups))
-        self._cluster = np.arange(program.n_groups) * self.clusters // max(1, program.n_groups)
+        self.clusters = min(_CLUSTERS, program.n_groups)
+        self._cluster = np.arange(program.n_groups) * self.clusters // program.n_groups
 
     def __call__(self, y: FloatArray) -> _Cut:
         program = self._program
         n = program.n_choices
         reduced = program.cost - self._by_column @ y
-        chosen = _cheapest(reduced[:n], program.group_start, self._sizes)
+        chosen = first_least(reduced[:n], program.group_start)
         free = reduced[n:]
         corner = np.where(free > 0, program.lower[n:], program.upper[n:])
         cost = np.append(
@@ -114,38 +148,29 @@ class _Oracle:
         return _Cut(value, cost, use)
 
 
-def _cheapest(reduced: FloatArray, group_start: IntArray, sizes: IntArray) -> IntArray:
-    """Column of least reduced cost in every group, the first on ties."""
-    if len(sizes) == 0:
-        return np.zeros(0, dtype=np.int64)
-    least = np.repeat(np.minimum.reduceat(reduced, group_start[:-1]), sizes)
-    hits = np.flatnonzero(reduced == least)
-    return hits[np.searchsorted(hits, group_start[:-1])]
-
-
 class _Master:
     """LP over the cuts: the prices, split by sign and in units of whole budgets, that look best."""
 
     def __init__(self, program: Program, clusters: int, box: float) -> None:
         lower, upper = np.isfinite(program.row_lower), np.isfinite(program.row_upper)
         self._rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
-        self._sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
+        sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
         budget = np.concatenate([program.row_lower[lower], program.row_upper[upper]])
-        size = np.maximum(np.abs(budget), _row_size(program)[self._rows])
-        self._unit = self._sign / size
+        largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
+        row_size = np.where(largest > 0, largest, 1.0)
+        self._unit = sign / np.maximum(np.abs(budget), row_size[self._rows])
         self._n_rows = program.n_rows
         self._offset = program.offset
         self._clusters = clusters
         self.box = box
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
+        self._highs = silent_highs()
         self._highs.setOptionValue("threads", 1)
-        n = len(self._rows) + clusters + 1
-        empty = np.zeros(0, dtype=np.int32)
-        gain = np.concatenate([budget * self._unit, np.ones(clusters + 1)])
-        low = np.concatenate([np.zeros(len(self._rows)), np.full(clusters + 1, -np.inf)])
-        high = np.concatenate([np.full(len(self._rows), box), np.full(clusters + 1, np.inf)])
-        self._highs.addCols(n, -gain, low, high, 0, np.zeros(n, dtype=np.int32), empty, np.zeros(0))
+        m, k = len(self._rows), clusters + 1
+        gain = np.concatenate([budget * self._unit, np.ones(k)])
+        low = np.concatenate([np.zeros(m), np.full(k, -np.inf)])
+        high = np.concatenate([np.full(m, box), np.full(k, np.inf)])
+        none = np.zeros(0, dtype=np.int32)
+        self._highs.addCols(m + k, -gain, low, high, 0, np.zeros(m + k, dtype=np.int32), none, np.zeros(0))
 
     def add(self, cut: _Cut) -> None:
         """Theta_k <= cost_k - use_k y."""
@@ -159,9 +184,7 @@ class _Master:
 
     def solve(self) -> tuple[FloatArray, float, BoolArray] | None:
         """Prices, the value the cuts allow there, and which prices are at the edge of the box."""
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if run(self._highs) != Status.kOptimal:
             return None
         values = np.asarray(self._highs.getSolution().col_value)[: len(self._rows)]
         y = np.bincount(self._rows, values * self._unit, self._n_rows)
@@ -173,47 +196,3 @@ class _Master:
         self.box *= 10.0
         m = len(self._rows)
         self._highs.changeColsBounds(m, np.arange(m, dtype=np.int32), np.zeros(m), np.full(m, self.box))
-
-
-def _row_size(program: Program) -> FloatArray:
-    """Largest coefficient of every row, 1 for empty rows."""
-    size = np.zeros(program.n_rows)
-    np.maximum.at(size, program.matrix.indices, np.abs(program.matrix.data))
-    return np.where(size > 0, size, 1.0)
-
-
-def _cost_range(program: Program) -> float:
-    start, n = program.group_start[:-1], program.n_choices
-    if program.n_groups == 0:
-        return 1.0
-    cost = program.cost[:n]
-    spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
-    return float(spread.sum()) or 1.0
-
-
-def _cutting_planes(
-    program: Program, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
-) -> FloatArray:
-    oracle = _Oracle(program)
-    master = _Master(program, oracle.clusters, _cost_range(program))
-    centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
-    cut = oracle(centre)
-    best = cut.value
-    master.add(cut)
-    for _ in range(_ITERATIONS):
-        if best >= enough:
-            break
-        proposal = master.solve()
-        if proposal is None or timer.over():
-            break
-        y, ceiling, at_edge = proposal
-        if ceiling - best <= tolerance * max(1.0, abs(best)):
-            if not at_edge.any() or master.box > 1e6 * _cost_range(program):
-                break
-            master.widen()
-            continue
-        cut = oracle(centre + _STEP * (y - centre))
-        master.add(cut)
-        if cut.value > best:
-            best, centre = cut.value, centre + _STEP * (y - centre)
-    return centre

@@ -1,22 +1,18 @@
-"""Programs as MPS and LP files, in the dialect that HiGHS, CBC and GLPK read alike.
+"""Programs as MPS and LP text, in the dialect that HiGHS, CBC and GLPK read alike.
 
 Always a minimisation, with one row per choice group; a constant cost is a column fixed at one, because
-readers disagree on the sign of a constant. Numbers are written in full.
+readers disagree on the sign of a constant. Numbers are written in full, which HiGHS's own writer does not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, hstack
 
 from wattsched.formulations.program import Program
 from wattsched.solvers.rows import with_choice_rows
@@ -33,69 +29,57 @@ _MISREAD = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The program with choice rows, names and Python numbers."""
-
-    rows: list[str]
-    columns: list[str]
-    matrix: csc_array
-    cost: list[float]
-    row_lower: list[float]
-    row_upper: list[float]
-    lower: list[float]
-    upper: list[float]
-    integer: list[bool]
-
-
-def write_mps(program: Program, path: str | Path) -> None:
-    """Write a program as a free MPS file.
+def to_mps(program: Program) -> str:
+    """Program as free MPS.
 
     Raises
     ------
     ValueError
         When the program has intervals, which no such file can hold.
-    OSError
-        When the file cannot be written; an existing one is then left as it was.
     """
-    _write(Path(path), _mps(_table(program)))
+    return "".join(_mps(*_table(program)))
 
 
-def write_lp(program: Program, path: str | Path) -> None:
-    """Write a program as a CPLEX LP file; errors as for `write_mps`."""
-    _write(Path(path), _lp(_table(program)))
+def to_lp(program: Program) -> str:
+    """Program in CPLEX's LP format; errors as for `to_mps`."""
+    return "".join(_lp(*_table(program)))
+
+
+class _Row(NamedTuple):
+    name: str
+    low: float
+    high: float
+
+
+class _Column(NamedTuple):
+    name: str
+    cost: float
+    low: float
+    high: float
+    whole: bool
+
+    @property
+    def binary(self) -> bool:
+        return self.whole and (self.low, self.high) == (0.0, 1.0)
+
+
+_Table = tuple[list[_Row], list[_Column], csc_array]
+"""The rows, choice rows included, the columns and the coefficients."""
 
 
 def _table(program: Program) -> _Table:
     if program.intervals is not None:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
-    matrix, row_lower, row_upper = with_choice_rows(program)
-    groups = [f"choice_{k}" for k in range(program.n_groups)]
-    table = _Table(
-        _unique([*program.row_names(), *groups]),
-        _unique(program.column_names()),
-        matrix,
-        program.cost.tolist(),
-        row_lower.tolist(),
-        row_upper.tolist(),
-        program.lower.tolist(),
-        program.upper.tolist(),
-        program.integer.tolist(),
-    )
-    if program.offset == 0.0 and table.columns:
-        return table
-    return _Table(
-        table.rows,
-        [*table.columns, "constant"],
-        csc_array((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)),
-                  shape=(matrix.shape[0], matrix.shape[1] + 1)),
-        [*table.cost, program.offset],
-        table.row_lower,
-        table.row_upper,
-        [*table.lower, 1.0],
-        [*table.upper, 1.0],
-        [*table.integer, False],
-    )  # fmt: skip
+    explicit = with_choice_rows(program)
+    limits = (explicit.row_lower.tolist(), explicit.row_upper.tolist())
+    rows = [_Row(*row) for row in zip(_unique(explicit.row_names()), *limits, strict=True)]
+    arrays = (program.cost, program.lower, program.upper, program.integer)
+    values = zip(_unique(program.column_names()), *(array.tolist() for array in arrays), strict=True)
+    columns, matrix = [_Column(*column) for column in values], explicit.matrix
+    if program.offset != 0.0 or not columns:
+        columns.append(_Column("constant", float(program.offset), 1.0, 1.0, whole=False))
+        matrix = csc_array(hstack([matrix, csc_array((len(rows), 1))]))
+    return rows, columns, matrix
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -116,111 +100,92 @@ def _unique(names: Iterable[str]) -> list[str]:
     return result
 
 
-def _write(path: Path, lines: Iterator[str]) -> None:
-    """Write lines to a temporary file beside the target, and rename it when it is complete."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with open(handle, "w", encoding="ascii") as file:
-            file.writelines(lines)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _mps(table: _Table) -> Iterator[str]:
+def _mps(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
+    kinds = [_kind(row) for row in rows]
     yield f"NAME wattsched FREE\nROWS\n N {_OBJECTIVE}\n"
-    for name, low, high in zip(table.rows, table.row_lower, table.row_upper, strict=True):
-        yield f" {_kind(low, high)} {name}\n"
+    for row, kind in zip(rows, kinds, strict=True):
+        yield f" {kind} {row.name}\n"
     yield "COLUMNS\n"
-    yield from _mps_columns(table)
+    yield from _mps_columns(rows, columns, matrix)
     yield "RHS\n"
-    ranges = []
-    for name, low, high in zip(table.rows, table.row_lower, table.row_upper, strict=True):
-        kind = _kind(low, high)
-        if kind == "N":
-            continue
-        side = low if kind == "G" else high
+    for row, kind in zip(rows, kinds, strict=True):
+        side = {"N": 0.0, "G": row.low}.get(kind, row.high)
         if side != 0.0:
-            yield f" RHS {name} {side!r}\n"
-        if kind == "L" and low != -np.inf:
-            ranges.append(f" RNG {name} {high - low!r}\n")
+            yield f" RHS {row.name} {side!r}\n"
+    ranges = [row for row, kind in zip(rows, kinds, strict=True) if kind == "L" and row.low != -np.inf]
     if ranges:
         yield "RANGES\n"
-        yield from ranges
+    for row in ranges:
+        yield f" RNG {row.name} {row.high - row.low!r}\n"
     yield "BOUNDS\n"
-    yield from _mps_bounds(table)
+    for column in columns:
+        yield from _mps_bounds(column)
     yield "ENDATA\n"
 
 
-def _kind(low: float, high: float) -> str:
-    if low == high:
+def _kind(row: _Row) -> str:
+    if row.low == row.high:
         return "E"
-    if high != np.inf:
+    if row.high != np.inf:
         return "L"
-    return "G" if low != -np.inf else "N"
+    return "G" if row.low != -np.inf else "N"
 
 
-def _mps_columns(table: _Table) -> Iterator[str]:
-    first, row, value = (
-        array.tolist() for array in (table.matrix.indptr, table.matrix.indices, table.matrix.data)
-    )
+def _mps_columns(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
+    first, row, value = (array.tolist() for array in (matrix.indptr, matrix.indices, matrix.data))
     within, markers = False, 0
-    for j, (name, cost, whole) in enumerate(zip(table.columns, table.cost, table.integer, strict=True)):
-        if whole != within:
-            yield f" MARKER{markers} 'MARKER' '{'INTORG' if whole else 'INTEND'}'\n"
-            within, markers = whole, markers + 1
-        yield f" {name} {_OBJECTIVE} {cost!r}\n"
+    for j, column in enumerate(columns):
+        if column.whole != within:
+            yield f" MARKER{markers} 'MARKER' '{'INTORG' if column.whole else 'INTEND'}'\n"
+            within, markers = column.whole, markers + 1
+        yield f" {column.name} {_OBJECTIVE} {column.cost!r}\n"
         for e in range(first[j], first[j + 1]):
-            yield f" {name} {table.rows[row[e]]} {value[e]!r}\n"
+            yield f" {column.name} {rows[row[e]].name} {value[e]!r}\n"
     if within:
         yield f" MARKER{markers} 'MARKER' 'INTEND'\n"
 
 
-def _mps_bounds(table: _Table) -> Iterator[str]:
-    """Bounds of all columns that differ from 0 and infinity; of integer columns always, see below."""
-    for name, low, high, whole in zip(table.columns, table.lower, table.upper, table.integer, strict=True):
-        if low == high:
-            yield f" FX BND {name} {low!r}\n"
-        elif whole and (low, high) == (0.0, 1.0):
-            yield f" BV BND {name}\n"
-        elif (low, high) == (-np.inf, np.inf):
-            yield f" FR BND {name}\n"
-        else:
-            # Some readers give integer columns an upper bound of one, unless told otherwise, and some
-            # a lower bound of minus infinity when the upper one is negative.
-            if low != 0.0 or whole or high < 0.0:
-                yield f" MI BND {name}\n" if low == -np.inf else f" LO BND {name} {low!r}\n"
-            if high != np.inf:
-                yield f" UP BND {name} {high!r}\n"
-            elif whole:
-                yield f" PL BND {name}\n"
+def _mps_bounds(column: _Column) -> Iterator[str]:
+    """Bounds of a column that differ from 0 and infinity; of an integer column always, see below."""
+    name, _, low, high, whole = column
+    if low == high:
+        yield f" FX BND {name} {low!r}\n"
+    elif column.binary:
+        yield f" BV BND {name}\n"
+    elif (low, high) == (-np.inf, np.inf):
+        yield f" FR BND {name}\n"
+    else:
+        # Some readers give integer columns an upper bound of one, unless told otherwise, and some
+        # a lower bound of minus infinity when the upper one is negative.
+        if low != 0.0 or whole or high < 0.0:
+            yield f" MI BND {name}\n" if low == -np.inf else f" LO BND {name} {low!r}\n"
+        if high != np.inf:
+            yield f" UP BND {name} {high!r}\n"
+        elif whole:
+            yield f" PL BND {name}\n"
 
 
-def _lp(table: _Table) -> Iterator[str]:
+def _lp(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
+    names = [column.name for column in columns]
     yield f"Minimize\n {_OBJECTIVE}:"
     # All columns, so that each exists, in the order of the program.
-    yield from _terms(table.cost, table.columns)
+    yield from _terms([column.cost for column in columns], names)
     yield "\nSubject To\n"
-    yield from _lp_rows(table)
+    by_row = csr_array(matrix)
+    first, index, value = (array.tolist() for array in (by_row.indptr, by_row.indices, by_row.data))
+    for i, row in enumerate(rows):
+        entries = slice(first[i], first[i + 1])
+        # A row without entries needs a term all the same.
+        terms = (value[entries], [names[j] for j in index[entries]]) if index[entries] else ([0.0], names[:1])
+        yield from _lp_row(row, *terms)
     yield "Bounds\n"
-    yield from _lp_bounds(table)
-    binary = [w and (low, high) == (0.0, 1.0)
-              for w, low, high in zip(table.integer, table.lower, table.upper, strict=True)]  # fmt: skip
-    general = [w and not b for w, b in zip(table.integer, binary, strict=True)]
-    for title, chosen in (("Generals", general), ("Binaries", binary)):
-        if any(chosen):
-            yield f"{title}\n"
-            for name in itertools.compress(table.columns, chosen):
-                yield f" {name}\n"
+    for column in columns:
+        yield from _lp_bounds(column)
+    general = [column.name for column in columns if column.whole and not column.binary]
+    binary = [column.name for column in columns if column.binary]
+    for title, members in (("Generals", general), ("Binaries", binary)):
+        if members:
+            yield "\n ".join([title, *members]) + "\n"
     yield "End\n"
 
 
@@ -230,30 +195,22 @@ def _terms(coefficients: list[float], names: list[str]) -> Iterator[str]:
         yield f" {'-' if a < 0 else '+'} {abs(a)!r} {name}{end}"
 
 
-def _lp_rows(table: _Table) -> Iterator[str]:
-    by_row = csr_array(table.matrix)
-    first, column, value = (array.tolist() for array in (by_row.indptr, by_row.indices, by_row.data))
-    for i, (name, low, high) in enumerate(zip(table.rows, table.row_lower, table.row_upper, strict=True)):
-        entries = slice(first[i], first[i + 1])
-        names = [table.columns[j] for j in column[entries]]
-        coefficients = [float(a) for a in value[entries]]
-        if not names:
-            names, coefficients = table.columns[:1], [0.0]
-        # Not all readers know rows with two limits: such a row is written twice.
-        sides = [(name, "=", high)] if low == high else [(name, "<=", high), (f"{name}_low", ">=", low)]
-        for label, relation, side in sides:
-            if np.isfinite(side):
-                yield f" {label}:"
-                yield from _terms(coefficients, names)
-                yield f" {relation} {side!r}\n"
+def _lp_row(row: _Row, coefficients: list[float], names: list[str]) -> Iterator[str]:
+    # Not all readers know rows with two limits: such a row is written twice.
+    sides = [(row.name, "<=", row.high), (f"{row.name}_low", ">=", row.low)]
+    for label, relation, side in [(row.name, "=", row.high)] if row.low == row.high else sides:
+        if np.isfinite(side):
+            yield f" {label}:"
+            yield from _terms(coefficients, names)
+            yield f" {relation} {side!r}\n"
 
 
-def _lp_bounds(table: _Table) -> Iterator[str]:
-    for name, low, high, whole in zip(table.columns, table.lower, table.upper, table.integer, strict=True):
-        if low == high:
-            yield f" {name} = {low!r}\n"
-        elif (low, high) == (-np.inf, np.inf):
-            yield f" {name} free\n"
-        elif (low, high) != (0.0, np.inf) and not (whole and (low, high) == (0.0, 1.0)):
-            left = "-inf" if low == -np.inf else repr(low)
-            yield f" {left} <= {name}\n" if high == np.inf else f" {left} <= {name} <= {high!r}\n"
+def _lp_bounds(column: _Column) -> Iterator[str]:
+    name, _, low, high, _ = column
+    if low == high:
+        yield f" {name} = {low!r}\n"
+    elif (low, high) == (-np.inf, np.inf):
+        yield f" {name} free\n"
+    elif (low, high) != (0.0, np.inf) and not column.binary:
+        left = "-inf" if low == -np.inf else repr(low)
+        yield f" {left} <= {name}\n" if high == np.inf else f" {left} <= {name} <= {high!r}\n"

@@ -10,11 +10,15 @@ from scipy.sparse import csc_array, hstack
 
 from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
-from wattsched.solvers.rows import TOLERANCE, linking_rows
-from wattsched.solvers.solution import Limits
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.solvers import highs
+from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.rows import largest_by, linking_rows
+from wattsched.solvers.solution import FEASIBILITY, Limits
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _TIME_S = 10.0
+# A sum of relative extensions below this is a solver's tolerance.
+_NOTHING = 1e-7
 
 
 def short_rows(
@@ -39,46 +43,41 @@ def short_rows(
     if may_grow is not None:
         counts = program.integer & (program.upper > 1) & (np.arange(program.n_columns) >= program.n_choices)
         program = replace(program, upper=np.where(counts, np.inf, program.upper))
-    return _single_rows(program) or _together(program, time_s, may_grow)
+    found = _single_rows(program) or _together(program, time_s, may_grow)
+    return sorted(found, key=lambda short: (-short.short_by / max(1.0, abs(short.available)), short.row))
 
 
 def _single_rows(program: Program) -> list[ShortRow]:
     """Rows whose limit is beyond what any choice uses."""
     least, most = _range_of_use(program)
     names = program.row_names()
-    over = least - program.row_upper
-    under = program.row_lower - most
-    above = [
-        (r, least[r], program.row_upper[r], over[r])
-        for r in np.flatnonzero(over > _tolerance(program.row_upper))
-    ]
-    below = [
-        (r, program.row_lower[r], most[r], under[r])
-        for r in np.flatnonzero(under > _tolerance(program.row_lower))
-    ]
-    found = [
-        ShortRow(names[r], float(needed), float(available), float(by), alone=True, at_least=float(by))
-        for r, needed, available, by in above + below
-    ]
-    return sorted(found, key=_severity)
+    found = []
+    for needed, available, limit in (
+        (least, program.row_upper, program.row_upper),
+        (program.row_lower, most, program.row_lower),
+    ):
+        short_by = needed - available
+        for r in np.flatnonzero(short_by > _tolerance(limit)).tolist():
+            by = float(short_by[r])
+            found.append(
+                ShortRow(names[r], float(needed[r]), float(available[r]), by, alone=True, at_least=by)
+            )
+    return found
 
 
 def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
     """Least and greatest use of every row, over all choices and the bounds of free columns."""
     n = program.n_choices
-    entries = csc_array(program.matrix[:, n:]).tocoo()
-    ends = np.stack(
-        [entries.data * program.lower[n:][entries.col], entries.data * program.upper[n:][entries.col]]
-    )
-    least = np.bincount(entries.row, ends.min(axis=0), program.n_rows).astype(float)
-    most = np.bincount(entries.row, ends.max(axis=0), program.n_rows).astype(float)
+    free = csc_array(program.matrix[:, n:]).tocoo()
+    ends = free.data * np.stack([program.lower[n:][free.col], program.upper[n:][free.col]])
+    least = np.bincount(free.row, ends.min(axis=0), program.n_rows).astype(float)
+    most = np.bincount(free.row, ends.max(axis=0), program.n_rows).astype(float)
     choices = program.matrix[:, :n].tocsr()
-    for r in range(program.n_rows):
+    for r in range(program.n_rows if program.n_groups else 0):
         # Zeros count: only a few rows are dense, and each is looked at once.
         use = choices[[r]].toarray().ravel()
-        if program.n_groups:
-            least[r] += np.minimum.reduceat(use, program.group_start[:-1]).sum()
-            most[r] += np.maximum.reduceat(use, program.group_start[:-1]).sum()
+        least[r] += np.minimum.reduceat(use, program.group_start[:-1]).sum()
+        most[r] += np.maximum.reduceat(use, program.group_start[:-1]).sum()
     return least, most
 
 
@@ -96,39 +95,43 @@ def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] |
 
 
 def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortRow]:
-    from wattsched.solvers import highs
-
     elastic, row, sign = _elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
-    answer, proven = highs.solve_lp(elastic, Limits(time_s=time_s)), 1.0
-    if answer.objective is None or answer.objective <= 1e-7:
+    answer, proven = solve_lp(elastic, Limits(time_s=time_s)), 1.0
+    if answer.objective is None or answer.objective <= _NOTHING:
         answer = highs.solve(elastic, Limits(gap=1e-3, time_s=time_s))
-        if answer.x is None or answer.objective is None or answer.bound <= 1e-7:
+        if answer.x is None or answer.objective is None or answer.bound <= _NOTHING:
             return []
         # To extend one limit alone cannot cost less than the least that all together cost.
         proven = min(1.0, answer.bound / answer.objective)
     assert answer.x is not None
     missing = answer.x[program.n_columns :] * np.abs(elastic.matrix[:, program.n_columns :].data)
+    limit = np.where(sign < 0, program.row_upper[row], program.row_lower[row])
     names = program.row_names()
     found = []
-    for r, s, amount in zip(row.tolist(), sign.tolist(), missing.tolist(), strict=True):
-        limit = float(program.row_upper[r] if s < 0 else program.row_lower[r])
-        if amount > _tolerance(np.array([limit]))[0]:
-            needed, available = (limit + amount, limit) if s < 0 else (limit, limit - amount)
-            found.append(ShortRow(names[r], needed, available, amount, alone=False, at_least=proven * amount))
-    return sorted(found, key=_severity)
+    for i in np.flatnonzero(missing > _tolerance(limit)).tolist():
+        at, by = float(limit[i]), float(missing[i])
+        needed, available = (at + by, at) if sign[i] < 0 else (at, at - by)
+        found.append(ShortRow(names[row[i]], needed, available, by, alone=False, at_least=proven * by))
+    return found
 
 
-def _elastic(program: Program, limits: BoolArray) -> tuple[Program, np.ndarray, np.ndarray]:
-    """Program with a column per row limit that extends it, at a cost relative to the limit's size."""
+def _elastic(program: Program, limits: BoolArray) -> tuple[Program, IntArray, FloatArray]:
+    """Program with a column per row limit that extends it, at a cost relative to the limit's size.
+
+    Returns
+    -------
+    program : Program
+    row, sign : arrays, shape (n_added,)
+        Row of every added column, and its sign there: -1 for an upper limit.
+    """
     upper = np.flatnonzero(np.isfinite(program.row_upper) & limits)
     lower = np.flatnonzero(np.isfinite(program.row_lower) & limits)
     row = np.concatenate([upper, lower])
     sign = np.concatenate([-np.ones(len(upper)), np.ones(len(lower))])
-    largest = np.zeros(program.n_rows)
-    np.maximum.at(largest, program.matrix.indices, np.abs(program.matrix.data))
     limit = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
-    size = np.maximum(np.maximum(np.abs(limit), largest[row]), 1e-12)
+    largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)[row]
+    size = np.maximum(np.maximum(np.abs(limit), largest), 1e-12)
     k = len(row)
     slack = csc_array((sign * size, (row, np.arange(k))), shape=(program.n_rows, k))
     elastic = replace(
@@ -147,8 +150,4 @@ def _elastic(program: Program, limits: BoolArray) -> tuple[Program, np.ndarray, 
 
 
 def _tolerance(limit: FloatArray) -> FloatArray:
-    return np.asarray(TOLERANCE * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
-
-
-def _severity(short: ShortRow) -> tuple[float, str]:
-    return -short.short_by / max(1.0, abs(short.available)), short.row
+    return np.asarray(FEASIBILITY * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.program import Program
-from wattsched.solvers.rows import TOLERANCE, group_of_choice
+from wattsched.solvers.rows import group_of_choice
+from wattsched.solvers.solution import FEASIBILITY
 from wattsched.topology.arrays import FloatArray, IntArray
 
 # Sums of products stay below this, far from where 64-bit integers end.
@@ -78,8 +79,8 @@ def integer_relaxation(program: Program) -> IntegerProgram:
     table.sort_indices()
     scale = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
     unit = _units(program, table, scale, upper - lower)
-    low = np.where(program.integer, np.ceil(lower - 1e-9), np.floor(lower / unit)).astype(np.int64)
-    high = np.where(program.integer, np.floor(upper + 1e-9), np.ceil(upper / unit)).astype(np.int64)
+    low = np.where(program.integer, np.ceil(lower - FEASIBILITY), np.floor(lower / unit)).astype(np.int64)
+    high = np.where(program.integer, np.floor(upper + FEASIBILITY), np.ceil(upper / unit)).astype(np.int64)
     steps = _Steps(unit, np.where(program.integer, 0.0, 0.5 * unit), np.maximum(-low, 0).astype(float))
     rows = []
     for r in range(program.n_rows):
@@ -116,7 +117,7 @@ def _integer_rows(
     for sign, bound in ((1.0, upper), (-1.0, -lower)):
         coefficients, given = _floor(columns, sign * a, scale, steps)
         # A continuous column can take up what rounding the data does.
-        tolerance = _tolerance(bound, TOLERANCE if blur == 0.0 else 1e-12)
+        tolerance = _tolerance(bound, FEASIBILITY if blur == 0.0 else 1e-12)
         capacity = (bound + tolerance + blur + given) * scale
         if capacity < 2.0 * _LARGEST_SUM:  # otherwise it cannot be reached
             most = int(np.ceil(max(capacity, -2.0 * _LARGEST_SUM)))
@@ -135,7 +136,7 @@ def _floor(columns: IntArray, a: FloatArray, scale: float, steps: _Steps) -> tup
     return floor.astype(np.int64), float(raised) / scale
 
 
-def _tolerance(bound: float, share: float = TOLERANCE) -> float:
+def _tolerance(bound: float, share: float = FEASIBILITY) -> float:
     return share * max(1.0, abs(bound)) if np.isfinite(bound) else 0.0
 
 

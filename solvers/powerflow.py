@@ -16,9 +16,9 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.row_slack import Room, without_choices
-from wattsched.solvers.rows import feasible, linked_choices, settled
-from wattsched.solvers.solution import Limits, Solution, Start, conclude, unsupported
+from wattsched.solvers.points import feasible_point
+from wattsched.solvers.rows import RowSlack, linked_choices
+from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 ATTRIBUTES = ("gpus", "completion_s", "energy_j")
@@ -34,12 +34,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     if missing:
         return unsupported(f"the program's columns have no attribute '{missing[0]}', which the rule reads")
     timer = Timer(limits.time_s)
-    share = None if limits.time_s is None else _DUAL_SHARE * limits.time_s
-    prices, bound = dual_prices(program, time_s=share)
-    point, detail, finished = choose(program, timer)
-    return conclude(
-        program, limits, point, bound, prices=prices, limit=None if finished else "time", detail=detail
-    )
+    prices, bound = dual_prices(program, timer.share(_DUAL_SHARE).remaining_s())
+    x, detail, finished = choose(program, timer)
+    limit: Limit | None = None if finished else "time"
+    return conclude(program, limits, x, bound, prices, limit, detail)
 
 
 def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool]:
@@ -53,21 +51,17 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
     finished : bool
         Whether the time sufficed.
     """
-    x = without_choices(program)
-    room = Room(program, x)
+    slack = RowSlack(program)
     alone = ~linked_choices(program)
-    smallest = _admit(program, room, alone)
-    if not room.fits():
+    smallest = _admit(program, slack, alone)
+    if not slack.fits():
         return None, "the smallest configurations do not fit", True
-    finished = _upgrade(program, room, smallest, alone, timer)
-    x[room.chosen] = 1.0
-    point = settled(program, x)
-    if point is None or not feasible(program, point):
-        return None, "the free columns cannot satisfy the rows", finished
-    return point, "", finished
+    finished = _upgrade(program, slack, smallest, alone, timer)
+    x = feasible_point(program, slack.point())
+    return x, "" if x is not None else "the free columns cannot satisfy the rows", finished
 
 
-def _admit(program: Program, room: Room, alone: BoolArray) -> IntArray:
+def _admit(program: Program, slack: RowSlack, alone: BoolArray) -> IntArray:
     """Let every job wait that can, then admit those that fit, the shortest first.
 
     Columns that are not `alone`, which can only be taken together with others, are not taken.
@@ -79,25 +73,25 @@ def _admit(program: Program, room: Room, alone: BoolArray) -> IntArray:
     """
     gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
     runs = gpus > 0
-    smallest = np.lexsort((completion_s, energy_j, gpus, ~runs, ~alone, room.group))[room.group_start[:-1]]
-    waiting = np.lexsort((energy_j, runs, ~alone, room.group))[room.group_start[:-1]]
-    room.choose(np.where(runs[waiting], smallest, waiting))
+    smallest = np.lexsort((completion_s, energy_j, gpus, ~runs, ~alone, slack.group))[slack.group_start[:-1]]
+    waiting = np.lexsort((energy_j, runs, ~alone, slack.group))[slack.group_start[:-1]]
+    slack.choose(np.where(runs[waiting], smallest, waiting))
     order = np.argsort(completion_s[smallest], kind="stable")
-    room.swap_in_order(order, smallest[order])
+    slack.swap_in_order(order, smallest[order])
     return smallest
 
 
-def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray, timer: Timer) -> bool:
+def _upgrade(program: Program, slack: RowSlack, smallest: IntArray, alone: BoolArray, timer: Timer) -> bool:
     """Make upgrades until none is left or one breaks a budget; False when time ran out."""
     gpus, completion_s, energy_j = (program.attributes[name] for name in ATTRIBUTES)
-    counts_gpus = _rows_in_gpus(room, gpus)
+    counts_gpus = _rows_in_gpus(slack, gpus)
     possible = alone & (gpus[: program.n_choices] > 0)
-    start = room.group_start
+    start = slack.group_start
 
     def best(job: int) -> tuple[float, int, int] | None:
         """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
         columns = slice(start[job], start[job + 1])
-        now = room.chosen[job]
+        now = slack.chosen[job]
         larger = gpus[columns][possible[columns] & (gpus[columns] > gpus[now])]
         near = (
             possible[columns] & (gpus[columns] <= larger.min(initial=np.inf)) & (gpus[columns] >= gpus[now])
@@ -112,31 +106,31 @@ def _upgrade(program: Program, room: Room, smallest: IntArray, alone: BoolArray,
         # Among upgrades of equal ratio, such as those that even save energy, the one that saves most time.
         return -top, job, int(start[job]) + int(np.argmax(np.where(ratio == top, saved, -1.0)))
 
-    admitted = np.flatnonzero(room.chosen == smallest)
+    admitted = np.flatnonzero(slack.chosen == smallest)
     heap = [entry for job in admitted.tolist() if (entry := best(job)) is not None]
     heapq.heapify(heap)
     while heap:
         if timer.over():
             return False
         _, job, target = heapq.heappop(heap)
-        broken = room.broken_by(target)
+        broken = slack.broken_by(target)
         if len(broken) and not counts_gpus[broken].all():
             return True
         if len(broken):
             # GPUs only get scarcer, so what does not fit now is not asked for again.
             columns = slice(start[job], start[job + 1])
-            possible[columns] &= room.fitting(job, counts_gpus)
+            possible[columns] &= slack.fitting(job, counts_gpus)
         else:
-            room.take(target)
+            slack.take(target)
         if (entry := best(job)) is not None:
             heapq.heappush(heap, entry)
     return True
 
 
-def _rows_in_gpus(room: Room, gpus: FloatArray) -> BoolArray:
+def _rows_in_gpus(slack: RowSlack, gpus: FloatArray) -> BoolArray:
     """Which rows count GPUs, or the power-of-two blocks that they take, and so are no budgets."""
-    column = np.repeat(np.arange(room.uses.shape[0]), np.diff(room.uses.indptr))
+    column = np.repeat(np.arange(slack.uses.shape[0]), np.diff(slack.uses.indptr))
     count = gpus[column]
     block = np.exp2(np.ceil(np.log2(np.maximum(count, 1.0))))
-    other = (room.uses.data != count) & (room.uses.data != block)
-    return np.asarray(np.bincount(room.uses.indices[other], minlength=len(room.limits)) == 0)
+    other = (slack.uses.data != count) & (slack.uses.data != block)
+    return np.asarray(np.bincount(slack.uses.indices[other], minlength=len(slack.limits)) == 0)

@@ -3,7 +3,7 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 1. Prices :math:`y` that nearly maximise the Lagrangian bound :math:`L(y)` (`dual`).
 2. A *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves it with
    all other columns at zero; a small one is often enough.
-3. Otherwise a decision along the efficient frontiers under these prices (`frontier`), and larger kernels.
+3. Otherwise a decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
 4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
    bound over the choice groups (`branch`) closes the gap.
@@ -18,17 +18,15 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, highs
-from wattsched.solvers.branch import Branching
+from wattsched.solvers.branch import Branching, cheapest, kernel
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.kernel import cheapest, kernel
-from wattsched.solvers.rows import feasible
+from wattsched.solvers.points import feasible
 from wattsched.solvers.solution import (
     ROUNDING,
     Limit,
     Limits,
     Solution,
     Start,
-    Termination,
     announce,
     conclude,
     infeasible,
@@ -37,18 +35,19 @@ from wattsched.solvers.solution import (
 )
 from wattsched.topology.arrays import BoolArray, FloatArray
 
-# Up to this many columns HiGHS is done before prices would be.
-_SMALL = 1_000
-# Columns besides each group's cheapest in the kernels, one after the other.
-_KERNELS = (300, 3_000, 10_000, 30_000)
+SMALL = 1_000
+"""Up to this many columns HiGHS is done before prices would be."""
+KERNELS = (300, 3_000, 10_000, 30_000)
+"""Columns besides each group's cheapest in the kernels, one after the other."""
+FEW_COLUMNS = 2_000
+"""When fixing leaves as few columns, HiGHS solves the rest without branching before."""
+# Up to so many columns that fixing leaves, the kernels do not grow any more.
+_MOST_COLUMNS = 30_000
 # HiGHS's gap on a kernel, as a share of the gap asked for: a kernel's own bound is above the program's,
 # so an answer that is good enough for the kernel need not be for the program.
 _KERNEL_GAP = 0.1
-# When fixing leaves few columns, HiGHS solves the rest; up to the second number, branching is tried before.
-_FEW_COLUMNS = 2_000
-_MOST_COLUMNS = 30_000
 _NODES = 30
-_GLANCE_NODES = 10
+_FIRST_NODES = 10
 # The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
 _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = (1e-9, 1e-5)
@@ -59,23 +58,20 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
     The solution's prices prove `Program.lagrangian_bound`; its bound may be better, by branching.
     """
-    if program.n_columns <= _SMALL:
+    if program.n_columns <= SMALL:
         return highs.solve(program, limits, start)
     timer = Timer(limits.time_s)
-    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
     start = start or Start()
     enough = np.inf
     if start.x is not None and feasible(program, start.x):
         cost = program.objective(start.x)
         enough = cost - limits.gap * abs(cost)
+    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
     prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, enough)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     search = _Search(program, limits, timer, prices, bound)
     search.offer(start.x)
-    search.glance()
-    if not search.done():
-        search.offer(greedy.ascend(program, prices, timer))
     search.run()
     return search.conclude()
 
@@ -88,9 +84,10 @@ class _Search:
     ) -> None:
         self._program = program
         self._limits = limits
-        self._clock = timer
+        self._timer = timer
         self._prices = prices
-        self._bound = bound
+        # What the prices prove, and what is proven by and by.
+        self._priced = self._bound = bound
         self._above = program.above_least(prices)
         self._x: FloatArray | None = None
         self._objective = np.inf
@@ -102,28 +99,26 @@ class _Search:
             objective = self._program.objective(x)
             if objective < self._objective:
                 self._x, self._objective = x, objective
-                news = Termination("feasible")
-                announce(Solution(news, x=x, objective=objective, bound=self._bound, prices=self._prices))
+                announce(self._bound, self._prices, x, objective)
         return self._objective
 
-    def glance(self) -> None:
-        """Look for a point among very few columns: often that is enough, and it costs next to nothing."""
-        if not self.done():
-            n = self._program.n_groups
-            keep = cheapest(self._above, n + max(_KERNELS[0], n // 10))
-            self._improve(self._with_incumbent(keep), nodes=_GLANCE_NODES)
-
     def run(self) -> None:
-        """Improve the incumbent by kernels until branching can finish."""
-        for size in _KERNELS:
-            if self.done():
+        """Improve the best point by kernels until branching can finish."""
+        if not self._done():
+            # Very few columns are often enough, and cost next to nothing.
+            few = max(KERNELS[0], self._program.n_groups // 10)
+            self._improve(self._cheapest(few), nodes=_FIRST_NODES)
+        if not self._done():
+            self.offer(greedy.ascend(self._program, self._prices, self._timer))
+        for size in KERNELS:
+            if self._done():
                 return
-            self._improve(self._with_incumbent(cheapest(self._above, self._program.n_groups + size)))
+            self._improve(self._cheapest(size))
             if self._open_columns() <= _MOST_COLUMNS:
                 break
-        if not self.done() and self._open_columns() > _FEW_COLUMNS:
+        if not self._done() and self._open_columns() > FEW_COLUMNS:
             self._branch()
-        if not self.done():
+        if not self._done():
             self._improve(self._open())
 
     def conclude(self) -> Solution:
@@ -132,25 +127,32 @@ class _Search:
             return infeasible(self._prices, "no decision satisfies the rows")
         if self._failure and self._x is None:
             return unsupported(self._failure)
-        limit: Limit | None = "time" if self._clock.over() else None
-        return conclude(self._program, self._limits, self._x, self._bound, prices=self._prices, limit=limit)
+        limit: Limit | None = "time" if self._timer.over() else None
+        return conclude(self._program, self._limits, self._x, self._bound, self._prices, limit)
 
-    def done(self) -> bool:
+    def _done(self) -> bool:
         """Whether the gap is closed or cannot be."""
         closed = self._x is not None and relative_gap(self._objective, self._bound) <= self._limits.gap
-        return closed or bool(self._failure) or self._bound == np.inf or self._clock.over()
+        return closed or bool(self._failure) or self._bound == np.inf or self._timer.over()
+
+    def _cheapest(self, size: int) -> BoolArray:
+        """Every group's cheapest column, about `size` others, and those of the best point."""
+        return self._with_best(cheapest(self._above, self._program.n_groups + size))
 
     def _open(self) -> BoolArray:
-        """Columns that a decision better than the incumbent may have, and those that it has."""
+        """Columns that a better decision than the best one may have, and those that it has.
+
+        The reduced costs are those of the prices, so what they alone prove is what counts.
+        """
         if self._x is None:
             return np.ones(len(self._above), dtype=bool)
-        room = self._objective - self._bound + ROUNDING * max(1.0, abs(self._objective))
-        return self._with_incumbent(self._above <= room)
+        margin = self._objective - self._priced + ROUNDING * max(1.0, abs(self._objective))
+        return self._with_best(self._above <= margin)
 
     def _open_columns(self) -> int:
         return int(np.count_nonzero(self._open())) - self._program.n_groups
 
-    def _with_incumbent(self, keep: BoolArray) -> BoolArray:
+    def _with_best(self, keep: BoolArray) -> BoolArray:
         return keep if self._x is None else keep | (self._x[: len(keep)] > 0.5)
 
     def _improve(self, keep: BoolArray, nodes: int | None = None) -> None:
@@ -160,14 +162,14 @@ class _Search:
         """
         complete = not np.any(self._open() & ~keep)
         gap = self._limits.gap * (1.0 if complete else _KERNEL_GAP)
-        limits = replace(self._limits, gap=gap, time_s=self._clock.remaining_s(), nodes=nodes)
+        limits = replace(self._limits, gap=gap, time_s=self._timer.remaining_s(), nodes=nodes)
         target = self._bound + self._limits.gap * abs(self._bound)
         answer = kernel(self._program, keep).solve(limits, self._x, target)
         self.offer(answer.x)
         if complete and answer.termination.reason == "error":
             self._failure = answer.termination.detail
         elif complete:
-            # An infeasible rest: nothing is better than the incumbent, or there is nothing at all.
+            # An infeasible rest: nothing is better than the best point, or there is nothing at all.
             self._raise_bound(answer.bound)
 
     def _branch(self) -> None:
@@ -179,11 +181,11 @@ class _Search:
             self._bound,
             self._objective,
             self._limits.gap,
-            self._clock,
+            self._timer,
         )
         branching.run(_NODES)
         self._raise_bound(branching.bound())
 
     def _raise_bound(self, proven: float) -> None:
-        """Take a bound on all points better than the incumbent."""
+        """Take a bound on all points better than the best one."""
         self._bound = max(self._bound, min(self._objective, proven))

@@ -1,9 +1,7 @@
-"""A program as a Pyomo model.
+"""Any solver that Pyomo finds: ``pyomo:cbc``, ``pyomo:glpk``, ``pyomo:highs``, ``pyomo:gurobi``...
 
-Any solver that Pyomo finds: ``pyomo:cbc``, ``pyomo:glpk``, ``pyomo:highs``, ``pyomo:gurobi``...
-
-Names that Pyomo's newer interfaces (`pyomo.contrib.solver`) know are taken from there, others from the
-registry of the older ones.
+Names that Pyomo's newer interfaces (`pyomo.contrib.solver`) know are taken from there, others from the older
+ones. Pyomo is imported when the time of the call already runs: that takes a second.
 """
 
 from __future__ import annotations
@@ -12,73 +10,32 @@ import contextlib
 import io
 import logging
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import highspy
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr.numeric_expr import LinearExpression
 from scipy.sparse import csr_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.highs import ScaledModel, scaled
-from wattsched.solvers.rows import feasible, settled, tightened
+from wattsched.solvers.lp import scaled
+from wattsched.solvers.points import Answer, solve_as_written
 from wattsched.solvers.solution import (
+    FEASIBILITY,
     Limit,
     Limits,
     Solution,
     Start,
     Termination,
     announce,
-    conclude,
     infeasible,
     unsupported,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import FloatArray
 
-
-def pyomo_model(model: ScaledModel, integer: BoolArray) -> Any:
-    """Concrete model with variables ``x[j]``, rows ``row[i]`` and an objective, still scaled.
-
-    Rows without entries cannot be written in Pyomo and are left out.
-    """
-    m = pyo.ConcreteModel()
-    lower, upper = _or_none(model.lower), _or_none(model.upper)
-    whole = integer.tolist()
-    m.x = pyo.Var(
-        range(len(whole)),
-        domain=lambda _, j: pyo.Integers if whole[j] else pyo.Reals,
-        bounds=lambda _, j: (lower[j], upper[j]),
-    )
-    x = [m.x[j] for j in range(len(whole))]
-    table = csr_array(model.matrix)
-    first, column, value = table.indptr.tolist(), table.indices.tolist(), table.data.tolist()
-    row_lower, row_upper = _or_none(model.row_lower), _or_none(model.row_upper)
-
-    def row(_: Any, i: int) -> Any:
-        entries = slice(first[i], first[i + 1])
-        if not column[entries] or (row_lower[i] is None and row_upper[i] is None):
-            return pyo.Constraint.Skip
-        body = LinearExpression(linear_coefs=value[entries], linear_vars=[x[j] for j in column[entries]])
-        if row_lower[i] == row_upper[i]:
-            return body == row_lower[i]
-        return (row_lower[i], body, row_upper[i])
-
-    m.row = pyo.Constraint(range(table.shape[0]), rule=row)
-    cost = model.cost.tolist()
-    m.cost = pyo.Objective(expr=LinearExpression(constant=model.offset, linear_coefs=cost, linear_vars=x))
-    return m
-
-
-def _or_none(bounds: np.ndarray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in bounds.tolist()]
-
-
-_ATTEMPTS = 3
 _DUAL_SHARE = 0.3
 # A solver that is killed takes its point with it. Writing the model, reading it there and reading the answer
 # take about as long as building it, each; the solver gets what that leaves of the time, or a small share.
@@ -104,201 +61,52 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What a solver reports: how it ended, a point (scaled) and, if it is to be trusted, a bound.
-
-    `late` says that it had used up its time, whatever it calls its end.
-    """
-
-    ending: str
-    x: FloatArray | None
-    bound: float = -np.inf
-    late: bool = False
-
-    @property
-    def limit(self) -> Limit | None:
-        if self.ending in _OPTIMAL:
-            return None
-        return "time" if self.late or self.ending == _OUT_OF_TIME else None
-
-
 def solve(program: Program, limits: Limits, start: Start | None = None, *, name: str) -> Solution:
     """Solve by the solver that Pyomo knows by a name; `start` is not used.
 
     The bound is the best of what the row prices prove, what the solver states, and, for solvers that
     state nothing reliable, what its having stopped at the gap means.
     """
+    timer = Timer(limits.time_s)
     with _silence():
-        return _solve(program, limits, name)
+        interface = _find(name)
+        if interface is None:
+            return unsupported(f"solver '{name}' is not installed, or unknown to Pyomo")
+        prices, bound = dual_prices(program, timer.share(_DUAL_SHARE).remaining_s())
+        if bound == np.inf or _empty_row_fails(program):
+            return infeasible(prices, "the LP relaxation is infeasible")
+        relaxed = Solution(Termination("no_solution"), bound=bound, prices=prices)
+        announce(bound, prices)
+
+        def ask(current: Program) -> Answer:
+            if timer.over():
+                return Answer(limit="time", detail=f"{name} stopped: out of time")
+            model = scaled(current)
+            ran = interface.run(model.program, limits, timer)
+            # Out of time, CBC calls what it has not solved infeasible.
+            if ran.ending in _INFEASIBLE and ran.limit is None:
+                detail = f"{name} proved that no integer point satisfies the rows"
+                return Answer(verdict=infeasible(prices, detail))
+            if ran.x is None:
+                ending = "out of time" if ran.limit == "time" else ran.ending
+                return Answer(limit=ran.limit, detail=f"{name} stopped: {ending}")
+            x = model.point(ran.x)
+            stated = model.cost_of(ran.bound)
+            if stated == -np.inf and ran.ending in _OPTIMAL:
+                stated = _implied_bound(program, x, limits, bound)
+            return Answer(x, stated, ran.limit)
+
+        return solve_as_written(program, limits, ask, timer, relaxed=relaxed)
 
 
-def _solve(program: Program, limits: Limits, name: str) -> Solution:
-    timer = Timer(limits.time_s)  # importing Pyomo takes a second or so
-    interface = _find(name)
-    if interface is None:
-        return unsupported(f"solver '{name}' is not installed, or unknown to Pyomo")
-    remaining_s = timer.remaining_s()
-    share = None if remaining_s is None else _DUAL_SHARE * remaining_s
-    prices, bound = dual_prices(program, time_s=share)
-    if bound == np.inf or _empty_row_fails(program):
-        return infeasible(prices, "the LP relaxation is infeasible")
-    announce(Solution(Termination("no_solution"), bound=bound, prices=prices))
-    relaxed = bound
-    best: FloatArray | None = None
-    answer = _Answer("not started", None)
-    current = program
-    for attempt in range(_ATTEMPTS):
-        if timer.over():
-            answer = _Answer(_OUT_OF_TIME, None)
-            break
-        model = scaled(current)
-        answer = interface(model, program, limits, timer)
-        if attempt == 0 and answer.ending in _INFEASIBLE:
-            return infeasible(prices, f"{name} proved that no integer point satisfies the rows")
-        if answer.x is None:
-            break
-        raw = model.point(answer.x)
-        point = settled(program, raw)
-        if attempt == 0:
-            bound = max(bound, _bound(program, model, answer, raw, limits, relaxed))
-        if point is not None and feasible(program, point):
-            best = point
-            break
-        if answer.limit == "time":
-            break
-        smaller = tightened(current, np.where(program.integer, np.round(raw), raw))
-        if smaller is None:
-            break
-        current = smaller
-    ending = "out of time" if answer.limit == "time" else answer.ending
-    detail = "" if best is not None else f"{name} stopped: {ending}"
-    return conclude(program, limits, best, bound, prices=prices, limit=answer.limit, detail=detail)
-
-
-def _bound(
-    program: Program, model: ScaledModel, answer: _Answer, x: FloatArray, limits: Limits, relaxed: float
-) -> float:
-    stated = model.cost_of(answer.bound)
-    if answer.ending not in _OPTIMAL or answer.bound > -np.inf:
-        return stated
-    # Half the gap was asked for, because solvers measure it against different values.
+def _implied_bound(program: Program, x: FloatArray, limits: Limits, relaxed: float) -> float:
+    """Bound that follows from having stopped at the gap."""
     objective, offset = program.objective(x), program.offset
     against = [objective, objective - offset]
     if relaxed > -np.inf:
         against += [relaxed, relaxed - offset]
+    # Half the gap was asked for, because solvers measure it against different values.
     return objective - 0.5 * limits.gap * max(abs(value) for value in against)
-
-
-class _Interface:
-    """A solver of Pyomo, ready to be called."""
-
-    def __init__(self, name: str, solver: Any, *, modern: bool) -> None:
-        self._solver = solver
-        self._modern = modern
-        family = next((key for key in _OPTIONS if key in name), None)
-        self._family = family
-        self._options: tuple[str | None, ...] = _OPTIONS[family] if family else (None, None, None)
-
-    def __call__(self, model: ScaledModel, program: Program, limits: Limits, timer: Timer) -> _Answer:
-
-        if self._family == "highs":
-            import highspy
-
-            # Its scheduler is global and keeps the thread count of its first use.
-            highspy.Highs.resetGlobalScheduler(True)
-        begin = time.monotonic()
-        instance = pyomo_model(model, program.integer)
-        spare_s = _SPARE_S + _SPARE_BUILDS * (time.monotonic() - begin)
-        answer = self._guarded(instance, limits, _solver_s(timer, spare_s))
-        if self._family == "cbc" and answer.x is None and answer.limit is None:
-            # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
-            self._solver.options["preprocess"] = "off"
-            second = self._guarded(instance, limits, _solver_s(timer, spare_s))
-            del self._solver.options["preprocess"]
-            return answer if second.x is None and answer.ending in _INFEASIBLE else second
-        return answer
-
-    def _guarded(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
-        run = self._run_modern if self._modern else self._run_classic
-        timer = Timer(time_s)
-        try:
-            return replace(run(instance, limits, time_s), late=timer.over())
-        except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
-            return _Answer(_OUT_OF_TIME, None)
-        except Exception as error:  # interfaces raise whatever they like when a solver stops early
-            reason = str(error).partition("\n")[0]
-            return _Answer(f"{type(error).__name__}: {reason}", None, late=timer.over())
-
-    def _settings(self, limits: Limits) -> dict[str, float]:
-        gap, threads, seed = self._options
-        stated_bound = self._modern
-        values = {
-            gap: limits.gap if stated_bound else 0.5 * limits.gap,
-            threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
-            seed: limits.seed,
-        }
-        if self._family == "highs":
-            values |= {"mip_feasibility_tolerance": 1e-9, "mip_abs_gap": 0.0}
-        return {key: value for key, value in values.items() if key is not None and value is not None}
-
-    def _run_modern(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
-        options: dict[str, Any] = {
-            "load_solutions": False,
-            "raise_exception_on_nonoptimal_result": False,
-            "solver_options": self._settings(limits),
-        }
-        if time_s is not None:
-            options["time_limit"] = time_s
-        results = self._solver.solve(instance, **options)
-        ending = results.termination_condition.name
-        bound = results.objective_bound
-        x = None
-        if results.solution_status.name in ("feasible", "optimal"):
-            values = results.solution_loader.get_vars()
-            x = np.array([values[instance.x[j]] for j in range(len(instance.x))], dtype=float)
-        return _Answer(ending, x, -np.inf if bound is None or not np.isfinite(bound) else float(bound))
-
-    def _run_classic(self, instance: Any, limits: Limits, time_s: float | None) -> _Answer:
-        self._solver.options.update(self._settings(limits))
-        if time_s is not None:
-            # glpsol takes whole seconds only, and at 0 it does not begin.
-            time_s = max(1, int(time_s / _GLPK_PHASES)) if self._family == "glpk" else time_s
-        results = self._solver.solve(instance, load_solutions=False, timelimit=time_s, tee=False)
-        ending = str(results.solver.termination_condition)
-        if self._family == "glpk" and ending == "feasible":
-            reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
-            ending = "convergenceCriteriaSatisfied" if reached else _OUT_OF_TIME
-        if not len(results.solution) or ending in _INFEASIBLE:
-            return _Answer(ending, None)
-        instance.solutions.load_from(results)
-        values = [instance.x[j].value for j in range(len(instance.x))]
-        x = None if None in values else np.array(values, dtype=float)
-        return _Answer(ending, x)
-
-
-def _solver_s(timer: Timer, spare_s: float) -> float | None:
-    """Time limit for the solver that leaves `spare_s` of what remains for everything around it."""
-    remaining_s = timer.remaining_s()
-    if remaining_s is None:
-        return None
-    return max(remaining_s - spare_s, _LEAST_SHARE * remaining_s, _LEAST_S)
-
-
-def _find(name: str) -> _Interface | None:
-    """The solver of that name, if it is installed."""
-    import pyomo.environ as pyo
-    from pyomo.contrib.solver.common.factory import SolverFactory
-
-    try:
-        if name in SolverFactory:
-            solver = SolverFactory(name)
-            return _Interface(name, solver, modern=True) if solver.available() else None
-        solver = pyo.SolverFactory(name)
-        available = solver.available(exception_flag=False)
-    except Exception:  # a broken or unlicensed solver is one that cannot be used
-        return None
-    return _Interface(name, solver, modern=False) if available else None
 
 
 def _empty_row_fails(program: Program) -> bool:
@@ -317,3 +125,148 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+def _find(name: str) -> _Interface | None:
+    """The solver of that name, if it is installed."""
+    import pyomo.environ as pyo
+
+    try:
+        # Where Pyomo has an older interface to a solver too, its newer one is called so.
+        newer = f"{name}_v2"
+        solver = pyo.SolverFactory(newer if newer in pyo.SolverFactory else name)
+        return _Interface(name, solver) if solver.available(exception_flag=False) else None
+    except Exception:  # a broken or unlicensed solver is one that cannot be used
+        return None
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """How a solver says that it ended, its point and, if it is to be trusted, its bound; both scaled.
+
+    `late` says that it had used up its time, whatever it calls its end.
+    """
+
+    ending: str
+    x: FloatArray | None = None
+    bound: float = -np.inf
+    late: bool = False
+
+    @property
+    def limit(self) -> Limit | None:
+        if self.ending in _OPTIMAL:
+            return None
+        return "time" if self.late or self.ending == _OUT_OF_TIME else None
+
+
+class _Interface:
+    """A solver of Pyomo, ready to be called."""
+
+    def __init__(self, name: str, solver: Any) -> None:
+        from pyomo.contrib.solver.common.base import LegacySolverWrapper
+
+        self._solver = solver
+        self._family = next((key for key in _OPTIONS if key in name), "")
+        self._states_bound = isinstance(solver, LegacySolverWrapper)  # and reliably
+
+    def run(self, model: Program, limits: Limits, timer: Timer) -> _Ran:
+        """Build the model and solve it in what that leaves of the time."""
+        if self._family == "highs":
+            # Its scheduler is global and keeps the thread count of its first use.
+            highspy.Highs.resetGlobalScheduler(True)
+        building = Timer()
+        written = _pyomo_model(model)
+        spare_s = _SPARE_S + _SPARE_BUILDS * building.elapsed_s()
+        ran = self._guarded(written, self._options(limits), _solver_s(timer, spare_s))
+        if self._family == "cbc" and ran.x is None and ran.limit is None:
+            # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
+            options = {**self._options(limits), "preprocess": "off"}
+            second = self._guarded(written, options, _solver_s(timer, spare_s))
+            confirmed = second.x is None and second.limit is None
+            return ran if confirmed and ran.ending in _INFEASIBLE else second
+        return ran
+
+    def _options(self, limits: Limits) -> dict[str, Any]:
+        gap, threads, seed = _OPTIONS.get(self._family, (None, None, None))
+        values = {
+            gap: limits.gap if self._states_bound else 0.5 * limits.gap,
+            threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
+            seed: limits.seed,
+        }
+        if self._family == "highs":
+            values |= {"mip_feasibility_tolerance": FEASIBILITY, "mip_abs_gap": 0.0}
+        return {key: value for key, value in values.items() if key is not None and value is not None}
+
+    def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        timer = Timer(time_s)
+        try:
+            return replace(self._run(written, options, time_s), late=timer.over())
+        except subprocess.TimeoutExpired:  # Pyomo kills programs that ignore their limit
+            return _Ran(_OUT_OF_TIME)
+        except Exception as error:  # interfaces raise whatever they like when a solver stops early
+            reason = str(error).partition("\n")[0]
+            return _Ran(f"{type(error).__name__}: {reason}", late=timer.over())
+
+    def _run(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
+        if time_s is not None and self._family == "glpk":
+            # glpsol takes whole seconds only, and at 0 it does not begin.
+            time_s = max(1, int(time_s / _GLPK_PHASES))
+        results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options)
+        ending = str(results.solver.termination_condition)
+        if self._family == "glpk" and ending == "feasible":
+            reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
+            ending = "convergenceCriteriaSatisfied" if reached else _OUT_OF_TIME
+        stated = results.problem.lower_bound if self._states_bound else None
+        bound = -np.inf if stated is None or not np.isfinite(stated) else float(stated)
+        if not len(results.solution) or ending in _INFEASIBLE:
+            return _Ran(ending, bound=bound)
+        written.solutions.load_from(results)
+        values = [written.x[j].value for j in range(len(written.x))]
+        return _Ran(ending, None if None in values else np.array(values, dtype=float), bound)
+
+
+def _solver_s(timer: Timer, spare_s: float) -> float | None:
+    """Time limit for the solver that leaves `spare_s` of what remains for everything around it."""
+    remaining_s = timer.remaining_s()
+    if remaining_s is None:
+        return None
+    return max(remaining_s - spare_s, _LEAST_SHARE * remaining_s, _LEAST_S)
+
+
+def _pyomo_model(model: Program) -> Any:
+    """Concrete model with variables ``x[j]``, rows ``row[i]`` and an objective, of a program without groups.
+
+    Rows without entries cannot be written in Pyomo and are left out.
+    """
+    import pyomo.environ as pyo
+    from pyomo.core.expr.numeric_expr import LinearExpression
+
+    m = pyo.ConcreteModel()
+    lower, upper, whole = _or_none(model.lower), _or_none(model.upper), model.integer.tolist()
+    m.x = pyo.Var(
+        range(len(whole)),
+        domain=lambda _, j: pyo.Integers if whole[j] else pyo.Reals,
+        bounds=lambda _, j: (lower[j], upper[j]),
+    )
+    x = [m.x[j] for j in range(len(whole))]
+    table = csr_array(model.matrix)
+    first, column, value = table.indptr.tolist(), table.indices.tolist(), table.data.tolist()
+    row_lower, row_upper = _or_none(model.row_lower), _or_none(model.row_upper)
+
+    def row(_: Any, i: int) -> Any:
+        entries = slice(first[i], first[i + 1])
+        if not column[entries] or (row_lower[i] is None and row_upper[i] is None):
+            return pyo.Constraint.Skip
+        body = LinearExpression(linear_coefs=value[entries], linear_vars=[x[j] for j in column[entries]])
+        if row_lower[i] == row_upper[i]:
+            return body == row_lower[i]
+        return (row_lower[i], body, row_upper[i])
+
+    m.row = pyo.Constraint(range(table.shape[0]), rule=row)
+    cost = model.cost.tolist()
+    m.cost = pyo.Objective(expr=LinearExpression(constant=model.offset, linear_coefs=cost, linear_vars=x))
+    return m
+
+
+def _or_none(bounds: FloatArray) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in bounds.tolist()]

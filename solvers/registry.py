@@ -19,13 +19,14 @@ PYOMO_PREFIX = "pyomo:"
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver that is imported when it is first called.
+    """The function `solve` of the module in this package that has the solver's name.
+
+    It is imported when it is first called.
 
     Attributes
     ----------
     name : str
-    target : str
-        ``module:function`` inside this package.
+        For ``pyomo:NAME`` the function gets the part after the colon as its `name`.
     description : str
     exact : bool
         Finds the optimum, and proves infeasibility, when it has the time.
@@ -37,7 +38,6 @@ class Solver:
     """
 
     name: str
-    target: str
     description: str
     exact: bool = False
     takes_intervals: bool = False
@@ -49,50 +49,39 @@ class Solver:
             return unsupported(f"solver '{self.name}' cannot place intervals on lines")
         if program.n_columns == 0:
             return _without_columns(program, limits)
-        module, function = self.target.split(":")
-        solve = getattr(import_module(f"wattsched.solvers.{module}"), function)
-        if self.name.startswith(PYOMO_PREFIX):
-            solve = functools.partial(solve, name=self.name.removeprefix(PYOMO_PREFIX))
-        return cast("Callable[..., Solution]", solve)(program, limits, start)
+        module, _, plugin = self.name.partition(":")
+        solve = cast("Callable[..., Solution]", import_module(f"wattsched.solvers.{module}").solve)
+        if plugin:
+            solve = functools.partial(solve, name=plugin)
+        return solve(program, limits, start)
 
 
 def _without_columns(program: Program, limits: Limits) -> Solution:
     """Answer for a round without jobs, which most solvers do not accept."""
-    x = program.cost[:0]
     if (program.row_lower > 0).any() or (program.row_upper < 0).any():
         return infeasible(detail="a row demands something but there are no columns")
-    return conclude(program, limits, x, program.offset)
+    return conclude(program, limits, program.cost[:0], program.offset)
 
 
-_SOLVERS = {
-    solver.name: solver
-    for solver in (
-        Solver(
-            "auto",
-            "auto:solve",
-            "what suits the size, or a race where threads allow",
-            exact=True,
-            takes_intervals=True,
-            relaxes=True,
-        ),
-        Solver(
-            "price",
-            "price:solve",
-            "row prices, small kernels, branching on lumpy jobs",
-            exact=True,
-            relaxes=True,
-        ),
-        Solver("highs", "highs:solve", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
-        Solver("cpsat", "cpsat:solve", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
-        Solver("greedy", "greedy:solve", "steepest ascent along the jobs' efficient frontiers"),
-        Solver("powerflow", "powerflow:solve", "PowerFlow's rule: time saved per energy spent"),
-    )
-}
+_SOLVERS = (
+    Solver(
+        "auto",
+        "what suits the size, or a race where threads allow",
+        exact=True,
+        takes_intervals=True,
+        relaxes=True,
+    ),
+    Solver("price", "row prices, small kernels, branching on lumpy jobs", exact=True, relaxes=True),
+    Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
+    Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
+    Solver("greedy", "steepest ascent along the jobs' efficient frontiers"),
+    Solver("powerflow", "PowerFlow's rule: time saved per energy spent"),
+)
 
 
 def names() -> list[str]:
     """Names of the solvers; ``pyomo:NAME`` stands for any solver that Pyomo finds."""
-    return list(_SOLVERS)
+    return [solver.name for solver in _SOLVERS]
 
 
 def get(name: str) -> Solver:
@@ -103,10 +92,11 @@ def get(name: str) -> Solver:
     ValueError
         When there is none; the message lists the known names.
     """
-    if name in _SOLVERS:
-        return _SOLVERS[name]
+    for solver in _SOLVERS:
+        if solver.name == name:
+            return solver
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
-        return Solver(name, "pyomo:solve", f"Pyomo's interface to '{plugin}'", exact=True)
+        return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True)
     known = ", ".join([*names(), f"{PYOMO_PREFIX}NAME"])
     raise ValueError(f"unknown solver '{name}'; known solvers: {known}")

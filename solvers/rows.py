@@ -1,84 +1,19 @@
-"""From a solver's almost feasible point to one that satisfies the program as written.
-
-Choice groups and rows: groups as explicit rows, and rows that tie choices of several groups together.
-"""
+"""Rows and the choices under them: which choices rows tie together, and what a choice leaves of every row."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array, hstack
 
-from wattsched.formulations.program import Program
-from wattsched.solvers.solution import rounded
+from wattsched.formulations.program import Block, Program
+from wattsched.solvers.solution import SLACK
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-# Largest violation, relative to a row's bound, that counts as rounding.
-TOLERANCE = 1e-9
-
-
-def feasible(program: Program, x: FloatArray) -> bool:
-    """Whether the point satisfies everything up to rounding."""
-    return bool(np.all(np.isfinite(x))) and program.violation(x) <= TOLERANCE
-
-
-def tightened(program: Program, x: FloatArray) -> Program | None:
-    """Program whose violated rows are tighter by twice the violation, which excludes the point.
-
-    Returns None when no inequality row is violated, so that tightening cannot help.
-    """
-    activity = program.matrix @ x
-    loose = program.row_lower < program.row_upper
-    excess = np.where(loose, np.maximum(0.0, activity - program.row_upper), 0.0)
-    lack = np.where(loose, np.maximum(0.0, program.row_lower - activity), 0.0)
-    if not (excess.any() or lack.any()):
-        return None
-    upper = program.row_upper - 2.0 * excess
-    lower = program.row_lower + 2.0 * lack
-    return dataclasses.replace(program, row_lower=np.minimum(lower, upper), row_upper=upper)
-
-
-def settled(program: Program, x: FloatArray) -> FloatArray | None:
-    """Round the integer columns of a point and make its continuous columns optimal for them.
-
-    Solvers return integer columns up to a tolerance, and the continuous columns fit those.
-
-    Returns
-    -------
-    float array or None
-        None when no value of the continuous columns satisfies the rows.
-    """
-    x = rounded(program, x)
-    continuous = np.flatnonzero(~program.integer)
-    if len(continuous) == 0:
-        return x
-    x[continuous] = 0.0
-    used = program.matrix @ x
-    if len(continuous) == 1:
-        return _one_column(program, x, used, int(continuous[0]))
-    from wattsched.solvers.highs import solve_columns
-
-    values = solve_columns(program, continuous, used)
-    if values is None:
-        return None
-    x[continuous] = values
-    return x
-
-
-def _one_column(program: Program, x: FloatArray, used: FloatArray, column: int) -> FloatArray | None:
-    coefficient = program.matrix[:, [column]].toarray().ravel()
-    rows = np.flatnonzero(coefficient)
-    a = coefficient[rows]
-    ends = np.stack([program.row_lower[rows] - used[rows], program.row_upper[rows] - used[rows]]) / a
-    low = float(max(program.lower[column], np.max(ends.min(axis=0), initial=-np.inf)))
-    high = float(min(program.upper[column], np.min(ends.max(axis=0), initial=np.inf)))
-    if low > high + TOLERANCE * max(1.0, abs(low)):
-        return None
-    cost = program.cost[column]
-    nearest_zero = min(max(0.0, low), high)
-    x[column] = nearest_zero if cost == 0 else (low if cost > 0 else high)
-    return x if np.isfinite(x[column]) else None
+# Above this many cells, a table of groups by rows is not worth its memory.
+_CELLS = 30_000_000
+_NO_GROUPS = np.zeros(1, dtype=np.int64)
 
 
 def group_of_choice(program: Program) -> IntArray:
@@ -86,18 +21,29 @@ def group_of_choice(program: Program) -> IntArray:
     return np.repeat(np.arange(program.n_groups), np.diff(program.group_start))
 
 
-def linking_rows(program: Program) -> BoolArray:
-    """Rows ``a x = 0`` over choice columns alone: one choice asks for another.
+def first_least(values: FloatArray, group_start: IntArray) -> IntArray:
+    """Column of the least value in every group, the first on ties, shape (n_groups,)."""
+    starts = group_start[:-1]
+    if len(starts) == 0:
+        return np.zeros(0, dtype=np.int64)
+    least = np.repeat(np.minimum.reduceat(values, starts), np.diff(group_start))
+    hits = np.flatnonzero(values == least)
+    return hits[np.searchsorted(hits, starts)]
 
-    Returns
-    -------
-    bool array, shape (n_rows,)
-    """
+
+def largest_by(index: np.ndarray, values: FloatArray, length: int) -> FloatArray:
+    """Largest value per index, shape (length,); zero where there is none."""
+    result = np.zeros(length)
+    np.maximum.at(result, index, values)
+    return result
+
+
+def linking_rows(program: Program) -> BoolArray:
+    """Rows ``a x = 0`` over choice columns alone: one choice asks for another; shape (n_rows,)."""
     linking: BoolArray = (program.row_lower == 0) & (program.row_upper == 0)
-    if not linking.any():
-        return linking
-    entries = program.matrix.tocoo()
-    linking[entries.row[entries.col >= program.n_choices]] = False
+    if linking.any():
+        entries = program.matrix.tocoo()
+        linking[entries.row[entries.col >= program.n_choices]] = False
     return linking
 
 
@@ -116,18 +62,12 @@ def linked_choices(program: Program) -> BoolArray:
     return linked[: program.n_choices]
 
 
-def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArray]:
-    """Coupling rows, then one row "exactly one" per choice group.
-
-    Returns
-    -------
-    matrix : csc_array, shape (n_rows + n_groups, n_columns)
-    lower, upper : float arrays, shape (n_rows + n_groups,)
-    """
+def with_choice_rows(program: Program) -> Program:
+    """The program without groups, each of which is a row "exactly one" below the others, of a new matrix."""
     matrix = program.matrix
     if not matrix.has_sorted_indices:
         matrix = matrix.sorted_indices()
-    n = program.n_choices
+    n, k = program.n_choices, program.n_groups
     # Every choice column grows by one entry, at its end because the group rows come last.
     indptr = matrix.indptr + np.minimum(np.arange(program.n_columns + 1), n)
     added = np.zeros(indptr[-1], dtype=bool)
@@ -137,10 +77,210 @@ def with_choice_rows(program: Program) -> tuple[csc_array, FloatArray, FloatArra
     indices[added] = program.n_rows + group_of_choice(program)
     indices[~added] = matrix.indices
     data[~added] = matrix.data
-    shape = (program.n_rows + program.n_groups, program.n_columns)
-    ones = np.ones(program.n_groups)
-    return (
-        csc_array((data, indices, indptr), shape=shape),
-        np.concatenate([program.row_lower, ones]),
-        np.concatenate([program.row_upper, ones]),
+    return replace(
+        program,
+        matrix=csc_array((data, indices, indptr), shape=(program.n_rows + k, program.n_columns)),
+        row_lower=np.concatenate([program.row_lower, np.ones(k)]),
+        row_upper=np.concatenate([program.row_upper, np.ones(k)]),
+        rows=(*program.rows, Block("choice", k, "choice_{}".format)),
+        group_start=_NO_GROUPS,
     )
+
+
+def restricted(
+    program: Program, columns: IntArray, others: FloatArray, group_start: IntArray = _NO_GROUPS
+) -> Program:
+    """Program over some columns, where the others have the values of a point that is zero at these."""
+    used = program.matrix @ others
+    return Program(
+        cost=program.cost[columns],
+        matrix=csc_array(program.matrix[:, columns]),
+        row_lower=program.row_lower - used,
+        row_upper=program.row_upper - used,
+        lower=program.lower[columns],
+        upper=program.upper[columns],
+        integer=program.integer[columns],
+        group_start=group_start,
+        rows=program.rows,
+        columns=(),
+        offset=program.objective(others),
+    )
+
+
+class RowSlack:
+    """Rows as ``uses <= limits`` (lower bounds change sign), and the choices that a rule has made under them.
+
+    Rows of a bottleneck are left out. Free columns are at the bound that costs least, a bottleneck at zero.
+
+    Attributes
+    ----------
+    uses : csr_array, shape (n_choices, n_limits)
+        Use of every choice column.
+    limits : float array, shape (n_limits,)
+    size : float array, shape (n_limits,)
+        Magnitude of a row, to compare rows of different units.
+    rows : int array, shape (n_limits,)
+        The program's row of every limit.
+    sign : float array, shape (n_limits,)
+        1 for an upper bound of the row, -1 for a lower one.
+    group : int array, shape (n_choices,)
+    chosen : int array, shape (n_groups,)
+        Column of every group; at first the first one.
+    activity : float array, shape (n_limits,)
+        Use of the chosen columns.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._free = _without_choices(program)
+        used = program.matrix @ self._free
+        counts = np.ones(program.n_rows, dtype=bool)
+        if program.bottleneck is not None:
+            counts[program.matrix[:, [program.bottleneck]].tocoo().row] = False
+        by_column = csr_array(program.matrix[:, : program.n_choices].T)
+        upper = np.flatnonzero(counts & np.isfinite(program.row_upper))
+        lower = np.flatnonzero(counts & np.isfinite(program.row_lower))
+        self.uses = csr_array(hstack([by_column[:, upper], -by_column[:, lower]], format="csr"))
+        self.rows = np.concatenate([upper, lower])
+        self.sign = np.concatenate([np.ones(len(upper)), -np.ones(len(lower))])
+        bound = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
+        self.limits = self.sign * (bound - used[self.rows])
+        largest = largest_by(self.uses.indices, np.abs(self.uses.data), len(self.limits))
+        self.size = np.maximum(np.maximum(np.abs(self.limits), largest), 1e-12)
+        self.group_start = program.group_start
+        self.group = group_of_choice(program)
+        self._reach = self.limits + SLACK * np.maximum(1.0, np.abs(self.limits))
+        self.choose(program.group_start[:-1].copy())
+
+    def choose(self, columns: IntArray) -> None:
+        """Take one column per group, whether they fit or not."""
+        self.chosen = columns
+        self.activity = self._sum_of(columns)
+
+    def point(self) -> FloatArray:
+        """Point of the program with the chosen columns."""
+        x = self._free.copy()
+        x[self.chosen] = 1.0
+        return x
+
+    def excess(self) -> FloatArray:
+        """How far every row is over its limit, as a share of its size; zero where it is not."""
+        return np.asarray(np.where(self.activity > self._reach, self.activity - self.limits, 0.0) / self.size)
+
+    def fits(self) -> bool:
+        """Whether the chosen columns keep all limits."""
+        return bool(np.all(self.activity <= self._reach))
+
+    def swap_in_order(self, groups: IntArray, targets: IntArray, sources: IntArray | None = None) -> int:
+        """Give groups new columns one after the other, as long as each keeps all limits.
+
+        Parameters
+        ----------
+        sources : int array, optional
+            A swap is passed over when its group does not hold this column at that moment.
+
+        Returns
+        -------
+        int
+            Number of swaps made.
+        """
+        sources = self.chosen[groups] if sources is None else sources
+        change = csr_array(self.uses[targets] - self.uses[sources])
+        first, rows, changes = change.indptr.tolist(), change.indices.tolist(), change.data.tolist()
+        activity, reach, chosen = self.activity.tolist(), self._reach.tolist(), self.chosen.tolist()
+        swaps = 0
+        for i, (group, source, target) in enumerate(
+            zip(groups.tolist(), sources.tolist(), targets.tolist(), strict=True)
+        ):
+            if chosen[group] != source:
+                continue
+            entries = range(first[i], first[i + 1])
+            if any(changes[e] > 0 and activity[rows[e]] + changes[e] > reach[rows[e]] for e in entries):
+                continue
+            for e in entries:
+                activity[rows[e]] += changes[e]
+            chosen[group] = target
+            swaps += 1
+        self.choose(np.array(chosen, dtype=np.int64))
+        return swaps
+
+    def broken_by(self, target: int) -> IntArray:
+        """Rows whose limit is broken when its group takes this column."""
+        change = self._change(target)
+        return np.flatnonzero((change > 0) & (self.activity + change > self._reach))
+
+    def fitting(self, group: int, rows: BoolArray) -> BoolArray:
+        """Which columns of a group keep the limits of these rows."""
+        columns = slice(int(self.group_start[group]), int(self.group_start[group + 1]))
+        uses = self.uses[columns].toarray()
+        after = self.activity + uses - uses[self.chosen[group] - columns.start]
+        return np.asarray(np.all((after <= self._reach) | ~rows, axis=1))
+
+    def take(self, target: int) -> None:
+        """Give the column's group this column."""
+        self.activity += self._change(target)
+        self.chosen[self.group[target]] = target
+
+    def take_all(self, targets: IntArray) -> bool:
+        """Give the columns' groups these columns at once, if that keeps all limits."""
+        groups = self.group[targets]
+        after = self.activity + (self._sum_of(targets) - self._sum_of(self.chosen[groups]))
+        if np.any((after > self.activity) & (after > self._reach)):
+            return False
+        chosen = self.chosen.copy()
+        chosen[groups] = targets
+        self.choose(chosen)
+        return True
+
+    def swappable(self, columns: IntArray, but: int = -1) -> BoolArray:
+        """Which of these columns may replace their group's column without breaking a limit.
+
+        A row that is over its limit already must not get worse; row `but` is not looked at.
+        Uses that a group gives back in rows that the new column does not touch are not considered.
+        """
+        slack = np.maximum(self._reach - self.activity, 0.0)
+        column, entry = self._entries_of(columns)
+        row, change = self.uses.indices[entry], self.uses.data[entry]
+        over = change > slack[row]
+        if over.any() and len(self.chosen) * len(self.limits) <= _CELLS:
+            # What the group gives back counts; it matters only where there is too little room without.
+            at = np.flatnonzero(over)
+            given = self.uses[self.chosen].toarray()[self.group[columns[column[at]]], row[at]]
+            over[at] = change[at] - given > slack[row[at]]
+        broken = over & (row != but)
+        return np.asarray(np.bincount(column[broken], minlength=len(columns)) == 0)
+
+    # Rules ask for the uses of a few columns thousands of times, where slices of sparse matrices are slow.
+
+    def _change(self, target: int) -> FloatArray:
+        """Change of the activity when a group takes this column, shape (n_limits,)."""
+        uses, change = self.uses, np.zeros(len(self.limits))
+        for column, sign in ((target, 1.0), (int(self.chosen[self.group[target]]), -1.0)):
+            entries = slice(uses.indptr[column], uses.indptr[column + 1])
+            change[uses.indices[entries]] += sign * uses.data[entries]
+        return change
+
+    def _sum_of(self, columns: IntArray) -> FloatArray:
+        """Sum of the uses of these columns."""
+        _, entry = self._entries_of(columns)
+        rows, uses = self.uses.indices[entry], self.uses.data[entry]
+        # Without entries counts are integers.
+        return np.bincount(rows, uses, minlength=len(self.limits)).astype(float, copy=False)
+
+    def _entries_of(self, columns: IntArray) -> tuple[IntArray, IntArray]:
+        """Place in `columns` and index of every entry of these columns in `uses`."""
+        first, after = self.uses.indptr[columns], self.uses.indptr[columns + 1]
+        column = np.repeat(np.arange(len(columns)), after - first)
+        before = np.concatenate([[0], np.cumsum(after - first)[:-1]])
+        return column, np.arange(len(column)) + np.repeat(first - before, after - first)
+
+
+def _without_choices(program: Program) -> FloatArray:
+    """Point without choices, its free columns at the bound that costs least, a bottleneck at zero."""
+    x = np.zeros(program.n_columns)
+    free = slice(program.n_choices, None)
+    low, high = program.lower[free], program.upper[free]
+    corner = np.where(program.cost[free] < 0, high, low)
+    x[free] = np.where(np.isfinite(corner), corner, np.clip(0.0, low, high))
+    if program.bottleneck is not None:
+        x[program.bottleneck] = 0.0
+    return x

@@ -1,23 +1,32 @@
-"""What every solver takes and returns.
+"""What every solver takes and returns, what it announces on the way, and what counts as rounding.
 
-Where running solvers announce what they know so far, so that a killed one is not lost.
-
-Row prices made safe: a bound that everybody can recompute from them.
-
-How a solver states its answer: rounding, clipping, and the reason it stopped.
+Solvers announce what they know while they run, so that a killed one is not lost. Row prices are made safe:
+everybody can recompute the bound that they prove. `conclude` states an answer from a point and a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.topology.arrays import FloatArray
+
+FEASIBILITY = 1e-9
+"""Largest violation of a row, relative to its bound, or of integrality that counts as rounding."""
+SLACK = 1e-10
+"""As much of a row's limit do rules overdraw: well inside the tolerance of feasible points."""
+FRACTIONAL = 1e-6
+"""A choice of an LP's point that is farther from 0 and 1 than this is split by branching."""
+ROUNDING = 1e-9
+"""Differences below this share of the objective are rounding, not a gap."""
+# Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
+# smaller price loses as much of the bound and keeps it finite.
+_SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
 
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
 Limit = Literal["time", "gap", "nodes"]
@@ -102,44 +111,39 @@ class Solution:
 
 
 Listener = Callable[[Solution], None]
-_listeners: list[Listener] = []
+_listener: Listener | None = None
 
 
 def wanted() -> bool:
     """Whether anybody listens; building the announcement can be saved otherwise."""
-    return bool(_listeners)
+    return _listener is not None
 
 
-def announce(solution: Solution) -> None:
-    """Tell the listeners about a better point, bound or prices; absent parts are unknown."""
-    for listener in _listeners:
-        listener(solution)
-
-
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Receive the announcements of solvers that run in this block."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
+def announce(
+    bound: float,
+    prices: FloatArray | None = None,
+    x: FloatArray | None = None,
+    objective: float | None = None,
+    starts: dict[int, int] | None = None,
+) -> None:
+    """Tell the listener about a better point, bound or prices; absent parts are unknown."""
+    if _listener is not None:
+        known = Termination("no_solution" if x is None else "feasible")
+        _listener(Solution(known, x, objective, bound, prices, starts or {}))
 
 
 @contextmanager
-def muted() -> Iterator[None]:
-    """Keep announcements in this block from the listeners: they are about another program."""
-    kept = _listeners[:]
-    _listeners.clear()
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Receive the announcements of solvers that run in this block; None where nobody should.
+
+    Those about a part of a program, for example, mean nothing to whom asked about the whole.
+    """
+    global _listener
+    before, _listener = _listener, listener
     try:
         yield
     finally:
-        _listeners[:] = kept
-
-
-# Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
-# smaller price loses as much of the bound and keeps it finite.
-_SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
+        _listener = before
 
 
 def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, float]:
@@ -162,10 +166,6 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
         if bound > -np.inf:
             return shrunk, bound
     return np.zeros(program.n_rows), bound
-
-
-# Differences below this share of the objective are rounding, not a gap.
-ROUNDING = 1e-9
 
 
 def unsupported(detail: str) -> Solution:
@@ -195,7 +195,6 @@ def conclude(
     limits: Limits,
     x: FloatArray | None,
     bound: float,
-    *,
     prices: FloatArray | None = None,
     limit: Limit | None = None,
     detail: str = "",
@@ -228,3 +227,12 @@ def conclude(
         prices=prices,
         starts=starts or {},
     )
+
+
+def combined(program: Program, known: Sequence[Solution]) -> Solution:
+    """The best point of several answers, the best bound, and the prices that prove most."""
+    best = min(known, key=lambda s: np.inf if s.objective is None else s.objective)
+    prices = [s.prices for s in known if s.prices is not None]
+    if any(not np.array_equal(prices[0], others) for others in prices):
+        prices = [max(prices, key=program.lagrangian_bound)]
+    return replace(best, bound=max(s.bound for s in known), prices=prices[0] if prices else None)

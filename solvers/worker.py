@@ -1,4 +1,4 @@
-"""Runs a solver in a process of its own, which can be killed at any moment.
+"""Runs a solver in a process of its own, which can be killed at any moment: both sides of its pipes.
 
 The process starts before it is needed, so that its imports overlap with the caller's work. The program goes
 in through its standard input, solutions come out of a pipe of their own, which nothing that a library prints
@@ -8,6 +8,7 @@ can reach. Better points, bounds and prices come as they are found, so that a ki
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import queue
@@ -18,72 +19,46 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import IO, Self
+from dataclasses import replace
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude
+from wattsched.solvers import registry
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Solution,
+    Start,
+    Termination,
+    combined,
+    conclude,
+    listening,
+    unsupported,
+)
 from wattsched.topology.arrays import FloatArray, IntArray
 
-# How often a silent process is looked at.
-_POLL_S = 0.5
+# The process runs this function; as a module's main part its classes would be others than the caller's.
+_COMMAND = "from wattsched.solvers.worker import serve; serve()"
+# What most solvers need; loaded while the caller still builds the program.
+_PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
 _REMOVAL_S = 1.0
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is asked of the process, and when (the monotonic timer is common to all processes)."""
-
-    solver: str
-    program: Program
-    limits: Limits
-    start: Start | None
-    asked_at: float
+def search_path() -> str:
+    """Where this process finds modules: the other one must load the same package."""
+    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
 
 
-@dataclass(frozen=True)
-class Message:
-    """An answer, final or not, with its point as the places and values that are not zero."""
-
-    final: bool
-    solution: Solution
-    point: tuple[IntArray, FloatArray] | None
-
-
-def pack(solution: Solution, *, final: bool) -> Message:
-    """Message from a solution."""
-    if solution.x is None:
-        return Message(final, solution, None)
-    places = np.flatnonzero(solution.x)
-    return Message(final, replace(solution, x=None), (places, solution.x[places]))
-
-
-def unpack(message: Message, n_columns: int) -> Solution:
-    """Solution from a message."""
-    if message.point is None:
-        return message.solution
-    x = np.zeros(n_columns)
-    x[message.point[0]] = message.point[1]
-    return replace(message.solution, x=x)
-
-
-def start_worker(grace_s: float = 0.5) -> Worker:
-    """Start a solver process; use it as a context manager or call `Worker.close`.
+class Worker:
+    """A solver process, good for one program after another until it dies or is closed.
 
     Parameters
     ----------
     grace_s : float
         Seconds that a solver may take beyond its limit before it is killed.
-    """
-    return Worker(grace_s)
-
-
-class Worker:
-    """A solver process, good for one program after another until it dies.
 
     Attributes
     ----------
@@ -99,7 +74,7 @@ class Worker:
         # -P: the current folder may hold folders named like this package's parts. A session of its
         # own, so that solvers that it starts can be killed with it.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "wattsched.solvers.worker_process", str(into), self._folder],
+            [sys.executable, "-P", "-c", _COMMAND, str(into), self._folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
@@ -109,52 +84,46 @@ class Worker:
         )
         os.close(into)
         self.pid = self._process.pid
-        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(
-            target=_receive, args=(os.fdopen(out, "rb"), self._messages), daemon=True
-        )
+        self._messages: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()
+        stream = os.fdopen(out, "rb")
+        self._reader = threading.Thread(target=_pass_on, args=(stream, self._messages), daemon=True)
         self._reader.start()
 
-    def solve(
-        self,
-        name: str,
-        program: Program,
-        limits: Limits,
-        start: Start | None = None,
-        deadline: float | None = None,
-    ) -> Solution:
+    def solve(self, name: str, program: Program, limits: Limits, start: Start | None = None) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.
 
         Parameters
         ----------
         name : str
             Solver of the registry.
-        deadline : float, optional
-            Seconds until the kill (default: ``limits.time_s`` and the grace; without a limit, never).
 
         Returns
         -------
         Solution
             The solver's, or the best that it had announced when it was killed or died.
         """
-        if deadline is None and limits.time_s is not None:
-            deadline = limits.time_s + self._grace_s
-        timer = Timer(deadline)
-        known = _Known(program, limits)
-        self._send(Job(name, _without_labels(program), limits, start, time.monotonic()))
+        timer = Timer(None if limits.time_s is None else limits.time_s + self._grace_s)
+        job = (name, _without_labels(program), limits, start, time.monotonic())
+        # A pipe holds little: writing waits for a process that may never read.
+        threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
+        known = Solution(Termination("no_solution"))
+        limit: Limit | None = None
         try:
-            while (message := self._next(timer)) is not None:
+            while (message := self._messages.get(timeout=timer.remaining_s())) is not None:
+                solution = _unpacked(message, program.n_columns)
                 if message.final:
-                    return unpack(message, program.n_columns)
-                known.add(unpack(message, program.n_columns))
+                    return solution
+                known = combined(program, [known, solution])
+            self._messages.put(None)  # for the next call
+            detail = f"the solver process died: {self._cause_of_death()}"
         except queue.Empty:
             self._kill()
-            return known.conclude("time", "the solver did not stop in time and was killed")
+            limit, detail = "time", "the solver did not stop in time and was killed"
         except BaseException:
             self._kill()
             raise
-        self._messages.put(None)  # for the next call
-        return known.conclude(None, f"the solver process died: {self._obituary()}")
+        x, bound, prices, starts = known.x, known.bound, known.prices, known.starts
+        return conclude(program, limits, x, bound, prices, limit, detail, starts)
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
@@ -164,35 +133,17 @@ class Worker:
                 self._process.stdin.close()
         self._reader.join(timeout=1.0)
         self._errors.close()
-        _remove(self._folder)
+        # Programs that have just been killed may add a last file meanwhile.
+        timer = Timer(_REMOVAL_S)
+        while os.path.exists(self._folder) and not timer.over():
+            shutil.rmtree(self._folder, ignore_errors=True)
+            time.sleep(0.01)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _send(self, job: Job) -> None:
-        # A pipe holds little: writing waits for a process that may never read.
-        threading.Thread(target=_write, args=(self._process.stdin, job), daemon=True).start()
-
-    def _next(self, timer: Timer) -> Message | None:
-        """Wait for a message, None from a dead process; raises queue.Empty at the deadline."""
-        while True:
-            remaining_s = timer.remaining_s()
-            wait_s = _POLL_S if remaining_s is None else min(_POLL_S, remaining_s)
-            try:
-                return self._messages.get(timeout=wait_s)
-            except queue.Empty:
-                if timer.over():
-                    raise
-                if self._process.poll() is not None and self._messages.empty():
-                    return None
 
     def _kill(self) -> None:
         # Before the process is waited for, its number cannot belong to another one.
@@ -201,7 +152,7 @@ class Worker:
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
-    def _obituary(self) -> str:
+    def _cause_of_death(self) -> str:
         # The pipe is closed: the process is dead or about to be.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1.0)
@@ -214,51 +165,31 @@ class Worker:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
-def search_path() -> str:
-    """Where this process finds modules: the other one must load the same package."""
-    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+_Job = tuple[str, Program, Limits, Start | None, float]
+"""What is asked of the process, and when (the monotonic clock is common to all processes)."""
 
 
-def _remove(folder: str) -> None:
-    """Remove a folder; programs that have just been killed may add a last file meanwhile."""
-    timer = Timer(_REMOVAL_S)
-    while not timer.over():
-        shutil.rmtree(folder, ignore_errors=True)
-        if not os.path.exists(folder):
-            return
-        time.sleep(0.01)
+class _Message(NamedTuple):
+    """A solution, final or not, with its point as the places and values that are not zero."""
+
+    final: bool
+    solution: Solution
+    places: IntArray
+    values: FloatArray
 
 
-class _Known:
-    """The best of what a solver has announced."""
+def _packed(solution: Solution, *, final: bool) -> _Message:
+    x = np.zeros(0) if solution.x is None else solution.x
+    places = np.flatnonzero(x)
+    return _Message(final, replace(solution, x=None), places, x[places])
 
-    def __init__(self, program: Program, limits: Limits) -> None:
-        self._program = program
-        self._limits = limits
-        self._x: FloatArray | None = None
-        self._objective = np.inf
-        self._bound = -np.inf
-        self._prices: FloatArray | None = None
 
-    def add(self, news: Solution) -> None:
-        """Take note of a better point, bound, or prices."""
-        self._bound = max(self._bound, news.bound)
-        if news.prices is not None:
-            self._prices = news.prices
-        if news.x is not None and news.objective is not None and news.objective < self._objective:
-            self._x, self._objective = news.x, news.objective
-
-    def conclude(self, limit: Limit | None, detail: str) -> Solution:
-        """Answer without the solver's own."""
-        return conclude(
-            self._program,
-            self._limits,
-            self._x,
-            self._bound,
-            prices=self._prices,
-            limit=limit,
-            detail=detail,
-        )
+def _unpacked(message: _Message, n_columns: int) -> Solution:
+    if message.solution.objective is None:
+        return message.solution
+    x = np.zeros(n_columns)
+    x[message.places] = message.values
+    return replace(message.solution, x=x)
 
 
 def _without_labels(program: Program) -> Program:
@@ -268,13 +199,13 @@ def _without_labels(program: Program) -> Program:
     )
 
 
-def _write(stream: IO[bytes], job: Job) -> None:
+def _write(stream: IO[bytes], job: _Job) -> None:
     with contextlib.suppress(OSError, ValueError):  # a dead process is noticed by its silence
         pickle.dump(job, stream, protocol=5)
         stream.flush()
 
 
-def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
+def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[_Message | None]) -> None:
     """Pass on messages until the process closes its end, which is told by None."""
     try:
         with stream:
@@ -282,3 +213,47 @@ def _receive(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> 
                 messages.put(pickle.load(stream))
     except Exception:  # a message cut short fails in many ways, and all mean the same
         messages.put(None)
+
+
+def serve() -> None:
+    """Be the process: solve jobs from standard input until it ends, then die with everything started here.
+
+    The arguments are the number of the file that answers go to, and the folder of temporary files.
+    """
+    # Before the reading thread starts: unpickling imports, and two threads importing may deadlock.
+    for module in _PRELOADED:
+        importlib.import_module(module)
+    jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+    threading.Thread(target=_take_in, args=(sys.stdin.buffer, jobs, sys.argv[2]), daemon=True).start()
+    lock = threading.Lock()
+    with os.fdopen(int(sys.argv[1]), "wb") as out:
+
+        def send(solution: Solution, *, final: bool = False) -> None:
+            with lock:  # solvers announce from threads of their own
+                pickle.dump(_packed(solution, final=final), out, protocol=5)
+                out.flush()
+
+        while True:
+            name, program, limits, start, asked_at = jobs.get()
+            if limits.time_s is not None:
+                waited_s = time.monotonic() - asked_at
+                limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
+            try:
+                with listening(send):
+                    solution = registry.get(name)(program, limits, start)
+            except Exception as error:  # whatever a solver raises is an answer to the caller
+                solution = unsupported(f"{type(error).__name__}: {error}")
+            send(solution, final=True)
+
+
+def _take_in(stream: IO[bytes], jobs: queue.SimpleQueue[_Job], folder: str) -> None:
+    """Read jobs; the end of the stream means that the caller is gone, so nobody needs an answer.
+
+    Nor does anybody else remove our temporary files then.
+    """
+    try:
+        while True:
+            jobs.put(pickle.load(stream))
+    except (EOFError, OSError, pickle.UnpicklingError):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)

@@ -148,3 +148,11 @@ def test_export_refuses_in_one_line_and_leaves_nothing(run, tmp_path, monkeypatc
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_export_leaves_the_old_file(run, tmp_path):
+    path = tmp_path / "model.mps"
+    path.write_text("old")
+    assert run("export", DEMO, "--formulation", "intervals", "-o", path).exit_code == 2
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -210,7 +210,7 @@ def test_a_hopeless_time_limit_still_returns_a_decision_with_a_bound() -> None:
 
 def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kill -9 in the middle of a solve; the process is stopped first so that it cannot finish before."""
-    started = worker_module.start_worker
+    started = worker_module.Worker
 
     def stopped_worker() -> worker_module.Worker:
         worker = started()
@@ -218,7 +218,7 @@ def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.
         threading.Timer(1.0, os.kill, (worker.pid, signal.SIGKILL)).start()
         return worker
 
-    monkeypatch.setattr(worker_module, "start_worker", stopped_worker)
+    monkeypatch.setattr(worker_module, "Worker", stopped_worker)
     instance = generate("hetero", jobs=30, seed=2)
     begin = time.perf_counter()
     result = wattsched.solve(instance, gap=0.0, time_limit=60.0)

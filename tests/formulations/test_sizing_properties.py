@@ -17,7 +17,7 @@ from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
-from wattsched.solvers.highs import solve_lp
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 

@@ -30,7 +30,7 @@ OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 @pytest.fixture
 def _priced_when_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `price` find prices and kernels also where it would leave everything to HiGHS."""
-    monkeypatch.setattr(price, "_SMALL", 0)
+    monkeypatch.setattr(price, "SMALL", 0)
 
 
 def solved(instance: Instance, objective: str, build: str, solver: str) -> float | None:

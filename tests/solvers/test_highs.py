@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from wattsched.solvers import highs
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import with_choice_rows
 from wattsched.solvers.solution import Limits, Start, conclude, listening
 
 
 def linear_optimum(program):
     """LP relaxation by another code."""
-    matrix, lower, upper = with_choice_rows(program)
-    dense = matrix.toarray()
+    explicit = with_choice_rows(program)
+    dense, lower, upper = explicit.matrix.toarray(), explicit.row_lower, explicit.row_upper
     finite_up, finite_low = np.isfinite(upper), np.isfinite(lower)
     answer = linprog(
         program.cost,
@@ -34,7 +35,7 @@ def linear_optimum(program):
 @given(data=st.data())
 def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
     program = data.draw(programs)
-    solution = highs.solve_lp(program, Limits())
+    solution = solve_lp(program, Limits())
     best = linear_optimum(program)
     if best is None:
         assert solution.termination.reason == "infeasible"
@@ -47,8 +48,10 @@ def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
 
 def test_choice_rows_are_one_per_group(knapsack):
     program = knapsack(5, 4, pools=2)
-    matrix, lower, upper = with_choice_rows(program)
-    dense = matrix.toarray()
+    explicit = with_choice_rows(program)
+    dense, lower, upper = explicit.matrix.toarray(), explicit.row_lower, explicit.row_upper
+    assert explicit.n_groups == 0
+    assert explicit.row_names()[program.n_rows :] == [f"choice_{k}" for k in range(5)]
     assert np.array_equal(dense[: program.n_rows], program.matrix.toarray())
     assert np.array_equal(dense[program.n_rows :], np.kron(np.eye(5), np.ones(4)))
     assert np.all(lower[program.n_rows :] == 1)

@@ -22,9 +22,9 @@ EXACT = Limits(gap=0.0, time_s=60.0)
 @pytest.fixture(autouse=True, params=["cutting planes", "linear program"])
 def dual_by(request, monkeypatch):
     """Way to the prices; small programs would go to HiGHS as they are."""
-    monkeypatch.setattr(price, "_SMALL", 0)
+    monkeypatch.setattr(price, "SMALL", 0)
     if request.param == "cutting planes":
-        monkeypatch.setattr(dual, "_SMALL", 0)
+        monkeypatch.setattr(dual, "SMALL", 0)
     return request.param
 
 

@@ -12,7 +12,7 @@ import pytest
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import pyomo
 from wattsched.solvers.solution import Limits
-from wattsched.solvers.worker import start_worker
+from wattsched.solvers.worker import Worker
 
 COMMANDS = {"cbc": "cbc", "glpk": "glpsol"}
 
@@ -33,16 +33,34 @@ def test_time_around_the_solver_is_spared():
 
 def test_solver_is_told_to_stop_well_before_the_limit(name, knapsack, monkeypatch):
     told = []
-    run = pyomo._Interface._run_classic
+    run = pyomo._Interface._run
 
-    def noting(self, instance, limits, time_s):
+    def noting(self, written, options, time_s):
         told.append(time_s)
-        return run(self, instance, limits, time_s)
+        return run(self, written, options, time_s)
 
-    monkeypatch.setattr(pyomo._Interface, "_run_classic", noting)
+    monkeypatch.setattr(pyomo._Interface, "_run", noting)
     pyomo.solve(knapsack(6, 4, seed=1), Limits(time_s=30.0), name=name)
     assert all(time_s <= 30.0 - pyomo._SPARE_S for time_s in told)
     assert told
+
+
+@pytest.mark.parametrize("late_run", [1, 2])
+def test_infeasible_is_no_proof_when_time_is_up(knapsack, monkeypatch, late_run):
+    """CBC says so of what it had no time for, in its first run or in the one without preprocessing."""
+    if shutil.which("cbc") is None:
+        pytest.skip("cbc is not installed")
+    runs = []
+
+    def guarded(self, written, options, time_s):
+        runs.append(time_s)
+        return pyomo._Ran("infeasible", late=len(runs) == late_run)
+
+    monkeypatch.setattr(pyomo._Interface, "_guarded", guarded)
+    solution = pyomo.solve(knapsack(6, 4, seed=1), Limits(time_s=30.0), name="cbc")
+    assert solution.termination.reason == "no_solution"
+    assert solution.termination.limit == "time"
+    assert len(runs) == late_run
 
 
 @pytest.mark.parametrize("seed", [0, 4, 6, 9])
@@ -60,7 +78,7 @@ def test_a_gap_that_is_reached_is_no_lack_of_time(name, knapsack, truth, seed):
 
 def test_temporary_files_go_with_the_killed_solver(name, knapsack, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    worker = start_worker()
+    worker = Worker()
     program = knapsack(400, 30, pools=3, seed=1)
     answers = []
     solving = threading.Thread(

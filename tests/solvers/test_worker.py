@@ -18,7 +18,7 @@ from wattsched.formulations.program import Block
 from wattsched.solvers import highs
 from wattsched.solvers import worker as worker_module
 from wattsched.solvers.solution import Limits
-from wattsched.solvers.worker import start_worker
+from wattsched.solvers.worker import Worker
 
 
 def alive(pid):
@@ -45,7 +45,7 @@ def hard(knapsack):
 def test_answers_are_those_of_the_solver_one_after_the_other(knapsack):
     labelled = knapsack(8, 5, seed=3)
     labelled = dataclasses.replace(labelled, columns=(Block("x", 40, lambda i: f"column {i}"),))
-    with start_worker() as worker:
+    with Worker() as worker:
         for name in ("highs", "greedy"):
             there = worker.solve(name, labelled, Limits(time_s=10))
             assert np.array_equal(there.x, worker.solve(name, labelled, Limits(time_s=10)).x)
@@ -59,15 +59,15 @@ def test_answers_are_those_of_the_solver_one_after_the_other(knapsack):
 
 def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard, monkeypatch):
     """Killed at its first announcement, the relaxation's bound: branch and cut has only begun."""
-    with start_worker() as worker:
-        listen = worker_module._Known.add
+    with Worker() as worker:
+        combined = worker_module.combined
 
-        def kill(known, news):
-            listen(known, news)
+        def kill(program, known):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
+            return combined(program, known)
 
-        monkeypatch.setattr(worker_module._Known, "add", kill)
+        monkeypatch.setattr(worker_module, "combined", kill)
         solution = worker.solve("highs", hard, Limits(gap=0.0))
         assert solution.termination.detail == "the solver process died: signal 9"
         assert np.isfinite(solution.bound)
@@ -80,10 +80,10 @@ def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard, monkeypa
 
 
 def test_overrun_is_killed(hard):
-    with start_worker(grace_s=0.1) as worker:
+    with Worker(grace_s=-9.0) as worker:
         worker.solve("greedy", hard, Limits())  # the process is up
         before = time.monotonic()
-        solution = worker.solve("highs", hard, Limits(gap=0.0), deadline=1.0)
+        solution = worker.solve("highs", hard, Limits(gap=0.0, time_s=10.0))
         assert time.monotonic() - before < 60.0
         assert solution.termination.limit == "time"
         assert "killed" in solution.termination.detail
@@ -92,12 +92,12 @@ def test_overrun_is_killed(hard):
 
 def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
     program = knapsack(2000, 100)
-    with start_worker(grace_s=0.0) as worker:
+    with Worker(grace_s=0.0) as worker:
         os.kill(worker.pid, signal.SIGSTOP)
         before = time.monotonic()
         assert worker.solve("greedy", program, Limits(time_s=0.3)).termination.limit == "time"
         assert time.monotonic() - before < 60.0
-    with start_worker() as worker:
+    with Worker() as worker:
         assert worker.solve("greedy", program, Limits(time_s=20)).x is not None
 
 
@@ -109,7 +109,7 @@ import numpy as np
 from scipy.sparse import csc_array
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers.solution import Limits
-from wattsched.solvers.worker import start_worker
+from wattsched.solvers.worker import Worker
 rng = np.random.default_rng(0)
 n = 400 * 30
 program = Program(
@@ -118,7 +118,7 @@ program = Program(
     integer=np.ones(n, dtype=bool), group_start=np.arange(0, n + 1, 30),
     rows=(Block("r", 4),), columns=(Block("x", n),),
 )
-worker = start_worker()
+worker = Worker()
 print(worker.pid, flush=True)
 print(worker.solve("highs", program, Limits(gap=0.0)), flush=True)
 """
@@ -140,7 +140,7 @@ print(worker.solve("highs", program, Limits(gap=0.0)), flush=True)
 
 
 def test_interrupt_kills_the_process(hard):
-    with start_worker() as worker:
+    with Worker() as worker:
         threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             worker.solve("highs", hard, Limits(gap=0.0))

@@ -15,7 +15,7 @@ from wattsched.formulations.sharing.columns import all_columns, set_partitioning
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.heuristics import eaco
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.solvers.highs import solve_lp
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.bound import lower_bound

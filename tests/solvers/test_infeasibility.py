@@ -1,4 +1,4 @@
-"""A program has a shortfall exactly when it is infeasible, and granting what is short makes it feasible."""
+"""Rows are short exactly when a program is infeasible, and granting what is short makes it feasible."""
 
 from __future__ import annotations
 

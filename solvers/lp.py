@@ -1,0 +1,190 @@
+"""HiGHS on programs scaled by powers of two, which loses no bit; the LP relaxation and its prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import highspy
+import numpy as np
+
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.solvers.rows import largest_by, with_choice_rows
+from wattsched.solvers.solution import (
+    FEASIBILITY,
+    Limit,
+    Limits,
+    Solution,
+    Termination,
+    certified,
+    infeasible,
+    unsupported,
+)
+from wattsched.topology.arrays import FloatArray
+
+Status = highspy.HighsModelStatus
+LIMITS: dict[Any, Limit] = {Status.kTimeLimit: "time", Status.kSolutionLimit: "nodes"}
+"""Limits by the statuses that tell of them."""
+# Solvers' tolerances are absolute and meant for costs of about this size.
+_COST_RANGE = (1.0, 2.0**20)
+_COST_TARGET = 2.0**10
+# The LP relaxation of a program with few columns is solved before presolve would be done.
+_SMALL = 5_000
+
+
+def solve_lp(program: Program, limits: Limits) -> Solution:
+    """Solve the LP relaxation: x may be fractional, prices are the duals of the coupling rows."""
+    return relaxation(program, scaled(program), limits, Timer(limits.time_s))
+
+
+def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Timer) -> Solution:
+    """Solve the LP relaxation of a program that is scaled already."""
+    solver = loaded(model, limits, timer, relaxed=True)
+    status = run(solver)
+    if status == Status.kInfeasible:
+        return infeasible(detail="the LP relaxation is infeasible")
+    if status == Status.kUnbounded:
+        return unsupported("the LP relaxation is unbounded")
+    # The last point is no use before it is optimal, the duals always are.
+    solution = solver.getSolution()
+    duals = model.prices(np.asarray(solution.row_dual), program.n_rows) if solution.dual_valid else None
+    prices, bound = certified(program, duals)
+    if status != Status.kOptimal or not has_point(solver):
+        stopped = Termination("no_solution", LIMITS.get(status), f"the LP stopped: {said(solver)}")
+        return Solution(stopped, bound=bound, prices=prices)
+    x = np.clip(model.point(np.asarray(solution.col_value)), program.lower, program.upper)
+    return Solution(Termination("optimal"), x=x, objective=program.objective(x), bound=bound, prices=prices)
+
+
+@dataclass(frozen=True)
+class ScaledModel:
+    """Rows (choice rows included) whose largest coefficient is about one.
+
+    With row factors R, column factors S and cost factor k, `program` has ``matrix = R A S`` and
+    ``cost = k S c``; a point of the program that was scaled is ``S x``, its row prices are ``R y / k``.
+    """
+
+    program: Program
+    row_factor: FloatArray
+    column_factor: FloatArray
+    cost_factor: float
+
+    def point(self, x: FloatArray) -> FloatArray:
+        """Point of the program that was scaled."""
+        return x * self.column_factor
+
+    def prices(self, y: FloatArray, n_rows: int) -> FloatArray:
+        """Prices of its coupling rows."""
+        return (y * self.row_factor / self.cost_factor)[:n_rows]
+
+    def cost_of(self, value: float) -> float:
+        """Cost in its unit."""
+        return value / self.cost_factor
+
+
+def scaled(program: Program) -> ScaledModel:
+    """Scale rows by their integer columns, then the continuous columns, then the costs."""
+    explicit = with_choice_rows(program)
+    matrix, n_rows = explicit.matrix, explicit.n_rows
+    size = np.abs(matrix.data)
+    column = np.repeat(np.arange(program.n_columns), np.diff(matrix.indptr))
+    whole = program.integer[column]
+
+    row_size = largest_by(matrix.indices[whole], size[whole], n_rows)
+    row_size = np.where(row_size > 0, row_size, largest_by(matrix.indices, size, n_rows))
+    row_factor = _power_of_two(1.0 / np.where(row_size > 0, row_size, 1.0))
+
+    in_rows = (size * row_factor[matrix.indices])[~whole]
+    column_size = largest_by(column[~whole], in_rows, program.n_columns)
+    column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
+
+    cost = program.cost * column_factor
+    largest = float(np.max(np.abs(cost), initial=0.0))
+    inside = largest == 0 or _COST_RANGE[0] <= largest <= _COST_RANGE[1]
+    cost_factor = 1.0 if inside else float(_power_of_two(np.array(_COST_TARGET / largest)))
+    matrix.data = matrix.data * row_factor[matrix.indices] * column_factor[column]
+    model = replace(
+        explicit,
+        cost=cost * cost_factor,
+        offset=program.offset * cost_factor,
+        row_lower=explicit.row_lower * row_factor,
+        row_upper=explicit.row_upper * row_factor,
+        lower=program.lower / column_factor,
+        upper=program.upper / column_factor,
+    )
+    return ScaledModel(model, row_factor, column_factor, cost_factor)
+
+
+def _power_of_two(values: FloatArray) -> FloatArray:
+    return np.exp2(np.round(np.log2(values)))
+
+
+def silent_highs() -> highspy.Highs:
+    """HiGHS, which prints nothing."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    return solver
+
+
+def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
+    """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
+    solver, lp = silent_highs(), model.program
+    integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
+    status = solver.passModel(
+        lp.n_columns,
+        lp.n_rows,
+        lp.matrix.nnz,
+        int(highspy.MatrixFormat.kColwise),
+        int(highspy.ObjSense.kMinimize),
+        lp.offset,
+        lp.cost,
+        lp.lower,
+        lp.upper,
+        lp.row_lower,
+        lp.row_upper,
+        lp.matrix.indptr.astype(np.int32),
+        lp.matrix.indices.astype(np.int32),
+        lp.matrix.data,
+        integer.astype(np.int32),
+    )
+    if status == highspy.HighsStatus.kError:
+        raise ValueError("HiGHS rejects the program's arrays")
+    options = {
+        "threads": limits.threads,
+        "random_seed": limits.seed,
+        "mip_rel_gap": limits.gap,
+        "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": FEASIBILITY,
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "dual_feasibility_tolerance": FEASIBILITY,
+        "presolve": "off" if len(integer) <= _SMALL and not integer.any() else None,
+        "mip_max_nodes": limits.nodes,
+        "time_limit": timer.remaining_s(),
+    }
+    for name, value in options.items():
+        if value is not None:
+            solver.setOptionValue(name, value)
+    return solver
+
+
+def run(solver: highspy.Highs) -> Any:
+    """Run HiGHS and return the model's status."""
+    # The scheduler is global and keeps the thread count of its first use.
+    highspy.Highs.resetGlobalScheduler(True)
+    solver.run()
+    if solver.getModelStatus() == Status.kUnboundedOrInfeasible:
+        solver.setOptionValue("presolve", "off")
+        solver.run()
+    return solver.getModelStatus()
+
+
+def has_point(solver: highspy.Highs) -> bool:
+    """Whether HiGHS holds a feasible point."""
+    found = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return bool(found)
+
+
+def said(solver: highspy.Highs) -> str:
+    """HiGHS's word for how it ended."""
+    return str(solver.modelStatusToString(solver.getModelStatus())).lower()
