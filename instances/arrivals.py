@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 from wattsched.topology.arrays import IntArray
 
 MOST_ARRIVALS = 5_000_000

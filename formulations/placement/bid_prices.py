@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.placement.node_types import NodeTypes
-from wattsched.instances.placement.instance import WHOLE_GPU, TaskTable
+from wattsched.instances.placement.tables import WHOLE_GPU, TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 SEARCH_STEPS = 40

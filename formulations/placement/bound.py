@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.formulations.placement.node_types import NodeTypes, node_types
-from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, sizes
-from wattsched.formulations.placement.patterns import (
+from wattsched.formulations.placement.configuration_lp import (
     GAP,
     MOST_UNITS,
     POWER,
@@ -22,7 +20,9 @@ from wattsched.formulations.placement.patterns import (
     PatternBound,
     PatternProgram,
 )
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.formulations.placement.node_types import NodeTypes, node_types
+from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, sizes
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower
 from wattsched.topology.arrays import FloatArray, IntArray
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wattsched.formulations.placement.bound import Hosted, PlacementBounds
-from wattsched.formulations.placement.patterns import GAP
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.formulations.placement.configuration_lp import GAP
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower
 from wattsched.topology.arrays import FloatArray, IntArray
 

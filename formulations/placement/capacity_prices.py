@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.instances.placement.instance import NodeTable, TargetWorkload
+from wattsched.instances.placement.tables import NodeTable, TargetWorkload
 from wattsched.perfmodels.node_power import NodePower
 from wattsched.topology.arrays import FloatArray
 

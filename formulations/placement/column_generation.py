@@ -14,7 +14,7 @@ from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, Objective, Prices, sizes
 from wattsched.formulations.placement.pattern_pricing import Offer, PatternPricing, Patterns
 from wattsched.formulations.placement.restricted_master import MasterSolution, RestrictedMaster
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 from wattsched.topology.arrays import FloatArray
 
 SMOOTHING = 0.7

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, TaskTable
+from wattsched.instances.placement.tables import WHOLE_GPU, TaskTable
 from wattsched.topology.arrays import FloatArray, IntArray
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.perfmodels.node_power import NodePower, node_power
 from wattsched.topology.arrays import BoolArray, IntArray
 

@@ -96,6 +96,8 @@ class OutcomeMaster:
         RuntimeError
             If HiGHS does not find it.
         """
+        if not self._saved:
+            return Prices(self._worth, np.zeros(self._nodes), np.zeros(0), 0.0)
         solve_growing(self._highs, "outcomes")
         solution = self._highs.getSolution()
         duals = np.minimum(np.array(solution.row_dual), 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattsched.formulations.placement.node_types import NodeTypes
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 TOTALS = 3

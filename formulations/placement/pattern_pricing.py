@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.formulations.placement.node_patterns import Admitted, NodePatterns, SharePatterns, best_shares
 from wattsched.formulations.placement.node_types import NodeTypes
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 

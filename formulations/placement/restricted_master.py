@@ -13,7 +13,7 @@ from wattsched.formulations.growing_lp import solve_growing
 from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.formulations.placement.pattern_prices import TOTALS, Accepted, sizes
 from wattsched.formulations.placement.pattern_pricing import Patterns
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, TargetWorkload
+from wattsched.instances.placement.tables import WHOLE_GPU, TargetWorkload
 from wattsched.topology.arrays import FloatArray, IntArray
 
 SPREAD = (0.8, 0.9, 1.0, 1.1, 1.2)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.formulations.placement.capacity_prices import REFUSAL
-from wattsched.instances.placement.instance import NodeTable
+from wattsched.instances.placement.tables import NodeTable
 from wattsched.perfmodels.node_power import NodePower
 from wattsched.topology.arrays import BoolArray, FloatArray
 

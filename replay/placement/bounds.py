@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.formulations.placement.bound_curves import BoundCurves
-from wattsched.instances.placement.instance import WHOLE_GPU
+from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment
 from wattsched.topology.arrays import FloatArray

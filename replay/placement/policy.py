@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from wattsched.instances.placement.instance import NodeTable, TargetWorkload
+from wattsched.instances.placement.tables import NodeTable, TargetWorkload
 from wattsched.perfmodels.node_power import NodePower
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 

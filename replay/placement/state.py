@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, NodeTable
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable
 from wattsched.topology.arrays import BoolArray, IntArray
 
 Nodes = IntArray | slice

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattsched.instances.arrivals import arrival_order, node_order
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
+from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.perfmodels.node_power import CPU_OF_GPU, NodePower, node_power
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory

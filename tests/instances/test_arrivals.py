@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies.placement import task_tables
 
 from wattsched.instances.arrivals import arrival_order, node_order
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
 
 SEEDS = st.integers(0, 2**32)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattsched.instances.placement.instance import NodeTable, Placements, TargetWorkload, TaskTable, Window
+from wattsched.instances.placement.tables import NodeTable, Placements, TargetWorkload, TaskTable, Window
 from wattsched.verification.placement.checker import check_placements
 
 

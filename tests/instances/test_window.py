@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from strategies.windows import random_window
 
-from wattsched.instances.placement.instance import REJECTED, Placements, TaskTable
+from wattsched.instances.placement.tables import REJECTED, Placements, TaskTable
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.placement.instance import NodeTable, TargetWorkload, TaskTable, target_workload
+from wattsched.instances.placement.tables import NodeTable, TargetWorkload, TaskTable, target_workload
 from wattsched.perfmodels.node_power import node_power
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Request

@@ -22,7 +22,7 @@ import numpy as np
 from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
 from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.placement.instance import WHOLE_GPU
+from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray

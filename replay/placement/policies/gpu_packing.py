@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU
+from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.replay.placement.scoring import BEST, Rule
 from wattsched.replay.placement.state import ClusterState, Request
 from wattsched.topology.arrays import IntArray

@@ -14,7 +14,7 @@ from strategies.windows import random_tasks, random_window
 
 from wattsched.formulations.placement.assignment import Assignment, build
 from wattsched.instances.arrivals import arrival_order
-from wattsched.instances.placement.instance import Placements, Window, target_workload
+from wattsched.instances.placement.tables import Placements, Window, target_workload
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits, Solution, Start

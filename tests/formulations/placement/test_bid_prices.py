@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wattsched.formulations.placement.bid_prices import bid_prices
 from wattsched.formulations.placement.bound import PlacementBounds
 from wattsched.formulations.placement.node_types import node_types
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 
 MODELS = ("T4", "P100", "G2")
 SPECS = (frozenset(), frozenset({"T4"}))

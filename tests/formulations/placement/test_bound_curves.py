@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattsched.formulations.placement.bound_curves import BoundCurves, mean_arrived
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 
 
 def task_table(rows: list[tuple[int, ...]]) -> TaskTable:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies.placement_cases import nodes_of, setting_of, tasks_of, whole
 
 from wattsched.formulations.placement.capacity_prices import REFUSAL, CapacityPrices
-from wattsched.instances.placement.instance import target_workload
+from wattsched.instances.placement.tables import target_workload
 from wattsched.replay.placement.state import Request
 
 T4_W, G2_W, P100_W = 60, 120, 225

@@ -15,7 +15,7 @@ from wattsched.formulations.placement.bound import Hosted, PlacementBounds
 from wattsched.formulations.placement.bound_curves import mean_arrived
 from wattsched.formulations.placement.node_types import node_types
 from wattsched.instances.arrivals import arrival_order
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 
 MODELS = ("T4", "P100", "G2")

@@ -13,7 +13,7 @@ from strategies.placement_cases import nodes_of, setting_of, share, state_with, 
 from wattsched.formulations.placement.capacity_prices import CapacityPrices
 from wattsched.formulations.placement.usable import UsableCapacity
 from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
+from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.replay.placement.policies.bid import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
 from wattsched.replay.placement.policy import Setting
 from wattsched.replay.placement.state import ClusterState, Placement, Request

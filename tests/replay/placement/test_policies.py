@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies.placement import node_tables, task_tables
 from strategies.placement_cases import nodes_of, setting_of, share, state_with, tasks_of, whole
 
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
+from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.replay.placement.policies import policy_factory
 from wattsched.replay.placement.policies.best_fit import BestFit
 from wattsched.replay.placement.policies.dot_product import DotProduct
