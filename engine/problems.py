@@ -224,7 +224,7 @@ def _sharing() -> Problem[Any, Any, Any]:
 def _placement() -> Problem[Any, Any, Any]:
     from wattsched.formulations.placement import patterns
     from wattsched.formulations.placement.data import window_of
-    from wattsched.formulations.placement.heuristics import greedy
+    from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
     from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance, faults_of
     from wattsched.verification.placement.bound import prove
@@ -240,7 +240,7 @@ def _placement() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
-        heuristics={"greedy": greedy},
+        heuristics=HEURISTICS,
         faults=faults_of,
     )
 

@@ -95,7 +95,7 @@ def spoken(name: str, value: float) -> str:
         ("_j", energy),
         ("_g", lambda grams: quantity(grams, "g")),
         ("_s", duration),
-        ("_gpus", lambda gpus: f"{number(gpus)} GPUs"),
+        ("_gpus", lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}"),
         ("_pct", lambda share: percent(share / 100)),
     ):
         if name.endswith(suffix):

@@ -37,10 +37,11 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.topology.arrays import FloatArray, IntArray
 
-MOST_OUTCOMES = 20_000
+MOST_OUTCOMES = 100_000
 """Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
 
 _SEARCH_SHARE = 0.7
+_NO_PRICE = 1e-9
 
 
 def build(
@@ -102,7 +103,7 @@ def named_prices(window: Window, prices: Prices) -> dict[str, float]:
     for task, profile in zip(tasks, window.profile, strict=True):
         named[f"task:{task.name}"] = float(prices.task_worth[profile])
     for cls, nodes in enumerate(window.classes.members):
-        if prices.node_cost[cls] > 0:
+        if prices.node_cost[cls] > _NO_PRICE:
             named |= {f"node:{window.nodes.names[node]}": -float(prices.node_cost[cls]) for node in nodes}
     return named
 

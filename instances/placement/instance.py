@@ -211,7 +211,11 @@ class PlacementInstance(Strict):
         """Classes that fragmentation is measured by."""
         if self.workload:
             return self.workload
-        return [TaskClass(**task.model_dump(exclude={"name", "memory_mib"}), count=1) for task in self.tasks]
+        often = Counter((t.cpu_milli, t.gpus, t.gpu_milli, tuple(t.gpu_types)) for t in self.tasks)
+        return [
+            TaskClass(cpu_milli=cpu_milli, gpus=gpus, gpu_milli=gpu_milli, gpu_types=list(types), count=count)
+            for (cpu_milli, gpus, gpu_milli, types), count in often.items()
+        ] or [TaskClass(count=1)]
 
     def rejection_rates_w(self) -> tuple[float, float]:
         """Watts that rejecting a task counts as, and watts more per GPU that it asks for."""

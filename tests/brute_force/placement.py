@@ -81,19 +81,13 @@ class Node:
 
 def nodes_of(instance: PlacementInstance) -> tuple[Node, ...]:
     """The nodes as they are now."""
-    return tuple(
-        Node(
-            node.gpu_type,
-            node.cpu_type,
-            node.cpu_milli,
-            node.cpu_milli - node.used_cpu_milli,
-            node.memory_mib - node.used_memory_mib,
-            tuple(
-                1000 - (node.used_gpu_milli[g] if g < len(node.used_gpu_milli) else 0) for g in range(node.gpus)
-            ),
-        )
-        for node in instance.nodes
-    )
+    made = []
+    for node in instance.nodes:
+        used = [*node.used_gpu_milli, *[0] * node.gpus][: node.gpus]
+        cpu, memory = node.cpu_milli - node.used_cpu_milli, node.memory_mib - node.used_memory_mib
+        gpus = tuple(1000 - milli for milli in used)
+        made.append(Node(node.gpu_type, node.cpu_type, node.cpu_milli, cpu, memory, gpus))
+    return tuple(made)
 
 
 def optimum(instance: PlacementInstance) -> Fraction:
@@ -117,7 +111,9 @@ def optimum(instance: PlacementInstance) -> Fraction:
     assert instance.rejection_w is not None
     assert instance.rejection_w_per_gpu is not None
     per_task, rate = Fraction(instance.rejection_w), Fraction(instance.rejection_w_per_gpu)
-    unit = Fraction(instance.fragmentation_w_per_gpu) if instance.objective == "fragmentation" else Fraction(1)
+    unit = (
+        Fraction(instance.fragmentation_w_per_gpu) if instance.objective == "fragmentation" else Fraction(1)
+    )
     rejection = [
         (per_task + rate * Fraction(task.gpus * task.milli, 1000)) / unit
         if any(True for node in nodes for _way in node.ways(task))

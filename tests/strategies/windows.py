@@ -28,9 +28,7 @@ def random_tasks(rng: np.random.Generator, size: int) -> list[Task]:
     """Tasks of a window."""
     requests = random_requests(rng, size)
     memory = rng.choice([0, 1024, 8192], size=size).tolist()
-    return [
-        Task(name=f"t{i}", memory_mib=memory[i], **asked) for i, asked in enumerate(requests)
-    ]
+    return [Task(name=f"t{i}", memory_mib=memory[i], **asked) for i, asked in enumerate(requests)]
 
 
 def random_window(
