@@ -42,6 +42,12 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self.names)
 
+    def take(self, index: IntArray) -> NodeTable:
+        """Nodes at these positions, in this order."""
+        arrays = (self.cpu_milli, self.memory_mib, self.gpus, self.model)
+        names = tuple(self.names[n] for n in index)
+        return NodeTable(names, *(array[index] for array in arrays), models=self.models)
+
     @property
     def gpu_capacity_milli(self) -> int:
         """Thousandths of a GPU in the whole cluster."""

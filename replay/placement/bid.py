@@ -19,10 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
+from wattsched.formulations.placement.capacity import CapacityPrices, Prices, UsableCapacity, WholeNodes
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
-from wattsched.formulations.placement.usable import UsableCapacity
-from wattsched.formulations.placement.whole_nodes import WholeNodes
 from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 

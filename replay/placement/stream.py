@@ -5,7 +5,7 @@ Arrivals are drawn for a seed, and so is the order in which nodes win ties.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Experiment:
         ValueError
             If the power of a GPU model is unknown.
         """
-        nodes = _in_order(self.nodes, node_order(len(self.nodes), seed))
+        nodes = self.nodes.take(node_order(len(self.nodes), seed))
         return PolicyContext(nodes, self._power_of(nodes), target_workload(self.tasks), seed)
 
     def power(self) -> NodePower:
@@ -190,17 +190,6 @@ def _request(tasks: TaskTable, t: int) -> dict[str, Any]:
         "gpu_milli": int(tasks.gpu_milli[t]) or WHOLE_GPU,
         "gpu_types": sorted(tasks.specs[tasks.spec[t]]),
     }
-
-
-def _in_order(nodes: NodeTable, order: IntArray) -> NodeTable:
-    return replace(
-        nodes,
-        names=tuple(nodes.names[i] for i in order),
-        cpu_milli=nodes.cpu_milli[order],
-        memory_mib=nodes.memory_mib[order],
-        gpus=nodes.gpus[order],
-        model=nodes.model[order],
-    )
 
 
 def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> IntArray:

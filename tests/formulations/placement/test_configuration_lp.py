@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from wattsched.formulations.placement.bound import Hosted, PlacementBounds
-from wattsched.formulations.placement.bound_curves import mean_arrived
-from wattsched.formulations.placement.node_types import node_types
-from wattsched.instances.arrivals import arrival_order
+from wattsched.formulations.placement.configuration_prices import node_types
 from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.instances.traces.openb import read_nodes, read_tasks
+from wattsched.replay.placement.bounds import Hosted, PlacementBounds, mean_arrived
+from wattsched.replay.placement.stream import arrival_order
 
 MODELS = ("T4", "P100", "G2")
 CPUS = (0, 100, 1000, 1752, 4000, 15000, 32000)
