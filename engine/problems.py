@@ -222,7 +222,7 @@ def _sharing() -> Problem[Any, Any, Any]:
 
 
 def _placement() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.placement import patterns
+    from wattsched.formulations.placement import assignment, patterns
     from wattsched.formulations.placement.data import window_of
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
@@ -236,7 +236,7 @@ def _placement() -> Problem[Any, Any, Any]:
         decision=PlacementDecision,
         objectives=OBJECTIVES,
         expand=window_of,
-        formulations={"patterns": patterns.build},
+        formulations={"patterns": patterns.build, "assignment": assignment.build},
         safety_net="greedy",
         check=check,
         prove=prove,

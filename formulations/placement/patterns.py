@@ -10,8 +10,7 @@ tasks with the same request one profile:
     \sum_{k\ \text{of class}\ c} \lambda_k \le n_c\ \forall c
 
 with a_kp tasks of profile p in outcome k of cost c_k, d_p tasks, of which each rejected one costs w_p (an
-outcome saves that), and n_c nodes. A node that is alone in its class is a choice group, and one of its
-choices is to host nothing.
+outcome saves that), and n_c nodes.
 
 Where a window has few outcomes, all are listed, and only those left out that are in no better decision than
 one already known: the program's optimum is the window's. Otherwise outcomes are searched (`outcome_search`),
@@ -22,10 +21,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array
+from scipy.sparse import coo_array
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.placement.data import Window
@@ -35,7 +33,7 @@ from wattsched.formulations.placement.outcomes import Outcomes, decide, every_ou
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray
 
 MOST_OUTCOMES = 100_000
 """Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
@@ -84,16 +82,21 @@ def build(
     every = every_outcome(window, most_outcomes, timer)
     if every is not None:
         found, prices = fixed(window, every, found)
-    columns = Columns.of(window, found.outcomes)
+    outcomes = found.outcomes
+
+    def encode(decision: PlacementDecision) -> FloatArray | None:
+        times = used_by(window, outcomes, decision)
+        return None if times is None else times.astype(float)
+
     return Model(
-        program=columns.program(),
-        decode=lambda x, starts: decide(window, columns.outcomes, columns.times(x)),
-        encode=columns.encode,
+        program=program_of(window, outcomes),
+        decode=lambda x, starts: decide(window, outcomes, np.rint(x).astype(np.int64)),
+        encode=encode,
         prices=None if prices is None else named_prices(window, prices),
-        start=columns.point(found.nodes[columns.order]),
-        outside=math.inf if every is not None else -math.inf,
-        options=len(found.outcomes) if every is None else len(every),
-        dropped=0 if every is None else len(every) - len(found.outcomes),
+        start=found.nodes.astype(float),
+        outside=-math.inf if every is None else math.inf,
+        options=len(outcomes) if every is None else len(every),
+        dropped=0 if every is None else len(every) - len(outcomes),
     )
 
 
@@ -108,137 +111,55 @@ def named_prices(window: Window, prices: Prices) -> dict[str, float]:
     return named
 
 
+def program_of(window: Window, outcomes: Outcomes) -> Program:
+    """Program over some outcomes, a column each."""
+    demand, worth, count = window.demand, window.worth, window.classes.count
+    classes, row = np.unique(outcomes.cls, return_inverse=True)
+    outcome, profile = np.nonzero(outcomes.hosted)
+    rows = np.concatenate([profile, len(demand) + row])
+    columns = np.concatenate([outcome, np.arange(len(outcomes))])
+    value = np.concatenate([outcomes.hosted[outcome, profile], np.ones(len(outcomes))]).astype(float)
+    shape = len(demand) + len(classes), len(outcomes)
+    often = np.where(outcomes.hosted > 0, demand // np.maximum(outcomes.hosted, 1), len(window.tasks))
+    names = _Names(window, outcomes)
+    return Program(
+        cost=outcomes.cost - outcomes.hosted @ worth,
+        matrix=coo_array((value, (rows, columns)), shape=shape).tocsc(),
+        row_lower=np.full(shape[0], -np.inf),
+        row_upper=np.concatenate([demand, count[classes]]).astype(float),
+        lower=np.zeros(shape[1]),
+        upper=np.minimum(often.min(axis=1, initial=len(window.tasks)), count[outcomes.cls]).astype(float),
+        integer=np.ones(shape[1], dtype=bool),
+        group_start=np.zeros(1, dtype=np.int64),
+        rows=(
+            Block("tasks", len(demand), lambda p: f"tasks:{names.request(p)}"),
+            Block("nodes", len(classes), lambda c: f"nodes:{names.node(int(classes[c]))}"),
+        ),
+        columns=(Block("hosts", shape[1], names.outcome),),
+        offset=float(demand @ worth),
+    )
+
+
 @dataclass(frozen=True)
-class Columns:
-    """Outcomes as columns of a program.
-
-    First the classes of one node, each a choice group of hosting nothing and its outcomes, then the outcomes
-    of the other classes.
-
-    Attributes
-    ----------
-    window : Window
-    outcomes : Outcomes
-        K outcomes, those of classes of one node first, otherwise in the order of their classes.
-    order : (K,) int
-        Where they were in what `of` was given.
-    alone, several : int arrays
-        Classes of one node that have outcomes, and the others.
-    """
+class _Names:
+    """What classes of nodes, requests and outcomes are called."""
 
     window: Window
     outcomes: Outcomes
-    order: IntArray
-    alone: IntArray
-    several: IntArray
 
-    @classmethod
-    def of(cls, window: Window, outcomes: Outcomes) -> Columns:
-        """Columns of some outcomes."""
-        classes, count = np.unique(outcomes.cls), window.classes.count
-        order = np.lexsort((outcomes.cls, count[outcomes.cls] > 1))
-        one = count[classes] == 1
-        return cls(window, outcomes.take(order), order, classes[one], classes[~one])
-
-    @cached_property
-    def group(self) -> IntArray:
-        """Place of each outcome's class among those of `alone`, their number for the others, shape (K,)."""
-        in_group = self.window.classes.count[self.outcomes.cls] == 1
-        return np.where(in_group, np.searchsorted(self.alone, self.outcomes.cls), len(self.alone))
-
-    @cached_property
-    def column(self) -> IntArray:
-        """Column of each outcome, shape (K,); the first of a group is to host nothing."""
-        return np.arange(len(self.outcomes)) + np.minimum(self.group + 1, len(self.alone))
-
-    @cached_property
-    def group_start(self) -> IntArray:
-        """Start of every choice group and end of the last, shape (len(alone) + 1,)."""
-        start: IntArray = np.searchsorted(self.group, np.arange(len(self.alone) + 1))
-        return start + np.arange(len(self.alone) + 1)
-
-    def point(self, times: IntArray) -> FloatArray:
-        """Point that uses outcomes so many times, shape (K,)."""
-        x = np.zeros(len(self.outcomes) + len(self.alone))
-        x[self.column] = times
-        x[self.group_start[:-1]] = 1.0 - np.bincount(self.group, times, len(self.alone) + 1)[:-1]
-        return x
-
-    def times(self, x: FloatArray) -> IntArray:
-        """How often a point uses each outcome, shape (K,)."""
-        return np.rint(x[self.column]).astype(np.int64)
-
-    def encode(self, decision: PlacementDecision) -> FloatArray | None:
-        """Point of a decision, None where it needs an outcome that is not there."""
-        times = used_by(self.window, self.outcomes, decision)
-        return None if times is None else self.point(times)
-
-    def program(self) -> Program:
-        """The program."""
-        window, outcomes = self.window, self.outcomes
-        demand, worth, count = window.demand, window.worth, window.classes.count
-        profiles, rows = len(demand), len(demand) + len(self.several)
-        n, alone = len(outcomes) + len(self.alone), int(self.group_start[-1])
-        cost, upper = np.zeros(n), np.ones(n)
-        cost[self.column] = outcomes.cost - outcomes.hosted @ worth
-        upper[self.column] = self._most_times()
-        return Program(
-            cost=cost,
-            matrix=self._matrix((rows, n)),
-            row_lower=np.full(rows, -np.inf),
-            row_upper=np.concatenate([demand, count[self.several]]).astype(float),
-            lower=np.zeros(n),
-            upper=upper,
-            integer=np.ones(n, dtype=bool),
-            group_start=self.group_start,
-            rows=(
-                Block("tasks", profiles, self._tasks),
-                Block("nodes", len(self.several), lambda row: f"nodes:{self._node(self.several[row])}"),
-            ),
-            columns=(
-                Block("hosts", alone, self._hosts),
-                Block("host", n - alone, lambda column: self._hosts(alone + column)),
-            ),
-            offset=float(demand @ worth),
-        )
-
-    def _matrix(self, shape: tuple[int, int]) -> csc_array:
-        outcome, profile = np.nonzero(self.outcomes.hosted)
-        several = np.flatnonzero(self.group == len(self.alone))
-        row = np.concatenate(
-            [
-                profile,
-                len(self.window.demand) + np.searchsorted(self.several, self.outcomes.cls[several]),
-            ]
-        )
-        column = self.column[np.concatenate([outcome, several])]
-        value = np.concatenate([self.outcomes.hosted[outcome, profile], np.ones(len(several))])
-        return coo_array((value.astype(float), (row, column)), shape=shape).tocsc()
-
-    def _most_times(self) -> IntArray:
-        """How often each outcome can be used at most, shape (K,)."""
-        hosted, demand = self.outcomes.hosted, self.window.demand
-        often = np.where(hosted > 0, demand // np.maximum(hosted, 1), len(self.window.tasks)).min(axis=1)
-        return np.minimum(often, self.window.classes.count[self.outcomes.cls])
-
-    def _tasks(self, profile: int) -> str:
-        return f"tasks:{self._request(profile)}"
-
-    def _hosts(self, column: int) -> str:
-        """Name of an outcome, or of a node that hosts nothing."""
-        k = int(np.searchsorted(self.column, column))
-        if k == len(self.column) or self.column[k] != column:
-            return f"{self._node(self.alone[np.searchsorted(self.group_start, column)])}:nothing"
-        hosted = self.outcomes.hosted[k]
-        tasks = "+".join(f"{hosted[p]}x{self._request(p)}" for p in np.flatnonzero(hosted))
-        return f"{self._node(self.outcomes.cls[k])}:{tasks}"
-
-    def _node(self, cls: int) -> str:
+    def node(self, cls: int) -> str:
         """First node of a class."""
-        return self.window.nodes.names[self.window.classes.members[cls][0]]
+        return self.window.nodes.names[int(self.window.classes.members[cls][0])]
 
-    def _request(self, profile: int) -> str:
+    def request(self, profile: int) -> str:
+        """CPU, memory and GPUs of a task, and the models that will do."""
         tasks = self.window.tasks.profiles[0]
         gpu = f"{tasks.gpus[profile]}x{tasks.gpu_milli[profile]}g"
         spec = "|".join(sorted(tasks.specs[tasks.spec[profile]]))
         return f"{tasks.cpu_milli[profile]}c,{tasks.memory_mib[profile]}m,{gpu}{',' * bool(spec)}{spec}"
+
+    def outcome(self, k: int) -> str:
+        """Node and what it hosts."""
+        hosted = self.outcomes.hosted[k]
+        tasks = "+".join(f"{hosted[p]}x{self.request(int(p))}" for p in np.flatnonzero(hosted))
+        return f"{self.node(int(self.outcomes.cls[k]))}:{tasks}"
