@@ -156,11 +156,11 @@ def _import(form: Format, own: list[str]) -> Any:
         options = {name: values.pop(name) for name in own}
         size = values.pop("window", None)
         if size is not None:
-            refuse_given(own, "does not go with --window")
+            refuse_given(tuple(own), "does not go with --window")
             write(output, document_text(_window(files, size, **values)))
             return
         if form.windows:
-            refuse_given(list(values), "changes nothing without --window")
+            refuse_given(tuple(values), "changes nothing without --window")
         with progress(f"reading {', '.join(files)}"):
             read = []
             for file in files:

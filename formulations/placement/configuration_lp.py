@@ -254,9 +254,9 @@ class PatternMaster:
         """
         optimum = self._lp.solve()
         rows = np.cumsum([self._profiles, TOTALS, self._types])
-        return MasterOptimum(
-            optimum.cost, *np.split(optimum.prices, rows), float(optimum.x[self._missing].sum())
-        )
+        profile, total, node, memory = np.split(optimum.prices, rows)
+        missing = float(optimum.x[self._missing].sum())
+        return MasterOptimum(optimum.cost, profile, total, node, memory, missing)
 
 
 def usual_w(types: NodeTypes, profiles: TaskTable, objective: Objective) -> FloatArray:

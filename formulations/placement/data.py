@@ -97,7 +97,7 @@ def window_of(instance: PlacementInstance) -> Window:
     """Arrays of an instance."""
     nodes, columns = instance.nodes, max(1, *(node.gpus for node in instance.nodes))
     models = tuple(dict.fromkeys(node.gpu_type or "" for node in nodes))
-    gpus, cpus = ([power(node) for node in nodes] for power in (instance.gpu_type_of, instance.cpu_type_of))
+    gpus, cpus = list(map(instance.gpu_type_of, nodes)), list(map(instance.cpu_type_of, nodes))
     cpu_milli = _ints(node.cpu_milli for node in nodes)
     free = np.zeros((len(nodes), columns), dtype=np.int64)
     for row, node in zip(free, nodes, strict=True):

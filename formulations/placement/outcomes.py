@@ -234,7 +234,7 @@ def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
     """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
     master = OutcomeMaster(window.demand, window.classes.count, window.worth)
     missing = np.ones(len(outcomes), dtype=bool)
-    new, tolerance = known, _ROUNDING * np.abs(outcomes.cost).max(initial=0.0)
+    new, tolerance = known, _ROUNDING * float(np.abs(outcomes.cost).max(initial=0.0))
     while True:
         master.add(outcomes.cls[new], outcomes.hosted[new], outcomes.cost[new])
         missing[new] = False

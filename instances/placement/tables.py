@@ -44,9 +44,8 @@ class NodeTable:
 
     def take(self, index: IntArray) -> NodeTable:
         """Nodes at these positions, in this order."""
-        arrays = (self.cpu_milli, self.memory_mib, self.gpus, self.model)
-        names = tuple(self.names[n] for n in index)
-        return NodeTable(names, *(array[index] for array in arrays), models=self.models)
+        columns = {name: getattr(self, name)[index] for name in ("cpu_milli", "memory_mib", "gpus", "model")}
+        return NodeTable(names=tuple(self.names[n] for n in index), models=self.models, **columns)
 
     @property
     def gpu_capacity_milli(self) -> int:

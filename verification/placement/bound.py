@@ -119,11 +119,11 @@ def _least(node: NodeState, wanted: list[tuple[Task, list[float]]], most: int) -
     for task, prices in wanted:
         level = dict(earned) if node.admits(task) else {}
         for price in prices:
-            after: dict[Free, float] = {}
+            longer: dict[Free, float] = {}
             for state, gain in level.items():
                 for left in _hosting(state, task):
-                    after[left] = max(after.get(left, -math.inf), gain + price)
-            level = after
+                    longer[left] = max(longer.get(left, -math.inf), gain + price)
+            level = longer
             for state, gain in level.items():
                 earned[state] = max(earned.get(state, -math.inf), gain)
             if len(earned) > most:
@@ -131,8 +131,8 @@ def _least(node: NodeState, wanted: list[tuple[Task, list[float]]], most: int) -
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
     least = math.inf
     for (cpu_milli, _memory, gpus), gain in earned.items():
-        state = replace(node, cpu_milli=cpu_milli, gpus=gpus)
-        added = state.power_w() - power_w, state.fragmentation_gpus() - fragments
+        after = replace(node, cpu_milli=cpu_milli, gpus=gpus)
+        added = after.power_w() - power_w, after.fragmentation_gpus() - fragments
         least = min(least, worth(node.instance, *added, 0.0) - gain)
     return least, len(earned)
 
