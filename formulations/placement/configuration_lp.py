@@ -225,7 +225,7 @@ class PatternMaster:
         self._lp.add_rows(lower, upper)
         size = sizes(profiles)
         rest = csc_array((2 * self._types, self._profiles))
-        taken = vstack([csc_array(np.diag(np.where(packed, -1.0, 0.0))), csc_array(size), rest])
+        taken = csc_array(vstack([csc_array(np.diag(np.where(packed, -1.0, 0.0))), csc_array(size), rest]))
         reward = -objective.gpu_reward_w * size[0]
         self._lp.add_columns(taken, reward, lower=accepted.least, upper=accepted.most)
         self._missing = self._lp.add_columns(csc_array(np.eye(len(lower), demands)), 0.0)
@@ -241,8 +241,8 @@ class PatternMaster:
         """Add patterns."""
         kind = csc_array((np.arange(self._types)[:, None] == patterns.type).astype(np.float64))
         hosted = csc_array(patterns.hosted.T.astype(np.float64))
-        matrix = vstack([hosted, csc_array((TOTALS, len(patterns))), kind, kind * patterns.memory_mib])
-        self._lp.add_columns(matrix, self._weight * patterns.power_w)
+        rows = [hosted, csc_array((TOTALS, len(patterns))), kind, kind * patterns.memory_mib]
+        self._lp.add_columns(csc_array(vstack(rows)), self._weight * patterns.power_w)
 
     def solve(self) -> MasterOptimum:
         """Optimum over the patterns so far.

@@ -13,7 +13,7 @@ from wattsched.formulations.growing_lp import solve_growing
 from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import sparray, spmatrix
+    from scipy.sparse import sparray
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RestrictedMaster:
         self._highs.addRows(len(low), low, high, 0, start, none.astype(np.int32), none)
 
     def add_columns(
-        self, matrix: sparray | spmatrix, cost: ArrayLike, *, lower: ArrayLike = 0.0, upper: ArrayLike = np.inf
+        self, matrix: sparray, cost: ArrayLike, *, lower: ArrayLike = 0.0, upper: ArrayLike = np.inf
     ) -> IntArray:
         """Add columns with their entries in all rows, shape (n_rows, n), and return their numbers."""
         from scipy.sparse import csc_array

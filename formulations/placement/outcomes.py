@@ -221,7 +221,7 @@ def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Pric
     least = np.zeros(len(count))
     np.minimum.at(least, outcomes.cls, reduced)
     bound = demand @ (prices.task_worth - worth) + count @ (least - prices.node_cost)
-    cost = (outcomes.cost[used] - outcomes.hosted[used] @ worth) @ times
+    cost = float((outcomes.cost[used] - outcomes.hosted[used] @ worth) @ times)
     room = cost - bound + _ROUNDING * max(1.0, abs(cost), float(demand @ worth))
     kept = reduced - least[outcomes.cls] <= room
     kept[used] = True
@@ -234,7 +234,7 @@ def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
     """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
     master = OutcomeMaster(window.demand, window.classes.count, window.worth)
     missing = np.ones(len(outcomes), dtype=bool)
-    new, tolerance = known, _ROUNDING * float(np.abs(outcomes.cost).max(initial=0.0))
+    new, tolerance = known, _ROUNDING * float(np.max(np.abs(outcomes.cost), initial=0.0))
     while True:
         master.add(outcomes.cls[new], outcomes.hosted[new], outcomes.cost[new])
         missing[new] = False
