@@ -78,11 +78,11 @@ def _request(task: Request) -> tuple[str, ...]:
 def print_decision(
     out: Console, decision: PlacementDecision, instance: PlacementInstance | None = None
 ) -> None:
-    """Print the nodes that take tasks, in the order in which they take the first, and who is rejected."""
+    """Print the nodes that take tasks, in the order in which they take the first, and who waits."""
     on: dict[str, list[Any]] = {}
     for placed in decision.placed:
         on.setdefault(placed.node, []).append(placed)
-    told = f"{len(decision.placed):,} tasks on {count(len(on), 'node')}, {len(decision.rejected):,} rejected"
+    told = f"{len(decision.placed):,} tasks on {count(len(on), 'node')}, {len(decision.waiting):,} wait"
     heading(out, "Decision", told)
     types = {} if instance is None else {node.name: node.gpu_type or "" for node in instance.nodes}
     rows = []
@@ -93,8 +93,8 @@ def print_decision(
     table(out, COLUMNS, rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         line(out, (f"... {len(rows) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
-    if decision.rejected:
-        line(out, f"rejected: {listed(decision.rejected)}", indent=2)
+    if decision.waiting:
+        line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 
 
 def about(instance: PlacementInstance) -> str:
@@ -104,12 +104,12 @@ def about(instance: PlacementInstance) -> str:
 
 
 def rows_of(decision: PlacementDecision) -> list[dict[str, Any]]:
-    """A row for every task; rejected ones have no node."""
+    """A row for every task; waiting ones have no node."""
     placed = [
-        {"job": one.task, "rejected": False, "node": one.node, "gpus": list(one.gpus)}
+        {"job": one.task, "waiting": False, "node": one.node, "gpus": list(one.gpus)}
         for one in decision.placed
     ]
-    return placed + [{"job": task, "rejected": True} for task in decision.rejected]
+    return placed + [{"job": task, "waiting": True} for task in decision.waiting]
 
 
 VIEW = View(

@@ -58,8 +58,8 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
                 gpus = [g for (task, node, g), c in on_gpu.items() if (task, node) == (t, n) and x[c] > 0.5]
                 placed.append(PlacedTask(task=window.instance.tasks[t].name, node=names[n], gpus=gpus))
         hosted = {one.task for one in placed}
-        rejected = [task.name for task in window.instance.tasks if task.name not in hosted]
-        return PlacementDecision(placed=placed, rejected=rejected)
+        waiting = [task.name for task in window.instance.tasks if task.name not in hosted]
+        return PlacementDecision(placed=placed, waiting=waiting)
 
     return Model(program, decode)
 
@@ -100,7 +100,7 @@ def algebra(window: Window) -> Any:
         _add_room(m, window, n, [t for t, node in pairs if node == n], places)
     m.cost = pyo.Objective(
         expr=pyo.quicksum(
-            float(window.rejection[t]) * (1 - pyo.quicksum(m.x[t, n] for task, n in pairs if task == t))
+            float(window.waiting[t]) * (1 - pyo.quicksum(m.x[t, n] for task, n in pairs if task == t))
             for t in {t for t, _n in pairs}
         )
         + _power(m, window, places)

@@ -25,7 +25,7 @@ class Window:
     r"""Tasks to place at once on the nodes' current state, and what counts.
 
     To minimise, over the changes :math:`\Delta P` of power and :math:`\Delta F` of fragmentation of all nodes
-    and the rejected tasks :math:`Q`, among those that fit on some node as it is now:
+    and the waiting tasks :math:`Q`, among those that fit on some node as it is now:
 
     .. math::
         \alpha\,\Delta P + \beta\,\Delta F + \sum_{t \in Q} w_t
@@ -47,7 +47,7 @@ class Window:
         T tasks in the order of their arrival.
     per_w, per_milli : float
         alpha and beta: what a watt counts as, and a thousandth of a GPU of fragmentation.
-    rejection : (T,) float
+    waiting : (T,) float
         w, for tasks that fit somewhere.
     """
 
@@ -61,7 +61,7 @@ class Window:
     tasks: TaskTable
     per_w: float
     per_milli: float
-    rejection: FloatArray
+    waiting: FloatArray
 
     @property
     def profile(self) -> IntArray:
@@ -88,7 +88,7 @@ class Window:
     def worth(self) -> FloatArray:
         """What not hosting a task of each profile costs, 0 where it fits nowhere, shape (P,)."""
         worth = np.zeros(len(self.demand))
-        worth[self.profile] = self.rejection
+        worth[self.profile] = self.waiting
         possible = np.isfinite(self.hosting.best(self.classes.states)[0]).any(axis=0)
         return np.where(possible, worth, 0.0)
 
@@ -122,8 +122,8 @@ def window_of(instance: PlacementInstance) -> Window:
     usual = instance.usual_tasks()
     classes = _task_table(usual, _ints(0 for _ in usual))
     tasks = _task_table(instance.tasks, _ints(task.memory_mib for task in instance.tasks))
-    per_task, per_gpu = instance.rejection_rates_w()
-    rejection_w = per_task + per_gpu * tasks.demand_milli / WHOLE_GPU
+    per_task, per_gpu = instance.waiting_rates_w()
+    waiting_w = per_task + per_gpu * tasks.demand_milli / WHOLE_GPU
     per_gpu_w = instance.fragmentation_w_per_gpu
     per_milli = {"power": 0.0, "fragmentation": 1.0 / WHOLE_GPU}
     return Window(
@@ -137,7 +137,7 @@ def window_of(instance: PlacementInstance) -> Window:
         tasks=tasks,
         per_w=0.0 if instance.objective == "fragmentation" else 1.0,
         per_milli=per_milli.get(instance.objective, per_gpu_w / WHOLE_GPU),
-        rejection=rejection_w / (per_gpu_w if instance.objective == "fragmentation" else 1.0),
+        waiting=waiting_w / (per_gpu_w if instance.objective == "fragmentation" else 1.0),
     )
 
 

@@ -34,12 +34,12 @@ def by_policy(factory: Factory) -> Heuristic:
         state.cpu_free_milli = window.cpu_free_milli.copy()
         state.memory_free_mib = window.memory_free_mib.copy()
         state.gpu_free_milli = window.gpu_free_milli.copy()
-        decision = PlacementDecision(placed=[], rejected=[])
+        decision = PlacementDecision(placed=[], waiting=[])
         requests = requests_of(window.tasks)
         for task, profile in zip(window.instance.tasks, window.profile, strict=True):
             placement = None if timer.over() else serve(policy, requests[profile], state)
             if placement is None:
-                decision.rejected.append(task.name)
+                decision.waiting.append(task.name)
             else:
                 one = PlacedTask(task=task.name, node=names[placement.node], gpus=list(placement.gpus))
                 decision.placed.append(one)

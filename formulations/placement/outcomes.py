@@ -95,7 +95,7 @@ def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDeci
             task = tasks[waiting[profile].pop()]
             placed.append(PlacedTask(task=task.name, node=window.nodes.names[node], gpus=sorted(gpus)))
     hosted = {one.task for one in placed}
-    return PlacementDecision(placed=placed, rejected=[t.name for t in tasks if t.name not in hosted])
+    return PlacementDecision(placed=placed, waiting=[t.name for t in tasks if t.name not in hosted])
 
 
 def used_by(window: Window, outcomes: Outcomes, decision: PlacementDecision) -> IntArray | None:

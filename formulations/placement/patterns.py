@@ -9,7 +9,7 @@ tasks with the same request one profile:
     \sum_k a_{kp} \lambda_k \le d_p\ \forall p, \quad
     \sum_{k\ \text{of class}\ c} \lambda_k \le n_c\ \forall c
 
-with a_kp tasks of profile p in outcome k of cost c_k, d_p tasks, of which each rejected one costs w_p (an
+with a_kp tasks of profile p in outcome k of cost c_k, d_p tasks, of which each that waits costs w_p (an
 outcome saves that), and n_c nodes.
 
 Where a window has few outcomes, all are listed, and only those left out that are in no better decision than

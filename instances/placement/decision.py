@@ -1,4 +1,4 @@
-"""A decision of `placement`: the node and GPUs of every task, and who is rejected."""
+"""A decision of `placement`: the node and GPUs of every task, and who waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PlacedTask(Strict):
 
 
 class PlacementDecision(Strict):
-    """Every task is placed or rejected."""
+    """Every task is placed or waits."""
 
     placed: list[PlacedTask]
-    rejected: list[Name]
+    waiting: list[Name]

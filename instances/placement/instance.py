@@ -155,10 +155,10 @@ class PlacementInstance(Strict):
     ----------
     fragmentation_w_per_gpu : float
         Watts that a GPU counts as which is free and of no use to the usual tasks.
-    rejection_w, rejection_w_per_gpu : float, optional
-        Watts that rejecting a task counts as, and watts more for each GPU that it asks for. By default the
+    waiting_w, waiting_w_per_gpu : float, optional
+        Watts that a task which waits counts as, and watts more for each GPU that it asks for. By default the
         first is more than a node's power and fragmentation can change by together, and the second ten times
-        that. A task that fits on no node as it is now is rejected without cost.
+        that. A task that fits on no node as it is now waits without cost.
     gpu_types, cpu_types : mappings
         Power by name, where it is not that of `perfmodels.node_power`.
     workload : list of TaskClass
@@ -177,8 +177,8 @@ class PlacementInstance(Strict):
     problem: Literal["placement"]
     objective: Name = "power-fragmentation"
     fragmentation_w_per_gpu: Positive = 1000.0
-    rejection_w: NonNegative | None = None
-    rejection_w_per_gpu: NonNegative | None = None
+    waiting_w: NonNegative | None = None
+    waiting_w_per_gpu: NonNegative | None = None
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
     cpu_types: dict[Name, CpuType] = Field(default_factory=dict)
     workload: list[TaskClass] = Field(default_factory=list)
@@ -217,9 +217,9 @@ class PlacementInstance(Strict):
             for (cpu_milli, gpus, gpu_milli, types), count in often.items()
         ] or [TaskClass(count=1)]
 
-    def rejection_rates_w(self) -> tuple[float, float]:
-        """Watts that rejecting a task counts as, and watts more per GPU that it asks for."""
-        per_task, per_gpu = self.rejection_w, self.rejection_w_per_gpu
+    def waiting_rates_w(self) -> tuple[float, float]:
+        """Watts that a task which waits counts as, and watts more per GPU that it asks for."""
+        per_task, per_gpu = self.waiting_w, self.waiting_w_per_gpu
         if per_task is None or per_gpu is None:
             most = 1.0 + max(self._largest_change_w(node) for node in self.nodes)
             per_task = most if per_task is None else per_task

@@ -108,13 +108,13 @@ def optimum(instance: PlacementInstance) -> Fraction:
         count = sum(count for _asked, count in usual)
         return per_w * node.power_w() + per_gpu * Fraction(milli, 1000 * max(1, count))
 
-    assert instance.rejection_w is not None
-    assert instance.rejection_w_per_gpu is not None
-    per_task, rate = Fraction(instance.rejection_w), Fraction(instance.rejection_w_per_gpu)
+    assert instance.waiting_w is not None
+    assert instance.waiting_w_per_gpu is not None
+    per_task, rate = Fraction(instance.waiting_w), Fraction(instance.waiting_w_per_gpu)
     unit = (
         Fraction(instance.fragmentation_w_per_gpu) if instance.objective == "fragmentation" else Fraction(1)
     )
-    rejection = [
+    waiting = [
         (per_task + rate * Fraction(task.gpus * task.milli, 1000)) / unit
         if any(True for node in nodes for _way in node.ways(task))
         else Fraction(0)
@@ -124,7 +124,7 @@ def optimum(instance: PlacementInstance) -> Fraction:
     def best(task: int, now: tuple[Node, ...]) -> Fraction | float:
         if task == len(tasks):
             return sum((worth(a) - worth(b) for a, b in zip(now, nodes, strict=True)), start=Fraction(0))
-        least: Fraction | float = rejection[task] + best(task + 1, now)
+        least: Fraction | float = waiting[task] + best(task + 1, now)
         met: set[Node] = set()
         for i, node in enumerate(now):
             for _gpus, way in node.ways(tasks[task]):

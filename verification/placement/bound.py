@@ -1,14 +1,14 @@
 r"""Proving a bound on placements from prices again, by listing what every node can host.
 
-Every task is on one node or rejected (prices :math:`\pi_t` of any sign), and a node is there once (prices
+Every task is on one node or waits (prices :math:`\pi_t` of any sign), and a node is there once (prices
 :math:`\mu_n \ge 0`, which cancel where a node is worth them). Whatever they are, no decision costs less than
 
 .. math::
     L = \sum_t \min(\pi_t, w_t) + \sum_n \Big[\min\Big(0,\ \mu_n + \min_{S\ \text{fits on}\ n}
         \Big(c_n(S) - \sum_{t \in S} \pi_t\Big)\Big) - \mu_n\Big]
 
-with the cost :math:`c_n(S)` of the changes on node n when it takes the tasks S, and :math:`w_t` of rejecting
-task t, 0 if it fits nowhere. Where nodes can host too many sets to list, prices prove nothing.
+with the cost :math:`c_n(S)` of the changes on node n when it takes the tasks S, and :math:`w_t` of task t
+waiting, 0 if it fits nowhere. Where nodes can host too many sets to list, prices prove nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from wattsched.instances.placement.instance import PlacementInstance, Task
-from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, rejection_w, worth
+from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
 from wattsched.verification.report import Proof
 
 MOST_STATES = 50_000
@@ -55,7 +55,7 @@ def lower_bound(instance: PlacementInstance, prices: Mapping[str, float]) -> flo
     _require_prices(instance, prices)
     placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
     cost_of = {
-        task.name: worth(instance, 0.0, 0.0, rejection_w(instance, task)) if task in placeable else 0.0
+        task.name: worth(instance, 0.0, 0.0, waiting_w(instance, task)) if task in placeable else 0.0
         for task in instance.tasks
     }
     parts = [min(prices.get(f"task:{name}", 0.0), cost) for name, cost in cost_of.items()]

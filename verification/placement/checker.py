@@ -2,7 +2,7 @@ r"""Checking a decision of `placement` against its instance, from the file's num
 
 Nothing is shared with formulations and solvers, nor with the arrays that they read. With the changes
 :math:`\Delta P` (W) of power and :math:`\Delta F` (GPUs) of fragmentation that the placed tasks cause, and R
-(W) for the rejected tasks that would have fitted on some node as it was, the objectives are
+(W) for the waiting tasks that would have fitted on some node as it was, the objectives are
 
 .. math::
     \Delta P + k\,\Delta F + R, \quad \Delta P + R, \quad \Delta F + R / k
@@ -41,7 +41,7 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
     -------
     Report
         With the totals ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
-        ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``rejected_tasks`` and, of them,
+        ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
         ``unplaceable_tasks``, which fit on no node as it is now.
     """
     faults = list(_pairing(instance, decision))
@@ -58,8 +58,8 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         return Report(faults)
     after = _totals_of(nodes)
     added_w, added_gpus = (late - early for early, late in zip(before, after, strict=True))
-    rejected = [tasks[name] for name in decision.rejected]
-    refused = [task for task in rejected if fits_somewhere(instance, task)]
+    waiting = [tasks[name] for name in decision.waiting]
+    refused = [task for task in waiting if fits_somewhere(instance, task)]
     totals = {
         "power_w": after[0],
         "added_power_w": added_w,
@@ -67,10 +67,10 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "added_fragmentation_gpus": added_gpus,
         "placed_tasks": float(len(decision.placed)),
         "placed_gpus": math.fsum(tasks[placed.task].demand_gpus for placed in decision.placed),
-        "rejected_tasks": float(len(rejected)),
-        "unplaceable_tasks": float(len(rejected) - len(refused)),
+        "waiting_tasks": float(len(waiting)),
+        "unplaceable_tasks": float(len(waiting) - len(refused)),
     }
-    objective = worth(instance, added_w, added_gpus, math.fsum(rejection_w(instance, t) for t in refused))
+    objective = worth(instance, added_w, added_gpus, math.fsum(waiting_w(instance, t) for t in refused))
     return Report([], objective, totals)
 
 
@@ -83,9 +83,9 @@ def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float
     return power_w + instance.fragmentation_w_per_gpu * fragmentation_gpus + other_w
 
 
-def rejection_w(instance: PlacementInstance, task: Task) -> float:
-    """Watts that rejecting a task counts as, which fits somewhere."""
-    per_task, per_gpu = instance.rejection_rates_w()
+def waiting_w(instance: PlacementInstance, task: Task) -> float:
+    """Watts that a task counts as which waits, and fits somewhere."""
+    per_task, per_gpu = instance.waiting_rates_w()
     return per_task + per_gpu * task.demand_gpus
 
 
@@ -98,21 +98,21 @@ def _pairing(instance: PlacementInstance, decision: PlacementDecision) -> Iterat
     nodes = {node.name for node in instance.nodes}
     tasks = {task.name for task in instance.tasks}
     placed = Counter(one.task for one in decision.placed)
-    rejected = Counter(decision.rejected)
-    for name in (placed | rejected).keys() - tasks:
+    waiting = Counter(decision.waiting)
+    for name in (placed | waiting).keys() - tasks:
         yield f"task '{name}' is not in the instance"
     for name in {one.node for one in decision.placed} - nodes:
         yield f"node '{name}' is not in the instance"
     for task in instance.tasks:
-        on, off = placed[task.name], rejected[task.name]
+        on, off = placed[task.name], waiting[task.name]
         if on > 1:
             yield f"task '{task.name}' is placed {on} times"
         if off > 1:
-            yield f"task '{task.name}' is rejected {off} times"
+            yield f"task '{task.name}' waits {off} times"
         if on and off:
-            yield f"task '{task.name}' is placed and rejected"
+            yield f"task '{task.name}' is placed and waits"
         if not on and not off:
-            yield f"task '{task.name}' is neither placed nor rejected"
+            yield f"task '{task.name}' is neither placed nor waits"
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def test_equal_nodes_and_tasks_are_used_in_their_order() -> None:
     assert [(one.task, one.node) for one in placed] == [("x", "a"), ("y", "b"), ("z", "c")]
 
 
-def test_tasks_that_fit_nowhere_are_rejected_for_nothing() -> None:
+def test_tasks_that_fit_nowhere_wait_for_nothing() -> None:
     instance = random_window(1)
     full = [node.model_copy(update={"used_cpu_milli": node.cpu_milli}) for node in instance.nodes]
     instance = instance.model_copy(update={"nodes": full})

@@ -26,8 +26,8 @@ def window() -> PlacementInstance:
         {
             "problem": "placement",
             "fragmentation_w_per_gpu": 3000.0,
-            "rejection_w": 32.0,
-            "rejection_w_per_gpu": 40.0,
+            "waiting_w": 32.0,
+            "waiting_w_per_gpu": 40.0,
             "nodes": [{"name": "t", "gpu_type": "T4", **NODE}, {"name": "p", "gpu_type": "P100", **NODE}],
             "workload": [
                 {"cpu_milli": 1000, "gpus": 1, "gpu_milli": 600, "count": 1},
@@ -45,7 +45,7 @@ def window() -> PlacementInstance:
 def decision(**placed: tuple[str, list[int]]) -> PlacementDecision:
     document = {
         "placed": [{"task": task, "node": node, "gpus": gpus} for task, (node, gpus) in placed.items()],
-        "rejected": [task for task in "xyz" if task not in placed],
+        "waiting": [task for task in "xyz" if task not in placed],
     }
     return PlacementDecision.model_validate(document)
 
@@ -59,13 +59,13 @@ def test_a_share_wakes_a_gpu_and_a_package(window: PlacementInstance) -> None:
     # needs two whole GPUs. On p the second class is at a loss for GPUs, before and after.
     assert report.totals["added_fragmentation_gpus"] == 0.5 * 0.5 + 0.5 * 1.5
     assert report.totals["fragmentation_gpus"] == 1.0 + 0.5 * 2
-    # Both other tasks would fit and are rejected: 32 W each, and 40 W for each of 2 GPUs.
-    assert (report.totals["rejected_tasks"], report.totals["unplaceable_tasks"]) == (2, 0)
+    # Both other tasks would fit and are waiting: 32 W each, and 40 W for each of 2 GPUs.
+    assert (report.totals["waiting_tasks"], report.totals["unplaceable_tasks"]) == (2, 0)
     assert report.objective == pytest.approx(165 + 3000 * 1.0 + 2 * 32 + 2 * 40)
 
 
 @pytest.mark.parametrize(("objective", "value"), [("power", 165 + 144), ("fragmentation", 1.0 + 144 / 3000)])
-def test_objectives_count_one_thing_and_rejections(
+def test_objectives_count_one_thing_and_who_waits(
     window: PlacementInstance, objective: str, value: float
 ) -> None:
     goal = window.model_copy(update={"objective": objective})
@@ -83,7 +83,7 @@ def test_a_second_package_wakes_with_the_17th_core(window: PlacementInstance) ->
 def test_a_task_that_fits_nowhere_costs_nothing(window: PlacementInstance) -> None:
     nodes = [window.nodes[0].model_copy(update={"used_gpu_milli": [0, 1]}), window.nodes[1]]
     report = check(window.model_copy(update={"nodes": nodes}), decision())
-    assert (report.totals["rejected_tasks"], report.totals["unplaceable_tasks"]) == (3, 1)
+    assert (report.totals["waiting_tasks"], report.totals["unplaceable_tasks"]) == (3, 1)
     assert report.objective == pytest.approx(2 * 32 + 0.5 * 40)
 
 
@@ -110,14 +110,14 @@ def test_too_little_cpu_is_told(window: PlacementInstance) -> None:
     assert faults == ["task 'x' on node 't': the CPU is 1000 thousandths of a vCPU short"]
 
 
-def test_every_task_is_placed_or_rejected_once(window: PlacementInstance) -> None:
+def test_every_task_is_placed_or_waits_once(window: PlacementInstance) -> None:
     once = decision(x=("t", [0]))
-    twice = once.model_copy(update={"placed": once.placed * 2, "rejected": ["x", "y", "y"]})
+    twice = once.model_copy(update={"placed": once.placed * 2, "waiting": ["x", "y", "y"]})
     assert check(window, twice).faults[:4] == [
         "task 'x' is placed 2 times",
-        "task 'x' is placed and rejected",
-        "task 'y' is rejected 2 times",
-        "task 'z' is neither placed nor rejected",
+        "task 'x' is placed and waits",
+        "task 'y' waits 2 times",
+        "task 'z' is neither placed nor waits",
     ]
 
 

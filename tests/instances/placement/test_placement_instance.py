@@ -1,4 +1,4 @@
-"""What an instance of `placement` accepts, and what rejecting a task costs by default."""
+"""What an instance of `placement` accepts, and what letting a task wait costs by default."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node(**values: Any) -> dict[str, Any]:
     [
         ({"objective": "fame"}, "objective: 'fame' is not known, choose one of power-fragmentation, power,"),
         ({"fragmentation_w_per_gpu": 0.0}, "fragmentation_w_per_gpu: must be greater than 0, got 0.0"),
-        ({"rejection_w": -1.0}, "rejection_w: must be greater than or equal to 0, got -1.0"),
+        ({"waiting_w": -1.0}, "waiting_w: must be greater than or equal to 0, got -1.0"),
         ({"nodes": []}, "nodes: must not be empty"),
         ({"nodes": [node(), node()]}, "duplicate node 'a'"),
         (
@@ -86,10 +86,10 @@ def test_usual_tasks_are_those_of_the_window_by_default() -> None:
 
 
 @pytest.mark.parametrize("objective", ["power-fragmentation", "power", "fragmentation"])
-def test_rejecting_costs_more_than_a_node_can_change_by_default(objective: str) -> None:
-    update = {"rejection_w": None, "rejection_w_per_gpu": None, "objective": objective}
+def test_waiting_costs_more_than_a_node_can_change_by_default(objective: str) -> None:
+    update = {"waiting_w": None, "waiting_w_per_gpu": None, "objective": objective}
     instance = random_window(3, most_nodes=5).model_copy(update=update)
-    per_task, per_gpu = instance.rejection_rates_w()
+    per_task, per_gpu = instance.waiting_rates_w()
     assert per_gpu == 10 * per_task
     for each in instance.nodes:
         gpu, cpu = instance.gpu_type_of(each), instance.cpu_type_of(each)
@@ -103,11 +103,11 @@ def test_rejecting_costs_more_than_a_node_can_change_by_default(objective: str) 
         assert per_task > most
 
 
-def test_given_costs_of_rejecting_are_kept() -> None:
-    instance = random_window(3).model_copy(update={"rejection_w": 7.0, "rejection_w_per_gpu": 500.0})
-    assert instance.rejection_rates_w() == (7.0, 500.0)
-    half = instance.model_copy(update={"rejection_w_per_gpu": None})
-    assert half.rejection_rates_w()[0] == 7.0
+def test_given_costs_of_waiting_are_kept() -> None:
+    instance = random_window(3).model_copy(update={"waiting_w": 7.0, "waiting_w_per_gpu": 500.0})
+    assert instance.waiting_rates_w() == (7.0, 500.0)
+    half = instance.model_copy(update={"waiting_w_per_gpu": None})
+    assert half.waiting_rates_w()[0] == 7.0
 
 
 def test_a_window_of_nothing_is_an_instance() -> None:
