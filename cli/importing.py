@@ -13,14 +13,18 @@ from click.core import ParameterSource
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import JSON_SUFFIXES, cluster_of, output_option, refuse_overwriting, write
 from wattsched.cli.parameters import Number, Whole, descriptions, option_name, parameter_option
+from wattsched.cli.replay_options import refuse_given
 
 if TYPE_CHECKING:
+    from wattsched.instances.placement.instance import PlacementInstance
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces import Format, TraceJob
     from wattsched.topology.cluster import Cluster
 
 
 MOST_NODES = 1_000_000
+MOST_TASKS = 10_000
+MOST_ARRIVED = 2.0
 MOST_GPUS = 10_000_000
 
 
@@ -97,6 +101,19 @@ def _round_options() -> list[click.Parameter]:
     ]
 
 
+def _window_options() -> list[click.Parameter]:
+    """Options of the formats of which a window of tasks can be made."""
+    window = "Make a window of N tasks for 'placement' of two files, nodes and tasks."
+    arrived = "GPU asked for before the window, as a part of the capacity."
+    placed_by = "Policy that placed what arrived before."
+    return [
+        click.Option(["--window"], type=Whole(1, MOST_TASKS), metavar="N", help=window),
+        click.Option(["--arrived"], type=Number(0, most=MOST_ARRIVED), default=0.8, help=arrived),
+        click.Option(["--placed-by"], default="fgd", metavar="P", help=placed_by),
+        click.Option(["--seed"], type=Whole(0), default=42, help="Of the order of arrivals and nodes."),
+    ]
+
+
 def _require_no_size(ctx: click.Context) -> None:
     """Refuse options that say what the file of ``--cluster`` says already."""
     file = ctx.params.get("cluster_file")
@@ -115,6 +132,8 @@ def _format(form: Format) -> click.Command:
     params += [parameter_option(parameter, told.get(parameter.name)) for parameter in own]
     if form.yields == "jobs":
         params += _round_options()
+    if form.windows:
+        params += _window_options()
     callback = _import(form, [parameter.name for parameter in own])
     made = click.Command(
         form.name,
@@ -135,6 +154,13 @@ def _import(form: Format, own: list[str]) -> Any:
         _require_no_size(click.get_current_context())
         _require_distinct_files(files)
         options = {name: values.pop(name) for name in own}
+        size = values.pop("window", None)
+        if size is not None:
+            refuse_given(tuple(own), "does not go with --window")
+            write(output, document_text(_window(files, size, **values)))
+            return
+        if form.windows:
+            refuse_given(tuple(values), "changes nothing without --window")
         with progress(f"reading {', '.join(files)}"):
             read = []
             for file in files:
@@ -157,6 +183,23 @@ def _bare(clusters: list[Cluster], files: tuple[str, ...]) -> Instance:
     if len(clusters) > 1:
         raise BadInput(f"one cluster makes an instance, not {len(files)}")
     return Instance(name=clusters[0].name, cluster=clusters[0], jobs=[])
+
+
+def _window(
+    files: tuple[str, ...], tasks: int, arrived: float, placed_by: str, seed: int
+) -> PlacementInstance:
+    """Window of tasks on a cluster that other tasks have come to before."""
+    from wattsched.cli.place import read_experiment
+    from wattsched.replay.placement.policies import policy_factory
+    from wattsched.replay.placement.stream import window_at
+    from wattsched.report.terminal import progress
+
+    if len(files) != 2:
+        raise BadInput(f"--window: takes two files, nodes and tasks, got {len(files)}")
+    with refusing():
+        policy_factory(placed_by)
+    with progress(f"placing what arrives before the window by {placed_by}"):
+        return window_at(read_experiment(*files, arrived, False, seed), placed_by, seed, tasks)
 
 
 def _round(traces: list[list[Any]], files: tuple[str, ...], values: dict[str, Any]) -> Instance:

@@ -196,7 +196,7 @@ def command(
     refuse_overwriting(plot, nodes, tasks)
     if not bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")
-    experiment = _experiment(nodes, tasks, arrivals, cpu_model == "mapped", seeds[0])
+    experiment = read_experiment(nodes, tasks, arrivals, cpu_model == "mapped", seeds[0])
     curves = _mean_curves(experiment, policies, seeds, processes)
     if plot is not None:
         _plot(curves, plot)
@@ -212,7 +212,7 @@ def command(
     print_curves(console(), experiment, curves, len(seeds), beyond)
 
 
-def _experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed: int) -> Experiment:
+def read_experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed: int) -> Experiment:
     """Read the files, and find out now what a run would trip over."""
     from wattsched.instances.traces.openb import read_nodes, read_tasks
     from wattsched.replay.placement.stream import Experiment
@@ -223,7 +223,7 @@ def _experiment(nodes: str, tasks: str, arrivals: float, mapped_cpus: bool, seed
         experiment = Experiment(cluster, read_tasks(tasks), arrivals, mapped_cpus)
         experiment.arriving(seed)
     with refusing(nodes):
-        experiment.setting(seed)
+        experiment.context(seed)
     _say_unknown_models(experiment)
     return experiment
 

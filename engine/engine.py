@@ -240,6 +240,8 @@ def _solved(call: Call, worker: Worker | None, earlier: _Earlier) -> Result:
         return refuted(call, error)
     if earlier.decision is not None:
         known.append(call.checked(EARLIER, earlier.decision))
+    if model.start is not None and not call.by_heuristic:
+        known += call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
     start = _start(call, model, known, earlier)
     late = _net_comes_late(call, model)
     if not late:

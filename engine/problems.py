@@ -241,10 +241,35 @@ def _sharing() -> Problem[Any, Any, Any]:
     )
 
 
+def _placement() -> Problem[Any, Any, Any]:
+    from wattsched.formulations.placement import assignment, patterns
+    from wattsched.formulations.placement.data import window_of
+    from wattsched.formulations.placement.heuristics import HEURISTICS
+    from wattsched.instances.placement.decision import PlacementDecision
+    from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance, faults_of
+    from wattsched.verification.placement.bound import prove
+    from wattsched.verification.placement.checker import check
+
+    return Problem(
+        name="placement",
+        instance=PlacementInstance,
+        decision=PlacementDecision,
+        objectives=OBJECTIVES,
+        expand=window_of,
+        formulations={"patterns": patterns.build, "assignment": assignment.build},
+        safety_net="greedy",
+        check=check,
+        prove=prove,
+        heuristics=HEURISTICS,
+        faults=faults_of,
+    )
+
+
 PROBLEMS: dict[str, Callable[[], Problem[Any, Any, Any]]] = {
     "sizing": _sizing,
     "shifting": _shifting,
     "sharing": _sharing,
+    "placement": _placement,
 }
 """Imported when they are asked for, so that a command loads one problem and not all."""
 

@@ -36,6 +36,8 @@ class Model(Generic[DecisionT]):
         the prices prove.
     prices : mapping of str to float, optional
         Certificate prices that are known from building the program.
+    start : float array, optional
+        A point that is known from building the program.
     outside : float
         What decisions cost at least that the program does not hold; infinite when it holds all of them.
     optimum : float array, shape (n_columns,), optional
@@ -52,6 +54,7 @@ class Model(Generic[DecisionT]):
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
     prices: Mapping[str, float] | None = None
+    start: FloatArray | None = None
     outside: float = math.inf
     optimum: FloatArray | None = None
     bound: float = -math.inf

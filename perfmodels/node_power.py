@@ -7,7 +7,7 @@ its cores is. All numbers are data sheet values in whole watts, so that sums are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -99,6 +99,10 @@ class NodePower:
     package_cores: IntArray
     package_idle_w: IntArray
     package_full_w: IntArray
+
+    def take(self, nodes: IntArray) -> NodePower:
+        """Power of the nodes at these positions, in this order."""
+        return NodePower(*(getattr(self, field.name)[nodes] for field in fields(self)))
 
     @cached_property
     def packages(self) -> IntArray:

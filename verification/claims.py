@@ -22,7 +22,7 @@ WITHOUT_DECISION = {
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
 
-INTERNAL = ("worst:", "share:", "job:")
+INTERNAL = ("worst:", "share:", "job:", "task:")
 """Rows that are no capacities, by the beginnings of their names."""
 
 PROVEN = ("optimal", "infeasible")

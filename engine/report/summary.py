@@ -48,7 +48,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     for fault in result.faults:
         line(out, ("not used", "yellow"), f": {fault}", indent=2)
     if result.totals:
-        _print_totals(out, result.totals, None if instance is None else instance.budgets)
+        _print_totals(out, result.totals, getattr(instance, "budgets", None))
     if result.decision is not None:
         _print_prices(out, result.prices, goal, {} if instance is None else capacities_of(problem, instance))
         problem.print_decision(out, result.decision, instance)
@@ -120,7 +120,7 @@ def capacities_of(problem: View, instance: Any) -> dict[str, float]:
     """Capacities and budgets of an instance by the names of their rows."""
     budgets = {
         BUDGET_ROWS.get(name, name): value
-        for name, value in instance.budgets
+        for name, value in getattr(instance, "budgets", ())
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
     return problem.capacities(instance) | budgets

@@ -49,6 +49,7 @@ VIEWS = {
     "sizing": "wattsched.report.sizing",
     "shifting": "wattsched.report.shifting",
     "sharing": "wattsched.report.sharing",
+    "placement": "wattsched.report.placement",
 }
 
 

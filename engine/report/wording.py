@@ -95,6 +95,7 @@ def spoken(name: str, value: float) -> str:
         ("_j", energy),
         ("_g", lambda grams: quantity(grams, "g")),
         ("_s", duration),
+        ("_gpus", lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}"),
         ("_pct", lambda share: percent(share / 100)),
     ):
         if name.endswith(suffix):
@@ -104,7 +105,7 @@ def spoken(name: str, value: float) -> str:
 
 def total_label(name: str) -> str:
     """Name of a total without its unit."""
-    return TOTALS.get(name, re.sub("_(w|j|g|s|pct)$", "", name).replace("_", " "))
+    return TOTALS.get(name, re.sub("_(w|j|g|s|gpus|pct)$", "", name).replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,8 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"{pool} GPUs in slot {slot}" if slot else f"{pool} GPUs", "GPU", counted=True)
         case "nodes":
             return Scarce(f"{rest} nodes", "node", counted=True)
+        case "node":
+            return Scarce(f"nodes like {rest}", "node", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)

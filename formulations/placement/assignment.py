@@ -1,264 +1,201 @@
-r"""`assignment`: a window of arriving tasks on the nodes' current state, with power and fragmentation exact.
+r"""`assignment`: an algebraic Pyomo model that puts every task on a node and its GPUs.
 
-Neither is linear in what a node hosts, so a column is an *outcome* of a node: the multiset of the window's
-task profiles that it hosts, at the exact change of both (`outcomes`). Nodes in the same state are one class,
-tasks with the same request one profile:
+With x_tn for task t on node n and y_tng for its GPUs, of which :math:`r_{ng} = r^0_{ng} - \sum_t m_t y_{tng}`
+thousandths stay free, a free GPU g wakes (z_ng), and a_n packages of C cores each are active:
 
 .. math::
-    \min\ &\sum_p w_p d_p + \sum_k \Bigl(c_k - \sum_p w_p a_{kp}\Bigr) \lambda_k
-    + \sum_{c,i} \varepsilon_{ci} u_{ci} \\
-    \text{s.t.}\ &\sum_k a_{kp} \lambda_k \le d_p\ \forall p, \quad
-    \sum_{k\ \text{of class}\ c} \lambda_k \le \sum_i u_{ci}\ \forall c
+    \sum_n x_{tn} \le 1,\quad \sum_g y_{tng} = k_t x_{tn},\quad y_{tng} \le z_{ng},\quad
+    2000\,C a_n \ge 2000\,\mathit{cores}_n - \Bigl(c^0_n - \sum_t c_t x_{tn}\Bigr)
 
-with a_kp tasks of profile p in outcome k of cost c_k, and d_p tasks, of which each rejected one costs w_p: an
-outcome saves that. A node that is alone in its class is a choice group, and one of its choices is to host
-nothing. Of other classes, u_ci says whether the i-th node is used. The costs epsilon rise in the order of the
-nodes: of decisions that are equally good, the one that uses fewer and earlier nodes is best.
+Of the free GPU of a node, class m of the usual tasks (n_m GPUs, d_m thousandths of each, c_m of CPU) can use
+:math:`u_{nm}`, and the rest is fragments. GPUs that are large enough have s = 1, and a node that can run a
+task of the class has h = 1:
+
+.. math::
+    u_{nm} \le \sum_g v_{ngd},\quad v_{ngd} \le r_{ng},\quad v_{ngd} \le 1000\,s_{ngd},\quad
+    d\,s_{ngd} \le r_{ng},\quad u_{nm} \le R^0_n h_{nm},\quad n_m h_{nm} \le \sum_g s_{ngd},\quad
+    c_m h_{nm} \le c^0_n - \sum_t c_t x_{tn}
+
+It needs no list of outcomes, so that its bound holds however many there are; but the bound is weak, and it is
+for small windows, and the witness for `patterns`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array
 
-from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.formulations.placement.hosting import Hosting
-from wattsched.formulations.placement.node_classes import node_classes
-from wattsched.formulations.placement.outcome_columns import OutcomeColumns, outcome_columns
-from wattsched.formulations.placement.outcome_fixing import fixed
-from wattsched.formulations.placement.outcome_search import NEARBY, search_outcomes
-from wattsched.formulations.placement.outcomes import Demand, every_outcome
-from wattsched.formulations.program import Block, Program
-from wattsched.instances.placement.instance import Placements, TaskTable, Window
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.formulations.compiler import compile_model
+from wattsched.formulations.model import Model, UnsuitableError
+from wattsched.formulations.placement.data import Window
+from wattsched.formulations.timer import Timer
+from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
+from wattsched.instances.placement.tables import WHOLE_GPU
+from wattsched.perfmodels.node_power import VCPU_PER_CORE
+from wattsched.topology.arrays import FloatArray
 
-WIDTH = 8
-MOST_OUTCOMES = 20_000
-
-TIE_BREAK = 0.5
-"""Default of what the order of the nodes counts as at most: half a watt, or half a thousandth of a GPU."""
+MOST_VARIABLES = 200_000
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A window as a program, and the way back from its points.
-
-    Attributes
-    ----------
-    window : Window
-    program : Program
-    start : (n_columns,) float
-        The best point met while searching: no worse than placing the tasks one by one, each where it costs
-        least at once.
-    exact : bool
-        Whether the program's optimum is the window's.
-    profile : (T,) int
-        Profile of each task.
-    columns : OutcomeColumns
-    """
-
-    window: Window
-    program: Program
-    start: FloatArray
-    exact: bool
-    profile: IntArray
-    columns: OutcomeColumns
-
-    def placements(self, x: FloatArray) -> Placements:
-        """Node and GPUs of every task at a point of the program.
-
-        Equal nodes and tasks with the same request are taken in their order.
-        """
-        window, columns = self.window, self.columns
-        classes, outcomes, tasks = columns.classes, columns.outcomes, self.window.tasks
-        decision = Placements.none(len(tasks), window.gpu_free_milli.shape[1])
-        waiting = [list(np.flatnonzero(self.profile == p)[::-1]) for p in range(outcomes.hosted.shape[1])]
-        unused = [list(classes.nodes(c)[::-1]) for c in range(len(classes.count))]
-        times = columns.times(x)
-        for k in np.repeat(np.arange(len(times)), times):
-            node = unused[outcomes.cls[k]].pop()
-            free = [(int(milli), gpu) for gpu, milli in enumerate(window.gpu_free_milli[node])]
-            for profile, slot in zip(outcomes.profile[k], outcomes.slot[k], strict=True):
-                if profile < 0:
-                    break
-                task = waiting[profile].pop()
-                decision.node[task] = node
-                free.sort()
-                for i in range(slot, slot + tasks.gpus[task]):
-                    milli, gpu = free[i]
-                    free[i] = (milli - int(tasks.gpu_milli[task]), gpu)
-                    decision.gpus[task, gpu] = True
-        return decision
-
-
-def build(
-    window: Window,
-    *,
-    width: int = WIDTH,
-    nearby: int = NEARBY,
-    most_outcomes: int | None = MOST_OUTCOMES,
-    tie_break: float = TIE_BREAK,
-    fragmentation: Fragmentation | None = None,
-) -> Assignment:
-    """Build the program of a window.
-
-    Where the window has few outcomes, all are listed, and only those are left out that are in no better
-    decision than one already known: the program's optimum is the window's. Otherwise outcomes are searched
-    (`outcome_search`), and the optimum and a solver's bound are those of decisions made of the ones found.
-
-    Parameters
-    ----------
-    window : Window
-    width, nearby : int
-        How thoroughly to search, and how many outcomes to take that the search met without needing them.
-    most_outcomes : int, optional
-        List the outcomes if there are at most about this many; 0 always searches, None always lists all,
-        however long that takes.
-    tie_break : float
-        What the order of the nodes counts as at most: so much of a watt or of a thousandth of a GPU of
-        fragmentation, whichever the window weighs less (but not nothing). The node at position n of N costs
-        (n + 1) / N of this, shared by the tasks of the window, when it is used.
-    fragmentation : Fragmentation, optional
-        Tables of the window's target workload, to be built once for many windows.
+def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
+    """Build the explicit formulation; parameters as for `patterns.build`.
 
     Raises
     ------
-    ValueError
-        If `width` is not positive, or `nearby`, `most_outcomes` or `tie_break` is negative.
+    UnsuitableError
+        If the model would have more than `MOST_VARIABLES` variables.
     """
-    for name, value, least in (
-        ("width", width, 1),
-        ("nearby", nearby, 0),
-        ("most_outcomes", most_outcomes, 0),
-        ("tie_break", tie_break, 0),
-    ):
-        if value is not None and not value >= least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-    profiles, profile = window.tasks.profiles
-    if fragmentation is None:
-        most_gpus = window.gpu_free_milli.shape[1]
-        fragmentation = Fragmentation(window.target, window.nodes.models, most_gpus)
-    hosting, classes = Hosting(window, profiles, fragmentation), node_classes(window)
-    possible = np.isfinite(hosting.best(classes.states)[0])
-    classes = classes.take(np.flatnonzero(possible.any(axis=1)))
-    worth = np.zeros(len(profiles))
-    worth[profile] = window.rejection_w / window.power_ref_w
-    worth[~possible.any(axis=0)] = 0.0
-    ties = tie_break * _least_unit(window)
-    demand = Demand(profile, worth, classes.count, ties)
-    found = search_outcomes(hosting, classes, demand, width, nearby)
-    most = np.inf if most_outcomes is None else most_outcomes
-    every = every_outcome(hosting, classes.states, demand.tasks, most)
-    if every is not None:
-        found = fixed(every, found, demand)
-    columns = outcome_columns(classes, found.outcomes, len(profile))
-    program = _program(window, columns, profiles, demand)
-    start = columns.point(found.nodes[columns.order])
-    return Assignment(window, program, start, every is not None, profile, columns)
+    model = algebra(window)
+    program, column_of = compile_model(model)
+    on_node = {key: column_of[id(variable)] for key, variable in model.x.items()}
+    on_gpu = {key: column_of[id(variable)] for key, variable in model.y.items()}
+
+    def decode(x: FloatArray, starts: object) -> PlacementDecision:
+        names, placed = window.nodes.names, []
+        for (t, n), column in on_node.items():
+            if x[column] > 0.5:
+                gpus = [g for (task, node, g), c in on_gpu.items() if (task, node) == (t, n) and x[c] > 0.5]
+                placed.append(PlacedTask(task=window.instance.tasks[t].name, node=names[n], gpus=gpus))
+        hosted = {one.task for one in placed}
+        waiting = [task.name for task in window.instance.tasks if task.name not in hosted]
+        return PlacementDecision(placed=placed, waiting=waiting)
+
+    return Model(program, decode)
 
 
-def _least_unit(window: Window) -> float:
-    """Objective of a watt or of a thousandth of a GPU of fragmentation, the smaller one that counts."""
-    units = (window.alpha / window.power_ref_w, (1.0 - window.alpha) / window.fragmentation_ref_milli)
-    return min(unit for unit in units if unit > 0.0)
+def algebra(window: Window) -> Any:
+    """Write the model in Pyomo.
 
+    Returns
+    -------
+    pyomo.environ.ConcreteModel
+        ``x[t, n]`` puts task t on node n, ``y[t, n, g]`` on its GPU g.
+    """
+    import pyomo.environ as pyo
 
-def _program(window: Window, columns: OutcomeColumns, profiles: TaskTable, demand: Demand) -> Program:
-    labels, tasks = _Labels(window, columns, profiles), demand.tasks
-    n_rows, n = len(tasks) + len(columns.usable), columns.n_columns
-    upper = np.ones(n)
-    upper[columns.column] = _most_times(columns, tasks)
-    cost = np.zeros(n)
-    cost[columns.column] = columns.outcomes.cost - columns.outcomes.hosted @ demand.worth
-    return Program(
-        cost=cost + _ties(columns, len(window.nodes), demand.ties / len(demand.arrivals)),
-        matrix=_matrix(columns, len(tasks)),
-        row_lower=np.full(n_rows, -np.inf),
-        row_upper=np.concatenate([tasks, np.zeros(len(columns.usable))]).astype(float),
-        lower=np.zeros(n),
-        upper=upper,
-        integer=np.ones(n, dtype=bool),
-        group_start=columns.group_start(),
-        rows=(Block("tasks", len(tasks), labels.tasks), Block("nodes", len(columns.usable), labels.nodes)),
-        columns=(
-            Block("hosts", columns.first_node, labels.hosts),
-            Block("uses", n - columns.first_node, labels.uses),
-        ),
-        offset=float(tasks @ demand.worth),
+    m = pyo.ConcreteModel(name=window.instance.name)
+    m.nodes = pyo.Set(initialize=sorted(int(n) for nodes in window.classes.members for n in nodes))
+    tasks, free = window.tasks, window.gpu_free_milli
+    fits = np.isfinite(window.hosting.best(window.classes.states)[0])[:, window.profile]
+    class_of = {int(n): c for c, nodes in enumerate(window.classes.members) for n in nodes}
+    pairs = [(t, n) for n in m.nodes for t in range(len(tasks)) if fits[class_of[n], t]]
+    places = [
+        (t, n, g) for t, n in pairs for g in range(free.shape[1] if tasks.gpus[t] else 0)
+        if free[n, g] >= tasks.gpu_milli[t]
+    ]  # fmt: skip
+    sizes = sorted({int(d) for d in window.target.classes.gpu_milli[window.target.classes.gpus > 0]})
+    large = [(n, g, d) for n in m.nodes for d in sizes for g in np.flatnonzero(free[n] >= d).tolist()]
+    usual = [(n, c) for n in m.nodes for c in _classes_on(window, n)] if window.per_milli else []
+    if len(pairs) + len(places) + 2 * (len(large) + len(usual)) > MOST_VARIABLES:
+        raise UnsuitableError(f"'assignment' is for small windows, of up to {MOST_VARIABLES:,} variables")
+    m.x, m.y = pyo.Var(pairs, domain=pyo.Binary), pyo.Var(places, domain=pyo.Binary)
+    m.once = pyo.ConstraintList()
+    for t in range(len(tasks)):
+        if nodes := [n for task, n in pairs if task == t]:
+            m.once.add(pyo.quicksum(m.x[t, n] for n in nodes) <= 1)
+    m.left, m.cpu_left = pyo.Expression(m.nodes, range(free.shape[1])), pyo.Expression(m.nodes)
+    m.room = pyo.ConstraintList()
+    for n in m.nodes:
+        _add_room(m, window, n, [t for t, node in pairs if node == n], places)
+    m.cost = pyo.Objective(
+        expr=pyo.quicksum(
+            float(window.waiting[t]) * (1 - pyo.quicksum(m.x[t, n] for task, n in pairs if task == t))
+            for t in {t for t, _n in pairs}
+        )
+        + _power(m, window, places)
+        + _fragmentation(m, window, large, usual)
     )
+    return m
 
 
-def _most_times(columns: OutcomeColumns, tasks: IntArray) -> IntArray:
-    """How often each outcome can be used at most, shape (K,)."""
-    hosted = columns.outcomes.hosted
-    often = np.where(hosted > 0, tasks // np.maximum(hosted, 1), tasks.sum()).min(axis=1)
-    most: IntArray = np.minimum(often, columns.classes.count[columns.outcomes.cls])
-    return most
+def _add_room(m: Any, window: Window, n: int, here: list[int], places: list[tuple[int, int, int]]) -> None:
+    """What is left on a node, and that it is not negative."""
+    import pyomo.environ as pyo
+
+    tasks = window.tasks
+    m.cpu_left[n] = int(window.cpu_free_milli[n]) - pyo.quicksum(
+        int(tasks.cpu_milli[t]) * m.x[t, n] for t in here
+    )
+    m.room.add(m.cpu_left[n] >= 0)
+    used_mib = pyo.quicksum(int(tasks.memory_mib[t]) * m.x[t, n] for t in here)
+    m.room.add(used_mib <= int(window.memory_free_mib[n]))
+    for t in here:
+        gpus = [g for task, node, g in places if (task, node) == (t, n)]
+        if gpus:
+            m.room.add(pyo.quicksum(m.y[t, n, g] for g in gpus) == int(tasks.gpus[t]) * m.x[t, n])
+    for g, free in enumerate(window.gpu_free_milli[n].tolist()):
+        users = [t for t, node, gpu in places if (node, gpu) == (n, g)]
+        m.left[n, g] = free - pyo.quicksum(int(tasks.gpu_milli[t]) * m.y[t, n, g] for t in users)
+        if users:
+            m.room.add(m.left[n, g] >= 0)
 
 
-def _ties(columns: OutcomeColumns, nodes: int, most: float) -> FloatArray:
-    """Cost of using nodes, rising to `most`: on the outcomes of nodes alone and on the columns of nodes."""
-    of_node = most * (1.0 + np.arange(nodes)) / nodes
-    outcomes, classes = columns.outcomes, columns.classes
-    alone = outcomes.cls < columns.alone
-    ties = np.zeros(columns.n_columns)
-    ties[columns.column[alone]] = of_node[classes.members[classes.start[outcomes.cls[alone]]]]
-    ties[columns.first_node :] = of_node[columns.nodes()]
-    return ties
+def _power(m: Any, window: Window, places: list[tuple[int, int, int]]) -> Any:
+    """Objective of the GPUs that wake, and of the packages that become active."""
+    import pyomo.environ as pyo
+
+    if not window.per_w:
+        return 0.0
+    power = window.power
+    asleep = sorted({(n, g) for _t, n, g in places if window.gpu_free_milli[n, g] == WHOLE_GPU})
+    m.z, m.a = pyo.Var(asleep, domain=pyo.Binary), pyo.Var(m.nodes, domain=pyo.Integers)
+    m.wake = pyo.ConstraintList()
+    for t, n, g in places:
+        if (n, g) in m.z:
+            m.wake.add(m.y[t, n, g] <= m.z[n, g])
+    gpu_w, package_w = power.gpu_full_w - power.gpu_idle_w, power.package_full_w - power.package_idle_w
+    cost: list[Any] = [int(gpu_w[n]) * m.z[n, g] for n, g in asleep]
+    for n in m.nodes:
+        step = 1000 * VCPU_PER_CORE
+        full = step * int(power.package_cores[n])
+        now = -(-(step * int(power.cores[n]) - int(window.cpu_free_milli[n])) // full)
+        m.a[n].setlb(now)
+        m.a[n].setub(int(power.packages[n]))
+        m.wake.add(full * m.a[n] >= step * int(power.cores[n]) - m.cpu_left[n])
+        cost.append(int(package_w[n]) * (m.a[n] - now))
+    return window.per_w * pyo.quicksum(cost)
 
 
-def _matrix(columns: OutcomeColumns, profiles: int) -> csc_array:
-    outcomes = columns.outcomes
-    outcome, profile = np.nonzero(outcomes.hosted)
-    several = np.flatnonzero(outcomes.cls >= columns.alone)
-    node_class = columns.node_class()
-    row = [profile, profiles + outcomes.cls[several] - columns.alone, profiles + node_class]
-    column = [
-        columns.column[outcome],
-        columns.column[several],
-        columns.first_node + np.arange(len(node_class)),
+def _classes_on(window: Window, n: int) -> list[int]:
+    """Classes of the usual tasks that a node could run now."""
+    classes, free = window.target.classes, window.gpu_free_milli[n]
+    model = window.nodes.models[window.nodes.model[n]]
+    return [
+        c
+        for c in np.flatnonzero(classes.gpus > 0).tolist()
+        if (not classes.specs[classes.spec[c]] or model in classes.specs[classes.spec[c]])
+        and window.cpu_free_milli[n] >= classes.cpu_milli[c]
+        and np.count_nonzero(free >= classes.gpu_milli[c]) >= classes.gpus[c]
     ]
-    value = [outcomes.hosted[outcome, profile], np.ones(len(several)), np.full(len(node_class), -1.0)]
-    entries = (np.concatenate(value).astype(float), (np.concatenate(row), np.concatenate(column)))
-    return coo_array(entries, shape=(profiles + len(columns.usable), columns.n_columns)).tocsc()
 
 
-class _Labels:
-    """Names of rows and columns, made when they are asked for."""
+def _fragmentation(
+    m: Any, window: Window, large: list[tuple[int, int, int]], usual: list[tuple[int, int]]
+) -> Any:
+    """Objective of the fragments."""
+    import pyomo.environ as pyo
 
-    def __init__(self, window: Window, columns: OutcomeColumns, profiles: TaskTable) -> None:
-        self._window, self._columns, self._profiles = window, columns, profiles
-
-    def tasks(self, profile: int) -> str:
-        """Row of a profile's tasks."""
-        return f"tasks:{self._request(profile)}"
-
-    def nodes(self, several: int) -> str:
-        """Row of a class, by its first node."""
-        return f"nodes:{self._node(self._columns.alone + several)}"
-
-    def hosts(self, column: int) -> str:
-        """Column of an outcome, or of a node that hosts nothing."""
-        k = int(np.searchsorted(self._columns.column, column))
-        if k == len(self._columns.column) or self._columns.column[k] != column:
-            group = int(np.searchsorted(self._columns.group_start(), column))
-            return f"{self._node(group)}:nothing"
-        outcomes = self._columns.outcomes
-        hosted = np.flatnonzero(outcomes.hosted[k])
-        tasks = "+".join(f"{outcomes.hosted[k, p]}x{self._request(int(p))}" for p in hosted)
-        return f"{self._node(int(outcomes.cls[k]))}:{tasks}"
-
-    def uses(self, column: int) -> str:
-        """Column of a node of a class of several."""
-        return f"uses:{self._window.nodes.names[self._columns.nodes()[column]]}"
-
-    def _node(self, cls: int) -> str:
-        return self._window.nodes.names[int(self._columns.classes.nodes(cls)[0])]
-
-    def _request(self, profile: int) -> str:
-        tasks = self._profiles
-        gpu = f"{tasks.gpus[profile]}x{tasks.gpu_milli[profile]}g"
-        spec = "|".join(sorted(tasks.specs[tasks.spec[profile]]))
-        return f"{tasks.cpu_milli[profile]}c,{tasks.memory_mib[profile]}m,{gpu}{',' * bool(spec)}{spec}"
+    if not window.per_milli:
+        return 0.0
+    classes, free, everyone = window.target.classes, window.gpu_free_milli, int(window.target.count.sum())
+    everything = WHOLE_GPU * free.shape[1]
+    m.s, m.v = pyo.Var(large, domain=pyo.Binary), pyo.Var(large, bounds=(0, WHOLE_GPU))
+    m.h, m.u = pyo.Var(usual, domain=pyo.Binary), pyo.Var(usual, bounds=(0, everything))
+    m.use = pyo.ConstraintList()
+    for n, g, d in large:
+        m.use.add(m.v[n, g, d] <= m.left[n, g])
+        m.use.add(m.v[n, g, d] <= WHOLE_GPU * m.s[n, g, d])
+        m.use.add(d * m.s[n, g, d] <= m.left[n, g])
+    milli: list[Any] = []
+    for n in m.nodes:
+        milli += [m.left[n, g] - int(free[n, g]) for g in range(free.shape[1])]
+    for n, c in usual:
+        d, share = int(classes.gpu_milli[c]), int(window.target.count[c]) / everyone
+        roomy = np.flatnonzero(free[n] >= d).tolist()
+        m.use.add(m.u[n, c] <= pyo.quicksum(m.v[n, g, d] for g in roomy))
+        m.use.add(m.u[n, c] <= int(free[n].sum()) * m.h[n, c])
+        m.use.add(int(classes.gpus[c]) * m.h[n, c] <= pyo.quicksum(m.s[n, g, d] for g in roomy))
+        m.use.add(int(classes.cpu_milli[c]) * m.h[n, c] <= m.cpu_left[n])
+        milli.append(share * (int(free[n, roomy].sum()) - m.u[n, c]))
+    return window.per_milli * pyo.quicksum(milli)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, TargetWorkload, TaskTable
+from wattsched.instances.placement.tables import WHOLE_GPU, TargetWorkload, TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -46,9 +46,9 @@ class Fragmentation:
         self.scale = int(target.count.sum())
         self.most_gpus = most_gpus
         self.cpu_steps = np.unique(classes.cpu_milli)
-        allowed = _allowed(classes, models)
+        of_class = allowed(classes, models)
         # Models that every class treats alike share their tables.
-        kinds, kind = np.unique(allowed, axis=1, return_inverse=True)
+        kinds, kind = np.unique(of_class, axis=1, return_inverse=True)
         self.kind_of_model: IntArray = kind.reshape(-1).astype(np.int64)
         self.shape = (kinds.shape[1], 1 + len(self.cpu_steps))
         runs = kinds[:, :, None] & (classes.cpu_milli[:, None, None] <= np.append(-1, self.cpu_steps))
@@ -146,9 +146,7 @@ class Fragmentation:
         return drop
 
 
-def _allowed(classes: TaskTable, models: Sequence[str]) -> BoolArray:
-    """Whether each class may run on each model, shape (M, models)."""
-    by_spec = np.array(
-        [[not spec or model in spec for model in models] for spec in classes.specs], dtype=bool
-    )
-    return np.asarray(by_spec[classes.spec], dtype=bool)
+def allowed(tasks: TaskTable, models: Sequence[str]) -> BoolArray:
+    """Whether each task may use each GPU model, shape (T, models)."""
+    by_spec = np.array([[not spec or model in spec for model in models] for spec in tasks.specs], dtype=bool)
+    return np.asarray(by_spec[tasks.spec], dtype=bool)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from wattsched.formulations.growing_lp import solve_growing
+from wattsched.formulations.placement.master import RestrictedMaster
 from wattsched.topology.arrays import FloatArray, IntArray
 
 Counts = NDArray[np.signedinteger[Any]]
@@ -42,7 +42,7 @@ class Prices:
 
 
 class OutcomeMaster:
-    r"""LP that grows by outcomes, solved by HiGHS.
+    r"""LP that grows by outcomes.
 
     .. math::
         \min \sum_k \Bigl(c_k - \sum_p w_p a_{kp}\Bigr) \lambda_k \quad\text{s.t.}\quad
@@ -60,33 +60,22 @@ class OutcomeMaster:
     """
 
     def __init__(self, demand: IntArray, count: IntArray, worth: FloatArray):
-        import highspy
-
         self._worth, self._nodes = worth, len(count)
         self._saved: list[float] = []
-        self._highs: Any = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1)):
-            self._highs.setOptionValue(option, value)
-        upper = np.concatenate([demand, count]).astype(float)
-        rows = len(upper)
-        lower, start, empty = np.full(rows, -np.inf), np.zeros(rows, np.int32), np.zeros(0, np.int32)
-        self._highs.addRows(rows, lower, upper, 0, start, empty, np.zeros(0))
+        self._lp = RestrictedMaster("outcomes")
+        self._lp.add_rows(-np.inf, np.concatenate([demand, count]))
 
     def add(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> None:
         """Add outcomes: their classes (K,), the tasks of each profile (K, P), their costs (K,)."""
         size = len(cls)
         member = csr_array((np.ones(size), cls, np.arange(size + 1)), shape=(size, self._nodes))
-        # The rows of this matrix are columns of the LP.
-        matrix = csr_array(hstack([csr_array(hosted.astype(float)), member]))
         saved = hosted @ self._worth
         self._saved += saved.tolist()
-        start, index = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
-        lower, upper = np.zeros(size), np.full(size, np.inf)
-        self._highs.addCols(size, cost - saved, lower, upper, matrix.nnz, start, index, matrix.data)
+        self._lp.add_columns(hstack([csr_array(hosted.astype(float)), member]).T, cost - saved)
 
     def reprice(self, column: int, cost: float) -> None:
         """Change the cost of an outcome."""
-        self._highs.changeColCost(column, cost - self._saved[column])
+        self._lp.change_costs([column], cost - self._saved[column])
 
     def prices(self) -> Prices:
         """Duals of the optimum over the outcomes so far.
@@ -96,13 +85,8 @@ class OutcomeMaster:
         RuntimeError
             If HiGHS does not find it.
         """
-        solve_growing(self._highs, "outcomes")
-        solution = self._highs.getSolution()
-        duals = np.minimum(np.array(solution.row_dual), 0.0)
-        profiles = len(self._worth)
-        return Prices(
-            task_worth=self._worth + duals[:profiles],
-            node_cost=-duals[profiles:],
-            nodes=np.array(solution.col_value),
-            cost=float(self._highs.getInfo().objective_function_value),
-        )
+        if not self._saved:
+            return Prices(self._worth, np.zeros(self._nodes), np.zeros(0), 0.0)
+        optimum = self._lp.solve()
+        of_tasks, of_nodes = np.split(np.minimum(optimum.prices, 0.0), [len(self._worth)])
+        return Prices(self._worth + of_tasks, -of_nodes, optimum.x, optimum.cost)

@@ -12,71 +12,67 @@ The search is no proof: outcomes that it does not meet could be better still.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from wattsched.formulations.placement.hosting import Hosting
-from wattsched.formulations.placement.node_classes import NodeClasses
-from wattsched.formulations.placement.outcome_beam import better_states
+from wattsched.formulations.placement.data import NodeStates, Window
 from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
-from wattsched.formulations.placement.outcome_pool import OutcomePool
-from wattsched.formulations.placement.outcome_tree import OutcomeTree
-from wattsched.formulations.placement.outcomes import Demand, Found
-from wattsched.topology.arrays import IntArray
+from wattsched.formulations.placement.outcomes import Found, Outcomes, first_of_class
+from wattsched.formulations.timer import Timer
+from wattsched.topology.arrays import FloatArray, IntArray
 
+WIDTH = 8
+"""Outcomes of a class that the beam follows at once; it begins with one."""
 NEARBY = 1_000
+"""Outcomes to take at most besides those that were better at some prices."""
 ROUNDS = 60
 MOST_STATES = 100_000
 
+_PATIENCE = 4
+"""Tasks that the beam goes on without finding a better outcome: the first on a CPU package pays for all."""
+_TOLERANCE = 1e-6
+"""Share of the dearest price by which an outcome must be better."""
+_ROUNDING = 1e-6
 
-def search_outcomes(
-    hosting: Hosting,
-    classes: NodeClasses,
-    demand: Demand,
-    width: int,
-    nearby: int = NEARBY,
-    rounds: int = ROUNDS,
-    most_states: int = MOST_STATES,
-) -> Found:
+
+def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: int = NEARBY) -> Found:
     """Search the outcomes of a window.
 
     Parameters
     ----------
-    hosting : Hosting
-    classes : NodeClasses
-        C classes of nodes.
-    demand : Demand
-    width : int
-        Outcomes of a class that the beam follows at once. The search begins with one and doubles it
-        whenever nothing is found.
-    nearby : int
-        Outcomes to return at most besides those that were better at some prices.
-    rounds : int
-        Prices to try at most.
-    most_states : int
-        States to visit, about.
+    window : Window
+    timer : Timer
+        The search stops when it is over, with what it has.
+    width, nearby : int
+        Instead of `WIDTH` and `NEARBY`.
     """
-    arrivals, worth, count = demand.arrivals, demand.worth, demand.count
-    tree = OutcomeTree(hosting, classes.states, demand.tasks, most_states)
-    if tree.roots == 0:
-        return Found(tree.outcomes(np.arange(0)), np.zeros(0, dtype=np.int64))
-    pool = OutcomePool(tree, OutcomeMaster(demand.tasks, count, worth))
-    decisions = [pool.one_by_one(np.zeros(0, dtype=np.int64), arrivals, count)]
+    tree = OutcomeTree(window, MOST_STATES)
+    pool = _Pool(window, tree)
+    decisions = [pool.one_by_one(np.arange(0))]
     beam, prices = 1, pool.prices()
-    for _ in range(rounds):
-        new = pool.add(better_states(tree, prices, beam))
-        if new == 0 and beam >= width:
+    for _ in range(ROUNDS):
+        new = pool.add(_better_states(tree, prices, beam, timer))
+        if (new == 0 and beam >= width) or timer.over():
             break
         beam = beam if new else min(2 * beam, width)
         prices = pool.prices()
-    decisions.append(pool.one_by_one(pool.rounded(prices.nodes, demand.tasks, count), arrivals, count))
+    decisions.append(pool.one_by_one(pool.rounded(prices.nodes)))
     prices = pool.prices()
-    costs = [float((tree.cost[states] - tree.hosted[states] @ worth).sum()) for states in decisions]
+    costs = [float((tree.cost[states] - tree.hosted[states] @ window.worth).sum()) for states in decisions]
     best = int(np.argmin(costs))
-    room = costs[best] - prices.cost + demand.ties
-    near = _near(tree, prices, room, nearby)
-    states, outcome = tree.distinct(np.concatenate([decisions[best], pool.states, near]))
+    near = _near(tree, prices, costs[best] - prices.cost, nearby)
+    all_of = np.concatenate([decisions[best], np.array(pool.states, dtype=np.int64), near])
+    states, outcome = tree.distinct(all_of)
     nodes = np.bincount(outcome[: len(decisions[best])], minlength=len(states))
     return Found(tree.outcomes(states), nodes)
+
+
+def place_one_by_one(window: Window) -> Found:
+    """Place each task where it costs least at once, in the order of their arrival."""
+    tree = OutcomeTree(window, 0)
+    states, _met = one_by_one(window, tree, np.arange(0))
+    return Found(tree.outcomes(states), np.ones(len(states), dtype=np.int64))
 
 
 def _near(tree: OutcomeTree, prices: Prices, room: float, most: int) -> IntArray:
@@ -84,3 +80,266 @@ def _near(tree: OutcomeTree, prices: Prices, room: float, most: int) -> IntArray
     met = np.arange(tree.roots, len(tree))
     reduced = prices.reduced(tree.cls[met], tree.hosted[met], tree.cost[met])
     return met[np.argsort(reduced, kind="stable")[:most][np.sort(reduced)[:most] <= room]]
+
+
+class OutcomeTree:
+    """Tree of node states, whose roots are the classes as they are now.
+
+    A state hosts a task in the way that costs least at once, so that the task's profile names the child.
+
+    Parameters
+    ----------
+    window : Window
+        No state hosts more tasks than it has.
+    most : int
+        States besides the roots that `room` leaves room for; for some more there is.
+
+    Attributes
+    ----------
+    cls, cost : (S,) arrays
+        Class and cost of the states, the roots first; entries beyond `len` mean nothing.
+    key : (S,) int
+        Equal for equal multisets of tasks.
+    hosted : (S, P) int
+        Tasks of each profile.
+    next_cost : (S, P) float
+        Cost of one more task of each profile, infinite where there is none.
+    """
+
+    def __init__(self, window: Window, most: int):
+        self._hosting, self._demand, states = window.hosting, window.demand, window.classes.states
+        self.roots, self._size = len(states), 0
+        # Memory that is not written to is not used either.
+        self._most = self.roots + most
+        rows, gpus = self._most + 2 * len(window.tasks), states.gpu_milli.shape[1]
+        profiles = len(self._demand)
+        self.cls, self.key, self._parent, self._profile, self._slot = np.zeros((5, rows), dtype=np.int64)
+        self._node, self._cpu_milli, self._memory_mib = np.zeros((3, rows), dtype=np.int64)
+        self._gpu_milli = np.zeros((rows, gpus), dtype=np.int64)
+        self.cost = np.zeros(rows)
+        self.hosted = np.zeros((rows, profiles), dtype=np.int16)
+        self.next_cost = np.zeros((rows, profiles))
+        self._next_slot = np.zeros((rows, profiles), dtype=np.int8)
+        self._child = np.zeros((rows, profiles), dtype=np.int32)
+        # A sum of random numbers tells multisets apart, but for accidents, which cost a search an outcome.
+        self.mark = np.random.default_rng(0).integers(2**62, size=profiles)
+        self._append(states, np.arange(self.roots))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def room(self) -> int:
+        """States that a search may still visit. Two decisions that place the tasks one by one fit besides."""
+        return max(0, self._most - self._size)
+
+    def hosting_one_more(self, index: IntArray, profile: IntArray) -> IntArray:
+        """States after these have hosted one more task each, shape (S,); no pair twice."""
+        child = self._child[index, profile].astype(np.int64)
+        new = np.flatnonzero(child == 0)
+        if len(new):
+            child[new] = self._grow(index[new], profile[new])
+            self._child[index[new], profile[new]] = child[new]
+        return child
+
+    def distinct(self, states: IntArray) -> tuple[IntArray, IntArray]:
+        """Of states that are the same outcome the cheapest; and which of these each state is, shape (S,)."""
+        cls, key = self.cls[states], self.key[states]
+        order = np.lexsort((self.cost[states], key, cls))
+        cls, key = cls[order], key[order]
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
+        which = np.empty(len(order), dtype=np.int64)
+        which[order] = np.cumsum(new) - 1
+        return states[order[new]], which
+
+    def outcomes(self, index: IntArray) -> Outcomes:
+        """Outcomes that these states are."""
+        steps = []
+        at = index
+        while np.any(at >= self.roots):
+            inner = at >= self.roots
+            steps.append(np.where(inner, [self._profile[at], self._slot[at]], -1))
+            at = np.where(inner, self._parent[at], at)
+        # From the root: the last steps of a path are known first, and paths differ in length.
+        way = np.array(steps[::-1]).reshape(len(steps), 2, len(index)).transpose(1, 2, 0)
+        order = np.argsort(way[0] < 0, axis=1, kind="stable")
+        profile, slot = np.take_along_axis(way, order[None], axis=2)
+        return Outcomes(self.cls[index], self.hosted[index].astype(np.int64), self.cost[index], profile, slot)
+
+    def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
+        slot = self._next_slot[parent, profile].astype(np.int64)
+        states = NodeStates(
+            self._node[parent], self._cpu_milli[parent], self._memory_mib[parent], self._gpu_milli[parent]
+        )
+        index = np.arange(self._size, self._size + len(parent))
+        self._parent[index], self._profile[index], self._slot[index] = parent, profile, slot
+        self.key[index] = self.key[parent] + self.mark[profile]
+        self.cost[index] = self.cost[parent] + self.next_cost[parent, profile]
+        self.hosted[index] = self.hosted[parent]
+        self.hosted[index, profile] += 1
+        self._append(self._hosting.after(states, profile, slot), self.cls[parent])
+        return index
+
+    def _append(self, states: NodeStates, cls: IntArray) -> None:
+        index = slice(self._size, self._size + len(states))
+        self._size += len(states)
+        self.cls[index], self._node[index] = cls, states.node
+        self._cpu_milli[index], self._memory_mib[index] = states.cpu_milli, states.memory_mib
+        self._gpu_milli[index] = states.gpu_milli
+        cost, slot = self._hosting.best(states)
+        cost[self.hosted[index] >= self._demand] = np.inf
+        self.next_cost[index], self._next_slot[index] = cost, slot
+
+
+class _Pool:
+    """Outcomes that are columns of the LP: of each multiset on each class the cheapest state met."""
+
+    def __init__(self, window: Window, tree: OutcomeTree) -> None:
+        self._window, self._tree = window, tree
+        self._master = OutcomeMaster(window.demand, window.classes.count, window.worth)
+        self.states: list[int] = []
+        self._position: dict[tuple[int, int], int] = {}
+
+    def prices(self) -> Prices:
+        """Prices that the outcomes so far make."""
+        return self._master.prices()
+
+    def add(self, states: IntArray) -> int:
+        """Add outcomes; the number of those that are new or cheaper than before."""
+        tree, known, changes = self._tree, len(self.states), 0
+        keys = zip(tree.cls[states].tolist(), tree.key[states].tolist(), strict=True)
+        for state, key in zip(states.tolist(), keys, strict=True):
+            position = self._position.setdefault(key, len(self.states))
+            if position == len(self.states):
+                self.states.append(state)
+                changes += 1
+            elif tree.cost[state] < tree.cost[self.states[position]]:
+                self.states[position] = state
+                changes += 1
+                if position < known:
+                    self._master.reprice(position, float(tree.cost[state]))
+        new = np.array(self.states[known:], dtype=np.int64)
+        if len(new):
+            self._master.add(tree.cls[new], tree.hosted[new], tree.cost[new])
+        return changes
+
+    def one_by_one(self, begun: IntArray) -> IntArray:
+        """States of nodes in use when each task was placed where it cost least; what was met is added."""
+        states, met = one_by_one(self._window, self._tree, begun)
+        self.add(met)
+        return states
+
+    def rounded(self, nodes: FloatArray) -> IntArray:
+        """States of nodes that use outcomes about as often as an LP's point does, shape (B,)."""
+        tree, states, count = self._tree, np.array(self.states, dtype=np.int64), self._window.classes.count
+        times = np.floor(nodes + _ROUNDING).astype(np.int64)
+        tasks_left = self._window.demand - times @ tree.hosted[states]
+        nodes_left = count - np.bincount(tree.cls[states], times, len(count)).astype(np.int64)
+        # What is left of the nodes, largest parts first, as far as there are tasks.
+        part = nodes - times
+        order = np.argsort(-part, kind="stable")
+        for k in order[part[order] > _ROUNDING]:
+            hosted, cls = tree.hosted[states[k]], tree.cls[states[k]]
+            if nodes_left[cls] and np.all(hosted <= tasks_left):
+                nodes_left[cls] -= 1
+                tasks_left -= hosted
+                times[k] += 1
+        return np.repeat(states, times)
+
+
+def one_by_one(window: Window, tree: OutcomeTree, begun: IntArray) -> tuple[IntArray, IntArray]:
+    """Place each task where it costs least at once.
+
+    Parameters
+    ----------
+    begun : (B,) int
+        States of nodes that host some of the tasks already.
+
+    Returns
+    -------
+    states : (U,) int
+        Of the nodes in use, in the end.
+    met : (V,) int
+        All that were met, in order.
+    """
+    roots, arrivals, count = tree.roots, window.profile, window.classes.count
+    if roots == 0:
+        return begun, begun
+    hosted = tree.hosted[begun].sum(axis=0)
+    unused = count - np.bincount(tree.cls[begun], minlength=roots)
+    # Rows: the classes, as long as they have unused nodes, then the nodes in use.
+    rows, most = roots + len(begun), roots + len(begun) + len(arrivals)
+    state = np.concatenate([np.arange(roots), begun, np.zeros(len(arrivals), dtype=np.int64)])
+    cost = np.full((most, len(hosted)), np.inf)
+    cost[:rows] = tree.next_cost[state[:rows]]
+    cost[:roots][unused == 0] = np.inf
+    met = []
+    for profile in arrivals.tolist():
+        if hosted[profile]:
+            hosted[profile] -= 1
+            continue
+        row = int(np.argmin(cost[:rows, profile]))
+        if np.isinf(cost[row, profile]):
+            continue
+        after = int(tree.hosting_one_more(state[[row]], np.array([profile]))[0])
+        if row < roots:
+            unused[row] -= 1
+            if unused[row] == 0:
+                cost[row] = np.inf
+            row, rows = rows, rows + 1
+        state[row], cost[row] = after, tree.next_cost[after]
+        met.append(after)
+    return state[roots:rows], np.array(met, dtype=np.int64)
+
+
+class _Beam(NamedTuple):
+    """States that a beam holds, and their costs at given prices."""
+
+    state: IntArray
+    value: FloatArray
+
+
+def _better_states(tree: OutcomeTree, prices: Prices, width: int, timer: Timer) -> IntArray:
+    """States whose cost is below their price, up to `width` of each class."""
+    least = -_TOLERANCE * max(float(prices.task_worth.max(initial=0.0)), 1e-12)
+    beam = _Beam(np.arange(tree.roots), prices.node_cost)
+    best, idle = np.full(tree.roots, least), np.zeros(tree.roots, dtype=np.int64)
+    seen = [_Beam(np.zeros(0, dtype=np.int64), np.zeros(0))]
+    while len(beam.state) and not timer.over():
+        beam = _longer(tree, prices, beam, width)
+        seen.append(beam)
+        cls = tree.cls[beam.state]
+        now = best.copy()
+        np.minimum.at(now, cls, beam.value)
+        idle = np.where(now < best, 0, idle + 1)
+        best = now
+        going = (idle < _PATIENCE)[cls]
+        beam = _Beam(beam.state[going], beam.value[going])
+    state = np.concatenate([part.state for part in seen])
+    value = np.concatenate([part.value for part in seen])
+    good = value < least
+    state, value = state[good], value[good]
+    return state[first_of_class(tree.cls[state], value, width)]
+
+
+def _longer(tree: OutcomeTree, prices: Prices, beam: _Beam, width: int) -> _Beam:
+    """The best states with one task more than those of the beam, up to `width` of each class."""
+    value = beam.value[:, None] + tree.next_cost[beam.state] - prices.task_worth
+    few = min(width + 1, value.shape[1])
+    profile = np.argpartition(value, few - 1, axis=1)[:, :few]
+    parent = np.repeat(np.arange(len(value)), few)
+    profile = profile.ravel()
+    value = value[parent, profile]
+    possible = np.flatnonzero(np.isfinite(value))
+    parent, profile, value = parent[possible], profile[possible], value[possible]
+    if len(value) > tree.room():
+        return _Beam(np.zeros(0, dtype=np.int64), np.zeros(0))
+    state = beam.state[parent]
+    cls, key = tree.cls[state], tree.key[state] + tree.mark[profile]
+    order = np.lexsort((value, key, cls))
+    cls, key = cls[order], key[order]
+    distinct = np.ones(len(order), dtype=bool)
+    distinct[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
+    kept = order[distinct]
+    kept = kept[first_of_class(tree.cls[state[kept]], value[kept], width)]
+    return _Beam(tree.hosting_one_more(state[kept], profile[kept]), value[kept])

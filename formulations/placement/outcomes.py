@@ -1,14 +1,24 @@
-"""Outcomes: what a node can host of a window's tasks, and what that costs."""
+"""Outcomes: what a node can host of a window's tasks, and what that costs.
+
+Where there are few, all are listed, and those left out that are in no better decision than one already known.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.placement.hosting import Hosting, Hostings, NodeStates
+from wattsched.formulations.placement.data import Hostings, NodeStates, Window
+from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
+from wattsched.formulations.timer import Timer
+from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.topology.arrays import FloatArray, IntArray
+
+_PER_CLASS = 5
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,36 +49,12 @@ class Outcomes:
 
     def take(self, index: IntArray) -> Outcomes:
         """Outcomes at these positions."""
-        return Outcomes(
-            self.cls[index], self.hosted[index], self.cost[index], self.profile[index], self.slot[index]
-        )
+        return Outcomes(*(getattr(self, field.name)[index] for field in fields(self)))
 
-
-@dataclass(frozen=True)
-class Demand:
-    """What a window asks of its nodes.
-
-    Attributes
-    ----------
-    arrivals : (T,) int
-        Profile of each task, in the order of their arrival.
-    worth : (P,) float
-        What not hosting a task of each profile costs.
-    count : (C,) int
-        Nodes of each class.
-    ties : float
-        What ties are broken by at most.
-    """
-
-    arrivals: IntArray
-    worth: FloatArray
-    count: IntArray
-    ties: float
-
-    @property
-    def tasks(self) -> IntArray:
-        """Tasks of each profile, shape (P,)."""
-        return np.bincount(self.arrivals, minlength=len(self.worth))
+    def numbers(self) -> dict[tuple[int, bytes], int]:
+        """Position of each outcome by its class and what it hosts."""
+        keys = zip(self.cls.tolist(), (row.tobytes() for row in self.hosted), strict=True)
+        return {key: k for k, key in enumerate(keys)}
 
 
 class Found(NamedTuple):
@@ -86,49 +72,90 @@ class Found(NamedTuple):
     nodes: IntArray
 
 
-def every_outcome(
-    hosting: Hosting, states: NodeStates, demand: IntArray, most: float = np.inf
-) -> Outcomes | None:
-    """List all outcomes but the empty ones; None when there are too many.
+def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDecision:
+    """Decision that uses outcomes so many times, shape (K,).
+
+    Equal nodes and tasks with the same request are taken in their order.
+    """
+    waiting = [list(np.flatnonzero(window.profile == p)[::-1]) for p in range(len(window.demand))]
+    unused = {cls: list(window.classes.members[cls][::-1]) for cls in set(outcomes.cls[times > 0].tolist())}
+    requests, tasks, placed = window.tasks.profiles[0], window.instance.tasks, []
+    for k in np.repeat(np.arange(len(times)), times):
+        node = unused[int(outcomes.cls[k])].pop()
+        free = [(int(milli), gpu) for gpu, milli in enumerate(window.gpu_free_milli[node])]
+        for profile, slot in zip(outcomes.profile[k], outcomes.slot[k], strict=True):
+            if profile < 0:
+                break
+            free.sort()
+            gpus = []
+            for i in range(slot, slot + requests.gpus[profile]):
+                milli, gpu = free[i]
+                free[i] = (milli - int(requests.gpu_milli[profile]), gpu)
+                gpus.append(gpu)
+            task = tasks[waiting[profile].pop()]
+            placed.append(PlacedTask(task=task.name, node=window.nodes.names[node], gpus=sorted(gpus)))
+    hosted = {one.task for one in placed}
+    return PlacementDecision(placed=placed, waiting=[t.name for t in tasks if t.name not in hosted])
+
+
+def used_by(window: Window, outcomes: Outcomes, decision: PlacementDecision) -> IntArray | None:
+    """How many nodes use each outcome in a decision, shape (K,); None where one is not there."""
+    class_of = {int(node): cls for cls, nodes in enumerate(window.classes.members) for node in nodes}
+    position = {name: node for node, name in enumerate(window.nodes.names)}
+    profile = dict(zip((task.name for task in window.instance.tasks), window.profile.tolist(), strict=True))
+    hosted: dict[int, IntArray] = defaultdict(lambda: np.zeros(len(window.demand), dtype=np.int64))
+    for one in decision.placed:
+        if one.task not in profile or position.get(one.node) not in class_of:
+            return None
+        hosted[position[one.node]][profile[one.task]] += 1
+    known, times = outcomes.numbers(), np.zeros(len(outcomes), dtype=np.int64)
+    for node, tasks in hosted.items():
+        if (k := known.get((class_of[node], tasks.tobytes()))) is None:
+            return None
+        times[k] += 1
+    return times
+
+
+def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = None) -> Outcomes | None:
+    """List all outcomes but the empty ones; None when there are too many, or no time for them.
 
     Parameters
     ----------
-    hosting : Hosting
-    states : NodeStates
-        State of each class.
-    demand : (P,) int
-        Tasks of each profile in the window.
+    window : Window
     most : float
         Ways to look at, at most.
+    timer : Timer, optional
     """
-    size = int(demand.sum())
-    nothing = np.zeros((len(states), len(demand)), dtype=np.int64)
+    states, timer = window.classes.states, timer or Timer()
+    size = int(window.demand.sum())
+    nothing = np.zeros((len(states), len(window.demand)), dtype=np.int64)
     nowhere = np.full((len(states), size), -1)
     level = Outcomes(np.arange(len(states)), nothing, np.zeros(len(states)), nowhere, nowhere)
-    seen, found = 0, []
+    seen, found = 0, [level.take(np.arange(0))]
     for depth in range(size):
-        ways = _wanted(hosting.ways(states), level, demand)
+        ways = _wanted(window, states, level)
         seen += len(ways.cost)
-        if seen > most:
+        if seen > most or timer.over():
             return None
-        level, states = _one_more(hosting, states, level, ways, depth)
+        level, states = _one_more(window, states, level, ways, depth)
         found.append(_cheapest(level))
-    return _joined(found, level.take(np.arange(0)))
+    return Outcomes(*(np.concatenate([getattr(part, f.name) for part in found]) for f in fields(Outcomes)))
 
 
-def _wanted(ways: Hostings, level: Outcomes, demand: IntArray) -> Hostings:
+def _wanted(window: Window, states: NodeStates, level: Outcomes) -> Hostings:
     """Ways by which profiles come in order, so that no multiset is met in two orders."""
+    ways = window.hosting.ways(states)
     last = np.max(level.profile, axis=1, initial=0)[ways.state]
-    wanted = (ways.profile >= last) & (level.hosted[ways.state, ways.profile] < demand[ways.profile])
+    wanted = (ways.profile >= last) & (level.hosted[ways.state, ways.profile] < window.demand[ways.profile])
     return Hostings(*(column[wanted] for column in ways))
 
 
 def _one_more(
-    hosting: Hosting, states: NodeStates, level: Outcomes, ways: Hostings, depth: int
+    window: Window, states: NodeStates, level: Outcomes, ways: Hostings, depth: int
 ) -> tuple[Outcomes, NodeStates]:
     """Outcomes and states after each of the ways."""
     state, profile, slot, cost = ways
-    after = hosting.after(states.take(state), profile, slot)
+    after = window.hosting.after(states.take(state), profile, slot)
     more = level.take(state)
     more.hosted[np.arange(len(more)), profile] += 1
     more.profile[:, depth], more.slot[:, depth] = profile, slot
@@ -159,12 +186,69 @@ def _numbers(rows: IntArray) -> IntArray:
     return number
 
 
-def _joined(parts: list[Outcomes], empty: Outcomes) -> Outcomes:
-    parts = [empty, *parts]
-    return Outcomes(
-        cls=np.concatenate([part.cls for part in parts]),
-        hosted=np.concatenate([part.hosted for part in parts]),
-        cost=np.concatenate([part.cost for part in parts]),
-        profile=np.concatenate([part.profile for part in parts]),
-        slot=np.concatenate([part.slot for part in parts]),
-    )
+def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Prices]:
+    r"""Leave outcomes out by their reduced cost.
+
+    At prices :math:`\pi` of tasks and :math:`\mu` of nodes, every decision costs at least
+
+    .. math::
+        L = \sum_p d_p (\pi_p - w_p) - \sum_c n_c \mu_c + \sum_c n_c \min(0, \min_{k\ \text{of}\ c} r_k),
+        \quad r_k = c_k - \sum_p a_{kp} \pi_p + \mu_c
+
+    and one that uses outcome k at least :math:`L + r_k - \min(0, \min r)`. The prices are those of the LP.
+
+    Parameters
+    ----------
+    window : Window
+    outcomes : Outcomes
+        All outcomes of the window.
+    found : Found
+        Some of them, and a decision.
+
+    Returns
+    -------
+    Found
+        Those that are left.
+    Prices
+        Of the LP over all outcomes.
+    """
+    position = outcomes.numbers()
+    known = np.array([position[key] for key in found.outcomes.numbers()], dtype=np.int64)
+    used, times = known[found.nodes > 0], found.nodes[found.nodes > 0]
+    prices = _prices(window, outcomes, known)
+    reduced = prices.reduced(outcomes.cls, outcomes.hosted, outcomes.cost)
+    count, worth, demand = window.classes.count, window.worth, window.demand
+    least = np.zeros(len(count))
+    np.minimum.at(least, outcomes.cls, reduced)
+    bound = demand @ (prices.task_worth - worth) + count @ (least - prices.node_cost)
+    cost = float((outcomes.cost[used] - outcomes.hosted[used] @ worth) @ times)
+    room = cost - bound + _ROUNDING * max(1.0, abs(cost), float(demand @ worth))
+    kept = reduced - least[outcomes.cls] <= room
+    kept[used] = True
+    nodes = np.zeros(len(outcomes), dtype=np.int64)
+    nodes[used] = times
+    return Found(outcomes.take(np.flatnonzero(kept)), nodes[kept]), prices
+
+
+def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
+    """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
+    master = OutcomeMaster(window.demand, window.classes.count, window.worth)
+    missing = np.ones(len(outcomes), dtype=bool)
+    new, tolerance = known, _ROUNDING * float(np.max(np.abs(outcomes.cost), initial=0.0))
+    while True:
+        master.add(outcomes.cls[new], outcomes.hosted[new], outcomes.cost[new])
+        missing[new] = False
+        prices = master.prices()
+        reduced = prices.reduced(outcomes.cls, outcomes.hosted, outcomes.cost)
+        better = np.flatnonzero(missing & (reduced < -tolerance))
+        if len(better) == 0:
+            return prices
+        new = better[first_of_class(outcomes.cls[better], reduced[better], _PER_CLASS)]
+
+
+def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:
+    """Positions of the least values of every class, up to `most` of each."""
+    order = np.lexsort((value, cls))
+    ordered = cls[order]
+    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return order[place < most]

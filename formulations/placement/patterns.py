@@ -1,150 +1,165 @@
-"""Configuration LP of placement: how few watts any placement needs, how much GPU any placement can allocate.
+r"""`patterns`: a window of tasks on the nodes' current state, with power and fragmentation exact.
 
-A *pattern* is a multiset of task profiles that one node hosts (`node_patterns`). Nodes that are alike share
-their patterns, so that the LP counts, for each node type, how many nodes carry which pattern, and how many
-tasks of each profile are accepted (rows and proof: `Prices.bound_w`). Every placement, online or offline, is
-a point of it whose cost is its power:
+Neither is linear in what a node hosts, so a column is an *outcome* of a node: the multiset of the window's
+task profiles that it hosts, at the exact change of both (`outcomes`). Nodes in the same state are one class,
+tasks with the same request one profile:
 
-* GPU: shares packed into single GPUs and whole GPUs are exact in every pattern, and so is the GPU power;
-* CPU: exact up to a unit of the dynamic programme, with rounding that lets more fit at less power;
-* the GPU models that a task allows, and nodes that are too small for it by themselves: exact;
-* memory: of all nodes of a type together only;
-* nodes are counted in fractions, and tasks may move at any time for free.
+.. math::
+    \min\ \sum_p w_p d_p + \sum_k \Bigl(c_k - \sum_p w_p a_{kp}\Bigr) \lambda_k \quad\text{s.t.}\quad
+    \sum_k a_{kp} \lambda_k \le d_p\ \forall p, \quad
+    \sum_{k\ \text{of class}\ c} \lambda_k \le n_c\ \forall c
+
+with a_kp tasks of profile p in outcome k of cost c_k, d_p tasks, of which each that waits costs w_p (an
+outcome saves that), and n_c nodes.
+
+Where a window has few outcomes, all are listed, and only those left out that are in no better decision than
+one already known: the program's optimum is the window's. Otherwise outcomes are searched (`outcome_search`),
+and a solver's bound is one on decisions that are made of the ones found.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import coo_array
 
-from wattsched.formulations.placement.column_generation import ColumnGeneration, PatternPool
-from wattsched.formulations.placement.node_types import NodeTypes
-from wattsched.formulations.placement.pattern_prices import Accepted, Objective, Prices
-from wattsched.formulations.placement.pattern_pricing import PatternPricing, Patterns
-from wattsched.instances.placement.instance import TaskTable
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.formulations.model import Model
+from wattsched.formulations.placement.data import Window
+from wattsched.formulations.placement.outcome_master import Prices
+from wattsched.formulations.placement.outcome_search import NEARBY, WIDTH, search_outcomes
+from wattsched.formulations.placement.outcomes import Outcomes, decide, every_outcome, fixed, used_by
+from wattsched.formulations.program import Block, Program
+from wattsched.formulations.timer import Timer
+from wattsched.instances.placement.decision import PlacementDecision
+from wattsched.topology.arrays import FloatArray
 
-MOST_UNITS = 2560
-GAP = 1e-4
-ROUNDS = 1000
-POWER = Objective()
-CARRYING = 1e-9
-"""Nodes that a pattern of the best mix is on at least."""
+MOST_OUTCOMES = 100_000
+"""Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
+
+_SEARCH_SHARE = 0.7
+_NO_PRICE = 1e-9
+
+
+def build(
+    window: Window,
+    objective: str = "",
+    timer: Timer | None = None,
+    *,
+    width: int = WIDTH,
+    nearby: int = NEARBY,
+    most_outcomes: float = MOST_OUTCOMES,
+) -> Model[PlacementDecision]:
+    """Build the program of a window.
+
+    Parameters
+    ----------
+    window : Window
+        It holds what its objective counts.
+    timer : Timer, optional
+        What searching may take.
+    width, nearby : int
+        How thoroughly to search, and how many outcomes to take that the search met without needing them.
+    most_outcomes : float
+        List the outcomes if there are at most about this many; 0 always searches, infinity always lists all,
+        however long that takes.
+
+    Raises
+    ------
+    ValueError
+        If `width` is not positive, or `nearby` or `most_outcomes` is negative.
+    """
+    for name, value, least in (
+        ("width", width, 1),
+        ("nearby", nearby, 0),
+        ("most_outcomes", most_outcomes, 0),
+    ):
+        if not value >= least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    timer = timer or Timer()
+    found, prices = search_outcomes(window, timer.share(_SEARCH_SHARE), width, nearby), None
+    every = every_outcome(window, most_outcomes, timer)
+    if every is not None:
+        found, prices = fixed(window, every, found)
+    outcomes = found.outcomes
+
+    def encode(decision: PlacementDecision) -> FloatArray | None:
+        times = used_by(window, outcomes, decision)
+        return None if times is None else times.astype(float)
+
+    return Model(
+        program=program_of(window, outcomes),
+        decode=lambda x, starts: decide(window, outcomes, np.rint(x).astype(np.int64)),
+        encode=encode,
+        prices=None if prices is None else named_prices(window, prices),
+        start=found.nodes.astype(float),
+        outside=-math.inf if every is None else math.inf,
+        options=len(outcomes) if every is None else len(every),
+        dropped=0 if every is None else len(every) - len(outcomes),
+    )
+
+
+def named_prices(window: Window, prices: Prices) -> dict[str, float]:
+    """Prices of the LP under the names of tasks and nodes."""
+    tasks, named = window.instance.tasks, {}
+    for task, profile in zip(tasks, window.profile, strict=True):
+        named[f"task:{task.name}"] = float(prices.task_worth[profile])
+    for cls, nodes in enumerate(window.classes.members):
+        if prices.node_cost[cls] > _NO_PRICE:
+            named |= {f"node:{window.nodes.names[node]}": -float(prices.node_cost[cls]) for node in nodes}
+    return named
+
+
+def program_of(window: Window, outcomes: Outcomes) -> Program:
+    """Program over some outcomes, a column each."""
+    demand, worth, count = window.demand, window.worth, window.classes.count
+    classes, row = np.unique(outcomes.cls, return_inverse=True)
+    outcome, profile = np.nonzero(outcomes.hosted)
+    rows = np.concatenate([profile, len(demand) + row])
+    columns = np.concatenate([outcome, np.arange(len(outcomes))])
+    value = np.concatenate([outcomes.hosted[outcome, profile], np.ones(len(outcomes))]).astype(float)
+    shape = len(demand) + len(classes), len(outcomes)
+    often = np.where(outcomes.hosted > 0, demand // np.maximum(outcomes.hosted, 1), len(window.tasks))
+    names = _Names(window, outcomes)
+    return Program(
+        cost=outcomes.cost - outcomes.hosted @ worth,
+        matrix=coo_array((value, (rows, columns)), shape=shape).tocsc(),
+        row_lower=np.full(shape[0], -np.inf),
+        row_upper=np.concatenate([demand, count[classes]]).astype(float),
+        lower=np.zeros(shape[1]),
+        upper=np.minimum(often.min(axis=1, initial=len(window.tasks)), count[outcomes.cls]).astype(float),
+        integer=np.ones(shape[1], dtype=bool),
+        group_start=np.zeros(1, dtype=np.int64),
+        rows=(
+            Block("tasks", len(demand), lambda p: f"tasks:{names.request(p)}"),
+            Block("nodes", len(classes), lambda c: f"nodes:{names.node(int(classes[c]))}"),
+        ),
+        columns=(Block("hosts", shape[1], names.outcome),),
+        offset=float(demand @ worth),
+    )
 
 
 @dataclass(frozen=True)
-class PatternBound:
-    """What the configuration LP says.
+class _Names:
+    """What classes of nodes, requests and outcomes are called."""
 
-    Parameters
-    ----------
-    bound_w : float
-        No placement costs less; infinite if none can accept what it must.
-    cost_w : float
-        Cost of the best mix of patterns that was found; the LP's optimum lies between the two.
-    prices : Prices
-        The prices that prove the bound.
-    patterns : Patterns
-        Patterns of the best mix.
-    nodes : (P,) float
-        Nodes that carry each of them.
-    accepted : (M,) float
-        Tasks of each profile in it.
-    rounds : int
-        Rounds of column generation after the first.
-    """
+    window: Window
+    outcomes: Outcomes
 
-    bound_w: float
-    cost_w: float
-    prices: Prices
-    patterns: Patterns
-    nodes: FloatArray
-    accepted: FloatArray
-    rounds: int
+    def node(self, cls: int) -> str:
+        """First node of a class."""
+        return self.window.nodes.names[int(self.window.classes.members[cls][0])]
 
+    def request(self, profile: int) -> str:
+        """CPU, memory and GPUs of a task, and the models that will do."""
+        tasks = self.window.tasks.profiles[0]
+        gpu = f"{tasks.gpus[profile]}x{tasks.gpu_milli[profile]}g"
+        spec = "|".join(sorted(tasks.specs[tasks.spec[profile]]))
+        return f"{tasks.cpu_milli[profile]}c,{tasks.memory_mib[profile]}m,{gpu}{',' * bool(spec)}{spec}"
 
-class PatternProgram:
-    """The configuration LP of a cluster and the profiles of its tasks; a solve learns from those before it.
-
-    Parameters
-    ----------
-    types : NodeTypes
-        K node types.
-    profiles : TaskTable
-        M profiles of tasks.
-    most_units : int
-        Units that the CPU of the largest node is divided into, at most: more are tighter and slower.
-
-    Attributes
-    ----------
-    hostable : (M,) bool
-        Profiles of which a task fits onto the empty cluster. No placement accepts any of the others.
-    """
-
-    def __init__(self, types: NodeTypes, profiles: TaskTable, most_units: int = MOST_UNITS):
-        self.types, self.profiles = types, profiles
-        self._pricing = PatternPricing(types, profiles, most_units)
-        self.hostable: BoolArray = np.asarray(self._pricing.admits.any(axis=0))
-        _least, offers = self._pricing.best(np.zeros(len(profiles)), np.zeros(len(types)), 1.0, per_type=1)
-        self._pool = PatternPool(self._pricing.patterns(offers))
-        self._centre: dict[Objective, FloatArray] = {}
-        self._proofs: defaultdict[Objective, list[Prices]] = defaultdict(list)
-
-    def solve(
-        self,
-        accepted: Accepted,
-        objective: Objective = POWER,
-        gap: float = GAP,
-        rounds: int = ROUNDS,
-    ) -> PatternBound:
-        """Bound the cost of a placement.
-
-        Parameters
-        ----------
-        accepted : Accepted
-            What it must and may host.
-        objective : Objective
-            What it costs.
-        gap : float
-            Difference between the bound and the LP's optimum to stop at, relative.
-        rounds : int
-            Rounds of column generation at most, 1 at least.
-
-        Raises
-        ------
-        RuntimeError
-            If HiGHS fails.
-        """
-        generation = ColumnGeneration(
-            self.types,
-            self.profiles,
-            self._pricing,
-            self._pool,
-            accepted.only(self.hostable),
-            objective,
-            self._centre.get(objective),
-        )
-        done = generation.run(gap, rounds)
-        self._centre[objective] = generation.centre
-        self._proofs[objective].append(generation.prices)
-        patterns, nodes = self._pool.all(), generation.solution.nodes
-        carrying = np.flatnonzero(nodes > CARRYING)
-        return PatternBound(
-            bound_w=generation.bound_w,
-            cost_w=generation.solution.cost_w,
-            prices=generation.prices,
-            patterns=patterns.take(carrying),
-            nodes=nodes[carrying],
-            accepted=generation.solution.accepted,
-            rounds=done,
-        )
-
-    def known_bound_w(self, accepted: Accepted, objective: Objective = POWER) -> float:
-        """Best bound that the prices of past solves for this objective prove; arguments as of `solve`."""
-        accepted = accepted.only(self.hostable)
-        return max(
-            (p.bound_w(self.types, self.profiles, accepted, objective) for p in self._proofs[objective]),
-            default=-np.inf,
-        )
+    def outcome(self, k: int) -> str:
+        """Node and what it hosts."""
+        hosted = self.outcomes.hosted[k]
+        tasks = "+".join(f"{hosted[p]}x{self.request(int(p))}" for p in np.flatnonzero(hosted))
+        return f"{self.node(int(self.outcomes.cls[k]))}:{tasks}"

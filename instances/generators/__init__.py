@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from wattsched.instances.generators.placement import placement_window
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.generators.sizing import hetero_round, philly_round, sia_round, uniform_round
@@ -17,6 +18,7 @@ _FAMILIES: dict[str, Callable[..., Any]] = {
     "sia-like": sia_round,
     "shifting": shifting_horizon,
     "sharing": sharing_round,
+    "placement": placement_window,
 }
 _COMMON = ("jobs", "gpus", "seed")
 
@@ -83,7 +85,7 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
 
     Returns
     -------
-    Instance, ShiftingInstance or SharingInstance
+    Instance, ShiftingInstance, SharingInstance or PlacementInstance
         As the family's problem is.
 
     Raises

@@ -1,1 +1,1 @@
-"""Placement: tasks to place on the GPUs of nodes."""
+"""Placement: which node and which of its GPUs take each task of a window."""

@@ -1,315 +1,265 @@
-"""Tables of the placement problem: nodes with CPU, memory and GPUs, and the tasks that ask for them.
+"""The instance of `placement`: nodes as they are now, the tasks of a window, and what a cluster usually sees.
 
-Whole numbers throughout, as the public trace has them: thousandths of a vCPU, MiB, thousandths of a GPU.
-
-Target workload: the classes of tasks that a cluster usually sees, with their shares.
-
-A placement window: tasks that arrived together, and the nodes as they are now.
+Whole numbers throughout, as Kubernetes and the public traces have them: thousandths of a vCPU, MiB,
+thousandths of a GPU, watts. So nothing is lost in rounding.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
-import numpy as np
+from pydantic import Field, model_validator
 
-from wattsched.perfmodels.node_power import NodePower, node_power
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.instances.placement.tables import WHOLE_GPU
+from wattsched.instances.sizing.instance import FORMAT
+from wattsched.perfmodels.node_power import CPU_PACKAGES, GPU_POWER, UNIFORM_CPU, VCPU_PER_CORE
+from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
 
-WHOLE_GPU = 1000
-"""Thousandths of a GPU in one GPU."""
+MOST = 2**40
+MOST_GPUS = 64
+"""Largest amount of CPU or memory, and most GPUs of a node: a typing error should not ask for gigabytes."""
+
+Amount = Annotated[int, Field(ge=0, le=MOST)]
+Gpus = Annotated[int, Field(ge=0, le=MOST_GPUS)]
+Share = Annotated[int, Field(ge=1, le=WHOLE_GPU)]
+Watts = Annotated[int, Field(ge=0, le=1_000_000)]
+
+OBJECTIVES: dict[str, Literal["min", "max"]] = dict.fromkeys(
+    ("power-fragmentation", "power", "fragmentation"), "min"
+)
+"""What can be optimised; `checker` says what each one is."""
 
 
-@dataclass(frozen=True)
-class NodeTable:
-    """Nodes of a cluster, one entry of every array per node.
+class GpuType(Strict):
+    """Watts of one GPU without work, and with any: the smallest share keeps all of it awake."""
 
-    Parameters
+    idle_power_w: Watts
+    full_power_w: Watts
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.full_power_w < self.idle_power_w:
+            raise ValueError(f"full_power_w {self.full_power_w} is below idle_power_w {self.idle_power_w}")
+        return self
+
+
+class CpuType(GpuType):
+    """The same of one CPU package, and its physical cores, of two vCPUs each."""
+
+    cores: Count
+
+
+class Node(Strict):
+    """A node and what is in use on it now.
+
+    Attributes
     ----------
-    names : tuple of str
-        Unique names.
-    cpu_milli, memory_mib, gpus : (N,) int
-        Capacity: thousandths of a vCPU, MiB, number of GPUs.
-    model : (N,) int
-        GPU model of each node, an index into `models`.
-    models : tuple of str
-        Names of the GPU models.
+    cpu_milli, memory_mib, gpus : int
+        Thousandths of a vCPU, MiB and GPUs that it has.
+    gpu_type : str, optional
+        For nodes with GPUs.
+    cpu_type : str
+        Of its packages; there are as many as the vCPUs need.
+    used_cpu_milli, used_memory_mib : int
+        In use.
+    used_gpu_milli : list of int
+        Thousandths in use of each GPU, of the first ones where the list is shorter.
     """
 
-    names: tuple[str, ...]
-    cpu_milli: IntArray
-    memory_mib: IntArray
-    gpus: IntArray
-    model: IntArray
-    models: tuple[str, ...]
+    name: Name
+    cpu_milli: Amount
+    memory_mib: Amount = MOST
+    gpus: Gpus = 0
+    gpu_type: Name | None = None
+    cpu_type: Name = UNIFORM_CPU
+    used_cpu_milli: Amount = 0
+    used_memory_mib: Amount = 0
+    used_gpu_milli: list[Annotated[int, Field(ge=0, le=WHOLE_GPU)]] = []
 
-    def __len__(self) -> int:
-        return len(self.names)
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        faults = [
+            f"used_{name} {used} is above {name} {most}"
+            for name, used, most in (
+                ("cpu_milli", self.used_cpu_milli, self.cpu_milli),
+                ("memory_mib", self.used_memory_mib, self.memory_mib),
+            )
+            if used > most
+        ]
+        if len(self.used_gpu_milli) > self.gpus:
+            faults.append(f"used_gpu_milli has {len(self.used_gpu_milli)} entries for {self.gpus} GPUs")
+        if self.gpus and self.gpu_type is None:
+            faults.append(f"gpu_type is missing, it has {self.gpus} GPUs")
+        if faults:
+            raise ValueError("; ".join(f"node '{self.name}': {fault}" for fault in faults))
+        return self
 
     @property
-    def gpu_capacity_milli(self) -> int:
-        """Thousandths of a GPU in the whole cluster."""
-        return int(self.gpus.sum()) * WHOLE_GPU
+    def free_gpu_milli(self) -> list[int]:
+        """Free thousandths of each GPU."""
+        used = [*self.used_gpu_milli, *[0] * (self.gpus - len(self.used_gpu_milli))]
+        return [WHOLE_GPU - milli for milli in used]
 
 
-@dataclass(frozen=True)
-class TaskTable:
-    """Tasks in the order of their arrival, one entry of every array per task.
+class Request(Strict):
+    """What a task asks for.
 
-    Parameters
+    Attributes
     ----------
-    cpu_milli, memory_mib : (T,) int
-        Thousandths of a vCPU and MiB asked for.
-    gpus : (T,) int
-        Number of GPUs asked for: 0, 1 or more whole ones.
-    gpu_milli : (T,) int
-        Thousandths asked of each of these GPUs: 0 without GPU, below 1000 only for a share of one GPU.
-    spec : (T,) int
-        GPU models allowed, an index into `specs`.
-    specs : tuple of frozenset of str
-        Sets of allowed models; the first is empty and stands for any model.
+    cpu_milli : int
+        Thousandths of a vCPU.
+    gpus : int
+        GPUs of one node.
+    gpu_milli : int
+        Thousandths of each of them; below 1000 only for a share of one GPU.
+    gpu_types : list of str
+        GPU types that will do; any if empty.
     """
 
-    cpu_milli: IntArray
-    memory_mib: IntArray
-    gpus: IntArray
-    gpu_milli: IntArray
-    spec: IntArray
-    specs: tuple[frozenset[str], ...] = (frozenset(),)
+    cpu_milli: Amount = 0
+    gpus: Gpus = 0
+    gpu_milli: Share = WHOLE_GPU
+    gpu_types: list[Name] = []
 
-    def __len__(self) -> int:
-        return len(self.cpu_milli)
+    @model_validator(mode="after")
+    def _share_of_one(self) -> Self:
+        if self.gpus > 1 and self.gpu_milli < WHOLE_GPU:
+            raise ValueError(f"gpu_milli must be {WHOLE_GPU} where gpus is {self.gpus}, got {self.gpu_milli}")
+        return self
 
     @property
-    def demand_milli(self) -> IntArray:
-        """Thousandths of a GPU asked for by each task, shape (T,)."""
-        return self.gpus * self.gpu_milli
-
-    def take(self, index: IntArray) -> TaskTable:
-        """Tasks at these positions, in this order; positions may repeat."""
-        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "specs"}
-        return TaskTable(**columns, specs=self.specs)
-
-    @cached_property
-    def profiles(self) -> tuple[TaskTable, IntArray]:
-        """Distinct requests and, for each task, which of them it makes, shape (T,)."""
-        rows = np.stack([self.cpu_milli, self.memory_mib, self.gpus, self.gpu_milli, self.spec], axis=1)
-        _distinct, first, profile = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return self.take(np.asarray(first, dtype=np.int64)), np.asarray(profile, dtype=np.int64).reshape(-1)
+    def demand_gpus(self) -> float:
+        """GPUs asked for, a share as a fraction."""
+        return self.gpus * self.gpu_milli / WHOLE_GPU
 
 
-COVERAGE_PCT = 95
+class TaskClass(Request):
+    """Tasks that a cluster usually sees; ``count`` says how often, in comparison with the other classes."""
+
+    count: Count
 
 
-@dataclass(frozen=True)
-class TargetWorkload:
-    """Classes of tasks, the most frequent first.
+class Task(Request):
+    """A task of the window; earlier ones in the file have arrived earlier."""
 
-    Parameters
+    name: Name
+    memory_mib: Amount = 0
+
+
+class PlacementInstance(Strict):
+    """Tasks to place at once on the nodes as they are now.
+
+    Attributes
     ----------
-    classes : TaskTable
-        One entry per class. Its memory is the rounded mean of the tasks of the class and tells none apart.
-    count : (M,) int
-        Tasks of each class in the list that the classes come from.
-    """
-
-    classes: TaskTable
-    count: IntArray
-
-    def __len__(self) -> int:
-        return len(self.count)
-
-    @property
-    def share(self) -> FloatArray:
-        """Share of each class among the tasks of all classes, shape (M,); the sum is 1."""
-        return self.count / int(self.count.sum())
-
-
-def target_workload(tasks: TaskTable, coverage_pct: int = COVERAGE_PCT) -> TargetWorkload:
-    """Most frequent classes that together cover at least this much of the tasks.
-
-    Tasks are of one class if they ask for the same CPU, the same GPUs and the same GPU models; ones without a
-    GPU count too. Classes that are equally frequent come in the order of their first task. These are the
-    "typical pods" of FGD (Weng et al., USENIX ATC 2023).
-
-    Parameters
-    ----------
-    tasks : TaskTable
-        The list as it was recorded, at least one task.
-    coverage_pct : int
-        Percent of the tasks to cover.
-    """
-    asked = np.stack([tasks.cpu_milli, tasks.gpus, tasks.gpu_milli, tasks.spec], axis=1)
-    _classes, first, kind, count = np.unique(
-        asked, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    memory = np.bincount(kind.reshape(-1), weights=tasks.memory_mib) / count
-    order = np.lexsort((first, -count))
-    covered = np.cumsum(count[order])
-    kept = order[: 1 + np.searchsorted(100 * covered, coverage_pct * len(tasks))]
-    classes = replace(tasks.take(first[kept]), memory_mib=np.rint(memory[kept]).astype(np.int64))
-    return TargetWorkload(classes, count[kept].astype(np.int64))
-
-
-REJECTED = -1
-"""Node of a task that is placed nowhere."""
-
-_PER_GPU = 10.0
-"""By default, a whole GPU rejected costs this many times what any task does."""
-
-
-@dataclass(frozen=True)
-class Window:
-    r"""Tasks to place at once on the nodes' current state, and what counts.
-
-    To minimise, over the changes :math:`\Delta P` of power and :math:`\Delta F` of fragmentation of all nodes
-    and the rejected tasks :math:`Q`, among those that fit on some node as it is now:
-
-    .. math::
-        \alpha\,\frac{\Delta P}{P_{ref}} + (1 - \alpha)\,\frac{\Delta F}{F_{ref}}
-        + \sum_{t \in Q} \frac{w + v\,d_t}{P_{ref}}
-
-    Tasks that fit on no node are rejected without cost: no decision can change that.
-
-    Parameters
-    ----------
-    nodes : NodeTable
-        N nodes; where two are equally good, the first wins.
-    power : NodePower
-        Of the same nodes.
-    target : TargetWorkload
-        Classes of tasks that fragmentation is measured by.
-    cpu_free_milli, memory_free_mib : (N,) int
-        Free thousandths of a vCPU, and MiB.
-    gpu_free_milli : (N, G) int
-        Free thousandths of each GPU, 0 beyond the node's last.
-    tasks : TaskTable
-        The tasks of the window, in the order of their arrival.
-    alpha : float
-        Weight of power, from 0 to 1; the rest is the weight of fragmentation.
-    power_ref_w, fragmentation_ref_milli : float
-        Units in which power (W) and fragmentation (thousandths of a GPU) count as 1.
-    reject_w_per_task, reject_w_per_gpu_milli : float, optional
-        w and v: watts that rejecting a task counts as, and watts for each thousandth of a GPU that it asked
-        for. By default w is more than one node's power and fragmentation can change by together, and a whole
-        GPU counts ten times as much.
+    fragmentation_w_per_gpu : float
+        Watts that a GPU counts as which is free and of no use to the usual tasks.
+    waiting_w, waiting_w_per_gpu : float, optional
+        Watts that a task which waits counts as, and watts more for each GPU that it asks for. By default the
+        first is more than a node's power and fragmentation can change by together, and the second ten times
+        that. A task that fits on no node as it is now waits without cost.
+    gpu_types, cpu_types : mappings
+        Power by name, where it is not that of `perfmodels.node_power`.
+    workload : list of TaskClass
+        What fragmentation is measured by (default: the tasks of the window).
+    nodes : list of Node
+        Where two are equally good, the first wins.
 
     Raises
     ------
-    ValueError
-        Where the arrays do not belong together or a value is out of its range.
+    pydantic.ValidationError
+        With one entry per fault.
     """
 
-    nodes: NodeTable
-    power: NodePower
-    target: TargetWorkload
-    cpu_free_milli: IntArray
-    memory_free_mib: IntArray
-    gpu_free_milli: IntArray
-    tasks: TaskTable
-    alpha: float = 0.5
-    power_ref_w: float = 1.0
-    fragmentation_ref_milli: float = 1.0
-    reject_w_per_task: float | None = None
-    reject_w_per_gpu_milli: float | None = None
+    format: Literal["wattsched-instance/1"] = FORMAT
+    name: Name = "instance"
+    problem: Literal["placement"]
+    objective: Name = "power-fragmentation"
+    fragmentation_w_per_gpu: Positive = 1000.0
+    waiting_w: NonNegative | None = None
+    waiting_w_per_gpu: NonNegative | None = None
+    gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
+    cpu_types: dict[Name, CpuType] = Field(default_factory=dict)
+    workload: list[TaskClass] = Field(default_factory=list)
+    nodes: Annotated[list[Node], Field(min_length=1)]
+    tasks: list[Task]
 
-    def __post_init__(self) -> None:
-        count = len(self.nodes)
-        if len(self.tasks) == 0:
-            raise ValueError("a window needs at least one task")
-        if not 0.0 <= self.alpha <= 1.0:
-            raise ValueError(f"alpha must be from 0 to 1, got {self.alpha}")
-        for name in ("power_ref_w", "fragmentation_ref_milli"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("reject_w_per_task", "reject_w_per_gpu_milli"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < np.inf:
-                raise ValueError(f"{name} must be 0 or more, got {value}")
-        for name in ("cpu_free_milli", "memory_free_mib"):
-            if getattr(self, name).shape != (count,):
-                raise ValueError(f"{name} must have one entry for each of the {count} nodes")
-        self._check_room()
-        many = self.tasks.gpus > 1
-        if np.any(self.tasks.gpu_milli[many] != WHOLE_GPU):
-            raise ValueError("gpu_milli must be 1000 for tasks of several GPUs")
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if faults := list(contradictions(self)):
+            raise ValueError("; ".join(dict.fromkeys(faults)))
+        return self
 
-    def _check_room(self) -> None:
-        gpu = self.gpu_free_milli
-        if gpu.ndim != 2 or len(gpu) != len(self.nodes) or gpu.shape[1] < self.nodes.gpus.max(initial=0):
-            raise ValueError("gpu_free_milli must have one row per node and a column for each of its GPUs")
-        missing = np.arange(gpu.shape[1]) >= self.nodes.gpus[:, None]
-        if np.any(gpu[missing] != 0) or gpu.min(initial=0) < 0 or gpu.max(initial=0) > WHOLE_GPU:
-            raise ValueError(
-                "gpu_free_milli must be from 0 to 1000, and 0 for GPUs that a node does not have"
-            )
-        for name, most in (("cpu", self.nodes.cpu_milli), ("memory", self.nodes.memory_mib)):
-            free = self.cpu_free_milli if name == "cpu" else self.memory_free_mib
-            if np.any(free < 0) or np.any(free > most):
-                raise ValueError(f"a node's free {name} must be from 0 to what the node has")
+    def gpu_type_of(self, node: Node) -> GpuType:
+        """Power of each GPU of a node."""
+        if node.gpu_type is None:
+            return GpuType(idle_power_w=0, full_power_w=0)
+        if node.gpu_type in self.gpu_types:
+            return self.gpu_types[node.gpu_type]
+        idle_w, full_w = GPU_POWER[node.gpu_type]
+        return GpuType(idle_power_w=idle_w, full_power_w=full_w)
 
-    @classmethod
-    def of(
-        cls, nodes: NodeTable, target: TargetWorkload, tasks: TaskTable, **values: float | IntArray
-    ) -> Window:
-        """Window on empty nodes with the CPUs of PWR's experiments; `values` set other fields."""
-        gpus = np.arange(nodes.gpus.max(initial=0)) < nodes.gpus[:, None]
-        given = {
-            "power": node_power(nodes.cpu_milli, nodes.gpus, [nodes.models[m] for m in nodes.model]),
-            "cpu_free_milli": nodes.cpu_milli,
-            "memory_free_mib": nodes.memory_mib,
-            "gpu_free_milli": np.where(gpus, WHOLE_GPU, 0),
-        }
-        return cls(nodes=nodes, target=target, tasks=tasks, **(given | values))  # type: ignore[arg-type]  # any field may be given
+    def cpu_type_of(self, node: Node) -> CpuType:
+        """Power of each CPU package of a node."""
+        if node.cpu_type in self.cpu_types:
+            return self.cpu_types[node.cpu_type]
+        idle_w, full_w, cores = CPU_PACKAGES[node.cpu_type]
+        return CpuType(idle_power_w=idle_w, full_power_w=full_w, cores=cores)
 
-    @cached_property
-    def allowed(self) -> BoolArray:
-        """Whether each set of GPU models that tasks name includes each model, shape (specs, models)."""
-        named = [[not spec or model in spec for model in self.nodes.models] for spec in self.tasks.specs]
-        return np.array(named, dtype=bool).reshape(len(self.tasks.specs), len(self.nodes.models))
+    def usual_tasks(self) -> list[TaskClass]:
+        """Classes that fragmentation is measured by."""
+        if self.workload:
+            return self.workload
+        often = Counter((t.cpu_milli, t.gpus, t.gpu_milli, tuple(t.gpu_types)) for t in self.tasks)
+        return [
+            TaskClass(cpu_milli=cpu_milli, gpus=gpus, gpu_milli=gpu_milli, gpu_types=list(types), count=count)
+            for (cpu_milli, gpus, gpu_milli, types), count in often.items()
+        ] or [TaskClass(count=1)]
 
-    @cached_property
-    def rejection_w(self) -> FloatArray:
-        """Watts that rejecting each task counts as, shape (T,)."""
-        per_task, per_milli = self.reject_w_per_task, self.reject_w_per_gpu_milli
-        if per_task is None or per_milli is None:
-            most = 1.0 + self._largest_change_w()
+    def waiting_rates_w(self) -> tuple[float, float]:
+        """Watts that a task which waits counts as, and watts more per GPU that it asks for."""
+        per_task, per_gpu = self.waiting_w, self.waiting_w_per_gpu
+        if per_task is None or per_gpu is None:
+            most = 1.0 + max(self._largest_change_w(node) for node in self.nodes)
             per_task = most if per_task is None else per_task
-            per_milli = most * _PER_GPU / WHOLE_GPU if per_milli is None else per_milli
-        return np.asarray(per_task + per_milli * self.tasks.demand_milli, dtype=np.float64)
+            per_gpu = 10.0 * most if per_gpu is None else per_gpu
+        return per_task, per_gpu
 
-    def _largest_change_w(self) -> float:
-        """Most that the objective can change on one node, in watts."""
-        power = self.power
-        range_w = power.gpus * (power.gpu_full_w - power.gpu_idle_w)
-        range_w = range_w + power.packages * (power.package_full_w - power.package_idle_w)
-        watts_per_milli = self.power_ref_w / self.fragmentation_ref_milli
-        fragments_w = WHOLE_GPU * watts_per_milli * self.nodes.gpus
-        return float(np.max(self.alpha * range_w + (1.0 - self.alpha) * fragments_w, initial=0.0))
+    def _largest_change_w(self, node: Node) -> float:
+        """Most that the objective can change on a node."""
+        gpu, cpu = self.gpu_type_of(node), self.cpu_type_of(node)
+        packages = -(-node.cpu_milli // (1000 * VCPU_PER_CORE * cpu.cores))
+        change_w = 0.0
+        if self.objective != "fragmentation":
+            change_w += node.gpus * abs(gpu.full_power_w - gpu.idle_power_w)
+            change_w += packages * abs(cpu.full_power_w - cpu.idle_power_w)
+        if self.objective != "power":
+            change_w += node.gpus * self.fragmentation_w_per_gpu
+        return change_w
 
 
-@dataclass(frozen=True)
-class Placements:
-    """Node and GPUs of every task of a window.
+def faults_of(instance: PlacementInstance) -> list[str]:
+    """What the fields mean together and cannot: an objective that does not exist."""
+    if instance.objective in OBJECTIVES:
+        return []
+    return [f"objective: '{instance.objective}' is not known, choose one of {', '.join(OBJECTIVES)}"]
 
-    Parameters
-    ----------
-    node : (T,) int
-        Position of the node, `REJECTED` for none.
-    gpus : (T, G) bool
-        GPUs of that node that the task uses.
-    """
 
-    node: IntArray
-    gpus: BoolArray
-
-    @property
-    def rejected(self) -> IntArray:
-        """Positions of the tasks that are placed nowhere."""
-        return np.flatnonzero(self.node == REJECTED)
-
-    @classmethod
-    def none(cls, tasks: int, gpus: int) -> Placements:
-        """Decision that rejects all tasks; nodes have so many GPUs at most."""
-        return cls(np.full(tasks, REJECTED), np.zeros((tasks, gpus), dtype=bool))
+def contradictions(instance: PlacementInstance) -> Iterator[str]:
+    """One line each: names that are given twice, and types of unknown power."""
+    for what, named in (("node", instance.nodes), ("task", instance.tasks)):
+        counts = Counter(item.name for item in named)
+        yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
+    gpu_types = {node.gpu_type: node for node in reversed(instance.nodes) if node.gpu_type is not None}
+    cpu_types = {node.cpu_type: node for node in reversed(instance.nodes)}
+    for field, met, known in (
+        ("gpu_types", gpu_types, {**GPU_POWER, **instance.gpu_types}),
+        ("cpu_types", cpu_types, {**CPU_PACKAGES, **instance.cpu_types}),
+    ):
+        for name, node in met.items():
+            if name not in known:
+                yield (
+                    f"node '{node.name}': the power of '{name}' is unknown, give it in {field} (known: "
+                    f"{', '.join(known)})"
+                )

@@ -26,6 +26,8 @@ class Format:
         Takes a path and the options of the format.
     numbered : bool
         The files do not name their jobs: `read` numbers them, in every file from the start.
+    windows : bool
+        With a list of tasks it makes windows of `placement`.
     """
 
     name: str
@@ -33,10 +35,11 @@ class Format:
     yields: Literal["jobs", "cluster"]
     read: Callable[..., Any]
     numbered: bool = False
+    windows: bool = False
 
 
 _FORMATS = (
-    Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb),
+    Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb, windows=True),
     Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", read_itp),
     Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly, numbered=True),
     Format(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, NodeTable, TaskTable
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable
 from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 

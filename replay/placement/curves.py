@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.replay.placement.policy import Setting
-from wattsched.replay.placement.state import ClusterState
+from wattsched.formulations.placement.state import ClusterState, PolicyContext
 from wattsched.topology.arrays import FloatArray
 
 
@@ -58,11 +57,11 @@ def saving_pct(curves: Curves, reference: Curves) -> FloatArray:
 class Recorder:
     """Measures the state of a run, point by point."""
 
-    def __init__(self, setting: Setting):
-        nodes = setting.nodes
-        self._power = setting.power
+    def __init__(self, context: PolicyContext):
+        nodes = context.nodes
+        self._power = context.power
         self._capacity_milli = nodes.gpu_capacity_milli
-        self._fragmentation = Fragmentation(setting.target, nodes.models, int(nodes.gpus.max()))
+        self._fragmentation = Fragmentation(context.target, nodes.models, int(nodes.gpus.max()))
         self._points: list[tuple[float, ...]] = []
 
     def record(self, state: ClusterState, arrived: float, asked_milli: int, failed: int) -> None:

@@ -1,22 +1,27 @@
-"""One run: tasks arrive one after another, a policy places them, and the cluster is measured on the way."""
+"""One run: tasks arrive one after another, a policy places them, and the cluster is measured on the way.
+
+Arrivals are drawn for a seed, and so is the order in which nodes win ties.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from wattsched.instances.arrivals import arrival_order, node_order
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
-from wattsched.perfmodels.node_power import CPU_OF_GPU, NodePower, node_power
+from wattsched.formulations.placement.state import ClusterState, Factory, PolicyContext, requests_of, serve
+from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable, target_workload
+from wattsched.perfmodels.node_power import CPU_OF_GPU, UNIFORM_CPU, NodePower, node_power
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory
-from wattsched.replay.placement.policy import Factory, Setting
-from wattsched.replay.placement.state import ClusterState, Request
 from wattsched.topology.arrays import IntArray
 
 STEPS = 100
 """Grid points per GPU capacity."""
+MOST_TASKS = 5_000_000
+"""Tasks of one run at most: tiny requests on a huge cluster should fail early, not run for days."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Experiment:
     arrivals: float = 1.3
     mapped_cpus: bool = False
 
-    def setting(self, seed: int) -> Setting:
+    def context(self, seed: int) -> PolicyContext:
         """What policies may know before a run.
 
         Raises
@@ -48,8 +53,8 @@ class Experiment:
         ValueError
             If the power of a GPU model is unknown.
         """
-        nodes = _in_order(self.nodes, node_order(len(self.nodes), seed))
-        return Setting(nodes, self._power_of(nodes), target_workload(self.tasks), seed)
+        nodes = self.nodes.take(node_order(len(self.nodes), seed))
+        return PolicyContext(nodes, self._power_of(nodes), target_workload(self.tasks), seed)
 
     def power(self) -> NodePower:
         """Power of the nodes, in the order of `nodes`."""
@@ -57,8 +62,11 @@ class Experiment:
 
     def _power_of(self, nodes: NodeTable) -> NodePower:
         models = [nodes.models[model] for model in nodes.model]
-        cpus = [CPU_OF_GPU.get(model, "") for model in models] if self.mapped_cpus else None
-        return node_power(nodes.cpu_milli, nodes.gpus, models, cpus)
+        return node_power(nodes.cpu_milli, nodes.gpus, models, [self.cpu_of(model) for model in models])
+
+    def cpu_of(self, gpu_model: str) -> str:
+        """CPU model of nodes with these GPUs."""
+        return CPU_OF_GPU.get(gpu_model, "") if self.mapped_cpus else UNIFORM_CPU
 
     def arriving(self, seed: int) -> IntArray:
         """Positions of the arriving tasks in the list, in their order, shape (A,).
@@ -84,9 +92,9 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     ValueError
         If there is no such policy, the power of a GPU model is unknown or no task asks for a GPU.
     """
-    setting = experiment.setting(seed)
-    placer = (policy_factory(policy) if isinstance(policy, str) else policy)(setting)
-    state, recorder = ClusterState(setting.nodes), Recorder(setting)
+    context = experiment.context(seed)
+    placer = (policy_factory(policy) if isinstance(policy, str) else policy)(context)
+    state, recorder = ClusterState(context.nodes), Recorder(context)
     order = experiment.arriving(seed)
     asked_milli = np.concatenate([[0], np.cumsum(experiment.tasks.demand_milli[order])])
     requests = requests_of(experiment.tasks)
@@ -94,12 +102,7 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     done = failed = 0
     for point, until in enumerate(_grid(experiment, asked_milli)):
         for request in arriving[done:until]:
-            placement = placer.decide(request, state)
-            if placement is None:
-                failed += 1
-            else:
-                state.place(request, placement)
-            placer.told(request, placement, state)
+            failed += serve(placer, request, state) is None
         done = until
         recorder.record(state, point / STEPS, int(asked_milli[done]), failed)
     return recorder.curves()
@@ -114,22 +117,130 @@ def _grid(experiment: Experiment, asked_milli: IntArray) -> list[int]:
     return counts
 
 
-def requests_of(tasks: TaskTable) -> list[Request]:
-    """Distinct requests of a list, in the order of its profiles."""
-    profiles = tasks.profiles[0]
-    columns = (profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli, profiles.spec)
-    return [
-        Request(cpu, memory, gpus, gpu_milli, profiles.specs[spec])
-        for cpu, memory, gpus, gpu_milli, spec in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+def window_at(experiment: Experiment, policy: str | Factory, seed: int, tasks: int) -> PlacementInstance:
+    """Submit the arrivals of a seed to a policy; the cluster as it is then takes the tasks that come next.
 
+    Parameters
+    ----------
+    policy : str or callable
+        Name of a policy, or how to make one.
+    tasks : int
+        Tasks of the window.
 
-def _in_order(nodes: NodeTable, order: IntArray) -> NodeTable:
-    return replace(
-        nodes,
-        names=tuple(nodes.names[i] for i in order),
-        cpu_milli=nodes.cpu_milli[order],
-        memory_mib=nodes.memory_mib[order],
-        gpus=nodes.gpus[order],
-        model=nodes.model[order],
+    Raises
+    ------
+    ValueError
+        As of `run`.
+    """
+    context = experiment.context(seed)
+    placer = (policy_factory(policy) if isinstance(policy, str) else policy)(context)
+    state, requests = ClusterState(context.nodes), requests_of(experiment.tasks)
+    order, done = _order_beyond(experiment, seed, tasks)
+    for profile in experiment.tasks.profiles[1][order[:done]]:
+        serve(placer, requests[profile], state)
+    window, usual = experiment.tasks.take(order[done : done + tasks]), context.target
+    return PlacementInstance(
+        problem="placement",
+        name=f"window-{tasks}-{seed}",
+        workload=[
+            TaskClass(**_request(usual.classes, m), count=int(often)) for m, often in enumerate(usual.count)
+        ],
+        nodes=[_node(experiment, state, n) for n in range(len(context.nodes))],
+        tasks=[
+            Task(name=f"t{t}", memory_mib=int(memory_mib), **_request(window, t))
+            for t, memory_mib in enumerate(window.memory_mib)
+        ],
     )
+
+
+def _order_beyond(experiment: Experiment, seed: int, tasks: int) -> tuple[IntArray, int]:
+    """Order of at least so many tasks more than the experiment has, and how many it has."""
+    wanted = experiment.arrivals * experiment.nodes.gpu_capacity_milli
+    more = WHOLE_GPU * tasks
+    while True:
+        order = arrival_order(experiment.tasks, wanted + more, seed)
+        asked_milli = np.cumsum(experiment.tasks.demand_milli[order])
+        done = int(np.searchsorted(asked_milli, wanted)) + (wanted > 0)
+        if len(order) >= done + tasks:
+            return order, done
+        more *= 2
+
+
+def _node(experiment: Experiment, state: ClusterState, n: int) -> Node:
+    nodes = state.nodes
+    model = nodes.models[nodes.model[n]]
+    used_gpu_milli = (WHOLE_GPU - state.gpu_free_milli[n, : nodes.gpus[n]]).tolist()
+    return Node(
+        name=nodes.names[n],
+        cpu_milli=int(nodes.cpu_milli[n]),
+        memory_mib=int(nodes.memory_mib[n]),
+        gpus=int(nodes.gpus[n]),
+        gpu_type=model,
+        cpu_type=experiment.cpu_of(model),
+        used_cpu_milli=int(nodes.cpu_milli[n] - state.cpu_free_milli[n]),
+        used_memory_mib=int(nodes.memory_mib[n] - state.memory_free_mib[n]),
+        used_gpu_milli=used_gpu_milli if any(used_gpu_milli) else [],
+    )
+
+
+def _request(tasks: TaskTable, t: int) -> dict[str, Any]:
+    return {
+        "cpu_milli": int(tasks.cpu_milli[t]),
+        "gpus": int(tasks.gpus[t]),
+        "gpu_milli": int(tasks.gpu_milli[t]) or WHOLE_GPU,
+        "gpu_types": sorted(tasks.specs[tasks.spec[t]]),
+    }
+
+
+def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> IntArray:
+    """Draw tasks until they ask for this much GPU in total.
+
+    A random permutation of the list comes first, then draws from the whole list with replacement: the "Monte
+    Carlo inflation" of FGD's artifact (Weng et al., USENIX ATC 2023). Where the list asks for more than is
+    wanted, the tail of the permutation is cut off, which is to delete tasks at random.
+
+    Parameters
+    ----------
+    tasks : TaskTable
+        The list as it was recorded.
+    demand_milli : float
+        Thousandths of a GPU to ask for; the last task reaches it or steps over it.
+    seed : int
+        Same seed, same order.
+
+    Returns
+    -------
+    (A,) int
+        Positions in `tasks`, in the order of arrival.
+
+    Raises
+    ------
+    ValueError
+        If no task asks for a GPU, or if it took more than `MOST_TASKS` tasks.
+    """
+    demand = tasks.demand_milli
+    total = int(demand.sum())
+    if total == 0:
+        raise ValueError("no task asks for a GPU, so the demand cannot be reached")
+    expected = demand_milli / total * len(tasks)
+    if expected > MOST_TASKS:
+        raise ValueError(
+            f"about {expected:,.0f} tasks are needed to ask for {demand_milli / 1000:,.0f} GPUs, "
+            f"more than {MOST_TASKS:,}"
+        )
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(tasks))
+    while (asked := np.cumsum(demand[order]))[-1] < demand_milli:
+        missing = (demand_milli - asked[-1]) / total * len(tasks)
+        order = np.concatenate([order, random.integers(len(tasks), size=int(missing) + 100)])
+    return order[: 1 + np.searchsorted(asked, demand_milli)].astype(np.int64)
+
+
+def node_order(count: int, seed: int) -> IntArray:
+    """Draw the order in which nodes win ties during a run, a permutation of their positions, shape (count,).
+
+    FGD's artifact names the nodes by such a permutation, and its scheduler takes the first name among the
+    best nodes; that fixed order packs tasks together and is worth some points of allocation.
+    """
+    # A second stream of the seed: with the stream of the tasks, orders of equal length would be the same.
+    return np.random.default_rng([seed, 1]).permutation(count).astype(np.int64)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 
 GPU_W = {"T4": (10, 70), "P100": (25, 250), "G2": (30, 150)}
 PACKAGE_W, PACKAGE_CORES = (15, 120), 16

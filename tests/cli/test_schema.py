@@ -13,11 +13,11 @@ from click.testing import Result
 Run = Callable[..., Result]
 
 
-@pytest.mark.parametrize("problem", ["shifting", "sharing"])
+@pytest.mark.parametrize("problem", ["shifting", "sharing", "placement"])
 def test_files_follow_the_schemas_of_their_problem(run: Run, tmp_path: Path, problem: str) -> None:
     instance = tmp_path / "instance.json"
     assert run("generate", problem, "--jobs", 3, "-o", instance).exit_code == 0
-    rule = {"shifting": "greedy", "sharing": "eaco"}[problem]
+    rule = {"sharing": "eaco"}.get(problem, "greedy")
     result = json.loads(run("solve", instance, "--solver", rule, "--json").stdout)
     assert result["decision"] is not None
     for document, content in (("instance", json.loads(instance.read_text())), ("result", result)):

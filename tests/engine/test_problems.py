@@ -21,7 +21,10 @@ from wattsched.solvers.solution import Solution, Termination
 SIZES: dict[str, dict[str, Any]] = {
     "shifting": {"jobs": 3, "gpus": 8, "slots": 8, "seed": 2},
     "sharing": {"jobs": 6, "seed": 2},
+    "placement": {"jobs": 6, "seed": 2},
 }
+WORK = {"placement": "tasks"}
+"""Field of what is decided about, where it is not ``jobs``."""
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -94,7 +97,8 @@ def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
     instance: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = solve(instance, solver="highs", time_limit=20)
-    fewer = instance.model_copy(update={"jobs": instance.jobs[1:]})
+    work = WORK.get(instance.problem, "jobs")
+    fewer = instance.model_copy(update={work: getattr(instance, work)[1:]})
     again = solve(fewer, solver="highs", time_limit=20, initial_solution=first)
     (fault,) = again.faults
     assert fault.startswith("the decision of 'initial_solution' failed its check: ")
@@ -105,7 +109,15 @@ def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
 
     monkeypatch.setattr(engine, "_ask", nothing)
     problem = find_problem(instance.problem)
-    without_rules = replace(problem, heuristics=dict.fromkeys(problem.heuristics, lambda *_: None))
+
+    def nothing_known(*asked: Any) -> Any:
+        return replace(problem.formulations[problem.default](*asked), start=None)
+
+    without_rules = replace(
+        problem,
+        heuristics=dict.fromkeys(problem.heuristics, lambda *_: None),
+        formulations={problem.default: nothing_known},
+    )
     monkeypatch.setattr(engine, "find_problem", lambda name: without_rules)
     ended = solve(fewer, initial_solution=first).termination
     assert (ended.reason, ended.limit) == ("no_solution", "time")

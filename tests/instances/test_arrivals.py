@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.placement import task_tables
 
-from wattsched.instances.arrivals import arrival_order, node_order
-from wattsched.instances.placement.instance import TaskTable
+from wattsched.instances.placement.tables import TaskTable
+from wattsched.replay.placement.stream import arrival_order, node_order
 
 SEEDS = st.integers(0, 2**32)
 

@@ -25,7 +25,7 @@ def everybody_waits(instance: Instance) -> Decision:
 
 
 def test_registry() -> None:
-    assert list(families()) == [*FAMILIES, "shifting", "sharing"]
+    assert list(families()) == [*FAMILIES, "shifting", "sharing", "placement"]
     assert all(len(text) > 20 for text in families().values())
     assert "racks" in options_of("hetero")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from wattsched.instances.placement.instance import WHOLE_GPU, NodeTable, TaskTable
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable
 
 MODELS = ("T4", "G2", "P100")
 SPECS = (frozenset[str](), frozenset({"T4"}), frozenset({"G2", "P100"}), frozenset({"A10"}))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.instances.placement.instance import NodeTable, TargetWorkload, TaskTable, target_workload
+from wattsched.formulations.placement.state import ClusterState, PolicyContext, Request
+from wattsched.instances.placement.tables import NodeTable, TargetWorkload, TaskTable, target_workload
 from wattsched.perfmodels.node_power import node_power
-from wattsched.replay.placement.policy import Setting
-from wattsched.replay.placement.state import ClusterState, Request
 
 ANY = frozenset[str]()
 
@@ -32,10 +31,10 @@ def tasks_of(*requests: Request) -> TaskTable:
     return TaskTable(*np.array(rows, dtype=np.int64).T.copy(), specs=specs)
 
 
-def setting_of(nodes: NodeTable, target: TargetWorkload | None = None, seed: int = 1) -> Setting:
-    """Setting with the power tables of the models."""
+def context_of(nodes: NodeTable, target: TargetWorkload | None = None, seed: int = 1) -> PolicyContext:
+    """PolicyContext with the power tables of the models."""
     power = node_power(nodes.cpu_milli, nodes.gpus, [nodes.models[model] for model in nodes.model])
-    return Setting(nodes, power, target or target_workload(tasks_of(share(500), whole(1))), seed)
+    return PolicyContext(nodes, power, target or target_workload(tasks_of(share(500), whole(1))), seed)
 
 
 def share(gpu_milli: int, vcpus: float = 1, models: frozenset[str] = ANY) -> Request:

@@ -1,1 +1,1 @@
-"""The rules of `placement`, read a second time."""
+"""Checking decisions of `placement`, and proving bounds on them."""

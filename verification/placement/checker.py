@@ -1,156 +1,220 @@
-"""Checks the placements of a window and recomputes what they cost, from the two of them alone."""
+r"""Checking a decision of `placement` against its instance, from the file's numbers alone.
+
+Nothing is shared with formulations and solvers, nor with the arrays that they read. With the changes
+:math:`\Delta P` (W) of power and :math:`\Delta F` (GPUs) of fragmentation that the placed tasks cause, and R
+(W) for the waiting tasks that would have fitted on some node as it was, the objectives are
+
+.. math::
+    \Delta P + k\,\Delta F + R, \quad \Delta P + R, \quad \Delta F + R / k
+
+for `power-fragmentation`, `power` and `fragmentation`, where k is ``fragmentation_w_per_gpu``.
+
+A GPU draws its full power as soon as the smallest part of it is in use, and a CPU package as soon as one of
+its cores is (PWR: Lettich et al., CCGrid 2025). The fragments of a node are its free GPU that the usual tasks
+could not use, in the mean over them (FGD: Weng et al., USENIX ATC 2023).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from wattsched.instances.placement.instance import REJECTED, WHOLE_GPU, Placements, Window
+from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
+from wattsched.instances.placement.instance import Node, PlacementInstance, Request, Task, TaskClass
+from wattsched.verification.report import Report
+
+WHOLE = 1000
+
+
+def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
+    """Check a decision.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+        Validated, free of faults as `instance.faults_of` finds them.
+    decision : PlacementDecision
+
+    Returns
+    -------
+    Report
+        With the totals ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
+        ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
+        ``unplaceable_tasks``, which fit on no node as it is now.
+    """
+    faults = list(_pairing(instance, decision))
+    tasks = {task.name: task for task in instance.tasks}
+    usual = instance.usual_tasks()
+    nodes = {node.name: NodeState.of(instance, node, usual) for node in instance.nodes}
+    before = _totals_of(nodes)
+    for placed in decision.placed:
+        if placed.task in tasks and placed.node in nodes:
+            state = nodes[placed.node]
+            faults += _why_not(state, tasks[placed.task], placed)
+            nodes[placed.node] = state.with_task(tasks[placed.task], placed.gpus)
+    if faults:
+        return Report(faults)
+    after = _totals_of(nodes)
+    added_w, added_gpus = (late - early for early, late in zip(before, after, strict=True))
+    waiting = [tasks[name] for name in decision.waiting]
+    refused = [task for task in waiting if fits_somewhere(instance, task)]
+    totals = {
+        "power_w": after[0],
+        "added_power_w": added_w,
+        "fragmentation_gpus": after[1],
+        "added_fragmentation_gpus": added_gpus,
+        "placed_tasks": float(len(decision.placed)),
+        "placed_gpus": math.fsum(tasks[placed.task].demand_gpus for placed in decision.placed),
+        "waiting_tasks": float(len(waiting)),
+        "unplaceable_tasks": float(len(waiting) - len(refused)),
+    }
+    objective = worth(instance, added_w, added_gpus, math.fsum(waiting_w(instance, t) for t in refused))
+    return Report([], objective, totals)
+
+
+def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
+    """Objective of a change of power and fragmentation, and of other watts."""
+    if instance.objective == "fragmentation":
+        return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu
+    if instance.objective == "power":
+        return power_w + other_w
+    return power_w + instance.fragmentation_w_per_gpu * fragmentation_gpus + other_w
+
+
+def waiting_w(instance: PlacementInstance, task: Task) -> float:
+    """Watts that a task counts as which waits, and fits somewhere."""
+    per_task, per_gpu = instance.waiting_rates_w()
+    return per_task + per_gpu * task.demand_gpus
+
+
+def fits_somewhere(instance: PlacementInstance, task: Task) -> bool:
+    """Whether a task fits on some node as it is now, alone."""
+    return any(NodeState.of(instance, node, []).has_room(task) for node in instance.nodes)
+
+
+def _pairing(instance: PlacementInstance, decision: PlacementDecision) -> Iterator[str]:
+    nodes = {node.name for node in instance.nodes}
+    tasks = {task.name for task in instance.tasks}
+    placed = Counter(one.task for one in decision.placed)
+    waiting = Counter(decision.waiting)
+    for name in (placed | waiting).keys() - tasks:
+        yield f"task '{name}' is not in the instance"
+    for name in {one.node for one in decision.placed} - nodes:
+        yield f"node '{name}' is not in the instance"
+    for task in instance.tasks:
+        on, off = placed[task.name], waiting[task.name]
+        if on > 1:
+            yield f"task '{task.name}' is placed {on} times"
+        if off > 1:
+            yield f"task '{task.name}' waits {off} times"
+        if on and off:
+            yield f"task '{task.name}' is placed and waits"
+        if not on and not off:
+            yield f"task '{task.name}' is neither placed nor waits"
 
 
 @dataclass(frozen=True)
-class PlacementReport:
-    """What a decision is.
+class NodeState:
+    """A node while tasks come onto it.
 
     Attributes
     ----------
-    faults : tuple of str
-        Why the decision is impossible; the numbers mean nothing then.
-    power_w, fragmentation_milli : float
-        Change of the cluster's power and fragmentation.
-    rejected : int
-        Tasks that are placed nowhere.
-    refused : int
-        Those of them that would have fitted on some node as it was.
-    objective : float
-        The window's objective.
+    instance : PlacementInstance
+    node : Node
+    usual : list of TaskClass
+        What fragments are measured by.
+    cpu_milli, memory_mib, gpus : int, int, tuple of int
+        Free thousandths of a vCPU, MiB, and free thousandths of each GPU.
     """
 
-    faults: tuple[str, ...]
-    power_w: float
-    fragmentation_milli: float
-    rejected: int
-    refused: int
-    objective: float
+    instance: PlacementInstance
+    node: Node
+    usual: list[TaskClass]
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[int, ...]
 
+    @classmethod
+    def of(cls, instance: PlacementInstance, node: Node, usual: list[TaskClass]) -> NodeState:
+        """The node as it is now."""
+        cpu_milli, memory_mib = node.cpu_milli - node.used_cpu_milli, node.memory_mib - node.used_memory_mib
+        return cls(instance, node, usual, cpu_milli, memory_mib, tuple(node.free_gpu_milli))
 
-def check_placements(window: Window, placements: Placements) -> PlacementReport:
-    """Check a decision and recompute its objective, one node after the other."""
-    faults = _shape_faults(window, placements)
-    if faults:
-        return PlacementReport(tuple(faults), math.nan, math.nan, 0, 0, math.nan)
-    tasks_of: dict[int, list[int]] = {}
-    for task, node in enumerate(placements.node.tolist()):
-        tasks_of.setdefault(node, []).append(task)
-    rejected = tasks_of.pop(REJECTED, [])
-    power_w = fragmentation_milli = 0.0
-    for node, hosted in sorted(tasks_of.items()):
-        before = _Node(window, node)
-        after = _Node(window, node)
-        for task in hosted:
-            faults += after.host(task, placements.gpus[task].nonzero()[0].tolist())
-        power_w += after.power_w() - before.power_w()
-        fragmentation_milli += after.fragmentation_milli() - before.fragmentation_milli()
-    refused = [task for task in rejected if _fits_somewhere(window, task)]
-    objective = (
-        window.alpha * power_w / window.power_ref_w
-        + (1.0 - window.alpha) * fragmentation_milli / window.fragmentation_ref_milli
-        + math.fsum(window.rejection_w[task] for task in refused) / window.power_ref_w
-    )
-    return PlacementReport(
-        tuple(faults), power_w, fragmentation_milli, len(rejected), len(refused), objective
-    )
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for states that draw as much and have as many fragments."""
+        node = self.node
+        return node.gpu_type, node.cpu_type, node.cpu_milli, self.cpu_milli, tuple(sorted(self.gpus))
 
+    def with_task(self, task: Task, gpus: list[int]) -> NodeState:
+        """The node with one more task, whether that is possible or not."""
+        left = [free - task.gpu_milli * (gpu in gpus) for gpu, free in enumerate(self.gpus)]
+        return replace(
+            self,
+            cpu_milli=self.cpu_milli - task.cpu_milli,
+            memory_mib=self.memory_mib - task.memory_mib,
+            gpus=tuple(left),
+        )
 
-def _shape_faults(window: Window, placements: Placements) -> list[str]:
-    tasks, nodes = len(window.tasks), len(window.nodes)
-    if placements.node.shape != (tasks,) or placements.gpus.shape[:1] != (tasks,):
-        return [f"the window has {tasks} tasks, the decision {len(placements.node)}"]
-    if placements.gpus[placements.rejected].any():
-        return ["a rejected task has GPUs"]
-    outside = [n for n in placements.node.tolist() if n != REJECTED and not 0 <= n < nodes]
-    return [f"there is no node at position {outside[0]}"] if outside else []
+    def admits(self, request: Request) -> bool:
+        """Whether the GPU type will do."""
+        return not request.gpus or not request.gpu_types or self.node.gpu_type in request.gpu_types
 
+    def has_room(self, task: Task) -> bool:
+        """Whether a task fits."""
+        enough = sum(free >= task.gpu_milli for free in self.gpus) >= task.gpus
+        return enough and self.admits(task) and self._fits_cpu(task) and self.memory_mib >= task.memory_mib
 
-class _Node:
-    """A node while tasks come onto it."""
+    def _fits_cpu(self, request: Request) -> bool:
+        return self.cpu_milli >= request.cpu_milli
 
-    def __init__(self, window: Window, position: int) -> None:
-        self._window, self._position = window, position
-        nodes = window.nodes
-        self._name, self._model = nodes.names[position], nodes.models[nodes.model[position]]
-        self._cpu_milli = int(window.cpu_free_milli[position])
-        self._memory_mib = int(window.memory_free_mib[position])
-        self._gpus = window.gpu_free_milli[position, : nodes.gpus[position]].tolist()
-
-    def host(self, task: int, gpus: list[int]) -> Iterable[str]:
-        """Take a task, and tell what is wrong with that."""
-        tasks, told = self._window.tasks, f"task {task} on node '{self._name}'"
-        cpu_milli, memory_mib = int(tasks.cpu_milli[task]), int(tasks.memory_mib[task])
-        count, milli = int(tasks.gpus[task]), int(tasks.gpu_milli[task])
-        models = tasks.specs[tasks.spec[task]]
-        if count and models and self._model not in models:
-            yield f"{told}: it may not use the GPU model {self._model}"
-        if len(gpus) != count:
-            yield f"{told}: it asks for {count} GPUs and has {len(gpus)}"
-        if any(gpu >= len(self._gpus) for gpu in gpus):
-            yield f"{told}: the node has only {len(self._gpus)} GPUs"
-            return
-        self._cpu_milli -= cpu_milli
-        self._memory_mib -= memory_mib
-        for gpu in gpus:
-            self._gpus[gpu] -= milli
-        if self._cpu_milli < 0:
-            yield f"{told}: the CPU is {-self._cpu_milli} thousandths of a vCPU short"
-        if self._memory_mib < 0:
-            yield f"{told}: the memory is {-self._memory_mib} MiB short"
-        for gpu in gpus:
-            if self._gpus[gpu] < 0:
-                yield f"{told}: GPU {gpu} is {-self._gpus[gpu]} thousandths short"
-
-    def power_w(self) -> float:
+    def power_w(self) -> int:
         """Power of GPUs, full when anything is on them, and of CPU packages, by whole busy cores."""
-        power, at = self._window.power, self._position
-        watts = 0
-        for free in self._gpus:
-            watts += int(power.gpu_idle_w[at] if free == WHOLE_GPU else power.gpu_full_w[at])
-        cores = math.ceil(int(self._window.nodes.cpu_milli[at]) / 2000)
-        busy = cores - self._cpu_milli // 2000
-        packages = math.ceil(cores / int(power.package_cores[at]))
-        active = math.ceil(busy / int(power.package_cores[at]))
-        watts += active * int(power.package_full_w[at]) + (packages - active) * int(power.package_idle_w[at])
-        return float(watts)
+        gpu, cpu = self.instance.gpu_type_of(self.node), self.instance.cpu_type_of(self.node)
+        idle = sum(free == WHOLE for free in self.gpus)
+        cores = math.ceil(self.node.cpu_milli / 2000)
+        busy = cores - self.cpu_milli // 2000
+        packages, active = math.ceil(cores / cpu.cores), math.ceil(busy / cpu.cores)
+        cpu_w = active * cpu.full_power_w + (packages - active) * cpu.idle_power_w
+        return idle * gpu.idle_power_w + (len(self.gpus) - idle) * gpu.full_power_w + cpu_w
 
-    def fragmentation_milli(self) -> float:
-        """Free GPU that the classes of the target workload cannot use, weighted by their shares."""
-        target = self._window.target
-        everything = sum(self._gpus)
-        total = 0
-        for cls, weight in enumerate(target.count.tolist()):
-            classes = target.classes
-            count, milli = int(classes.gpus[cls]), int(classes.gpu_milli[cls])
-            models = classes.specs[classes.spec[cls]]
-            runs = count > 0 and (not models or self._model in models)
-            runs = runs and self._cpu_milli >= int(classes.cpu_milli[cls])
-            runs = runs and sum(free >= milli for free in self._gpus) >= count
-            total += weight * (sum(free for free in self._gpus if free < milli) if runs else everything)
-        return total / int(target.count.sum())
+    def fragmentation_gpus(self) -> float:
+        """Free GPU that the usual tasks cannot use, weighted by how frequent they are."""
+        everything, total, tasks = sum(self.gpus), 0, 0
+        for usual in self.usual:
+            milli = usual.gpu_milli
+            runs = usual.gpus > 0 and self.admits(usual) and self._fits_cpu(usual)
+            runs = runs and sum(free >= milli for free in self.gpus) >= usual.gpus
+            total += usual.count * (sum(free for free in self.gpus if free < milli) if runs else everything)
+            tasks += usual.count
+        return total / (WHOLE * tasks)
 
 
-def _fits_somewhere(window: Window, task: int) -> bool:
-    """Whether a task fits on some node of the window as it is, alone."""
-    tasks, nodes = window.tasks, window.nodes
-    count, milli = int(tasks.gpus[task]), int(tasks.gpu_milli[task])
-    models = tasks.specs[tasks.spec[task]]
-    for node in range(len(nodes)):
-        if window.cpu_free_milli[node] < tasks.cpu_milli[task]:
-            continue
-        if window.memory_free_mib[node] < tasks.memory_mib[task]:
-            continue
-        if count and models and nodes.models[nodes.model[node]] not in models:
-            continue
-        free = window.gpu_free_milli[node, : nodes.gpus[node]].tolist()
-        if sum(milli <= one for one in free) >= count:
-            return True
-    return False
+def _totals_of(nodes: dict[str, NodeState]) -> tuple[float, float]:
+    often = Counter(state.kind for state in nodes.values())
+    one = {state.kind: state for state in nodes.values()}
+    power_w = sum(times * one[kind].power_w() for kind, times in often.items())
+    return float(power_w), math.fsum(t * one[kind].fragmentation_gpus() for kind, t in often.items())
+
+
+def _why_not(state: NodeState, task: Task, placed: PlacedTask) -> Iterator[str]:
+    """Why a task cannot come onto a node."""
+    told = f"task '{task.name}' on node '{state.node.name}'"
+    if not state.admits(task):
+        yield f"{told}: it may not use the GPU type '{state.node.gpu_type}'"
+    if len(set(placed.gpus)) != len(placed.gpus):
+        yield f"{told}: a GPU is named twice"
+    if len(placed.gpus) != task.gpus:
+        yield f"{told}: it asks for {task.gpus} GPUs and has {len(placed.gpus)}"
+    if any(gpu >= len(state.gpus) for gpu in placed.gpus):
+        yield f"{told}: the node has only {len(state.gpus)} GPUs"
+    after = state.with_task(task, placed.gpus)
+    if after.cpu_milli < 0:
+        yield f"{told}: the CPU is {-after.cpu_milli} thousandths of a vCPU short"
+    if after.memory_mib < 0:
+        yield f"{told}: the memory is {-after.memory_mib} MiB short"
+    for gpu in sorted(set(placed.gpus)):
+        if gpu < len(state.gpus) and after.gpus[gpu] < 0:
+            yield f"{told}: GPU {gpu} is {-after.gpus[gpu]} thousandths short"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattsched.formulations.placement.bound_curves import BoundCurves, mean_arrived
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.instances.placement.tables import NodeTable, TaskTable
+from wattsched.replay.placement.bounds import BoundCurves, mean_arrived
 
 
 def task_table(rows: list[tuple[int, ...]]) -> TaskTable:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement_cases import nodes_of, setting_of, tasks_of, whole
+from strategies.placement_cases import context_of, nodes_of, tasks_of, whole
 
-from wattsched.formulations.placement.capacity_prices import REFUSAL, CapacityPrices
-from wattsched.instances.placement.instance import target_workload
-from wattsched.replay.placement.state import Request
+from wattsched.formulations.placement.capacity import REFUSAL, CapacityPrices
+from wattsched.formulations.placement.state import Request
+from wattsched.instances.placement.tables import target_workload
 
 T4_W, G2_W, P100_W = 60, 120, 225
 NODES = nodes_of((64, 4, "P100"), (64, 8, "G2"), (64, 2, "T4"), (64, 2, "T4"))
@@ -18,8 +18,8 @@ T4 = frozenset({"T4"})
 
 
 def prices_of(*requests: Request) -> CapacityPrices:
-    setting = setting_of(NODES, target_workload(tasks_of(*requests)))
-    return CapacityPrices(setting.nodes, setting.power, setting.target)
+    context = context_of(NODES, target_workload(tasks_of(*requests)))
+    return CapacityPrices(context.nodes, context.power, context.target)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def cheapest_w(demand: int, only_t4: int) -> float:
 def test_prices_lie_between_differences(anywhere: int, only_t4: int) -> None:
     if anywhere + only_t4 == 0:
         return
-    setting = setting_of(
+    context = context_of(
         NODES, target_workload(tasks_of(*[whole(1)] * anywhere, *[whole(1, models=T4)] * only_t4))
     )
-    if len(setting.target) < (anywhere > 0) + (only_t4 > 0):
+    if len(context.target) < (anywhere > 0) + (only_t4 > 0):
         return  # the rarer kind is not in the target
     demand = anywhere + only_t4
-    price_w = CapacityPrices(setting.nodes, setting.power, setting.target).at(demand).capacity_w
+    price_w = CapacityPrices(context.nodes, context.power, context.target).at(demand).capacity_w
     below = cheapest_w(demand, 0) - cheapest_w(demand - 1, 0)
     above = cheapest_w(demand + 1, 0) - cheapest_w(demand, 0)
     assert below - 1e-6 <= price_w <= above + 1e-6

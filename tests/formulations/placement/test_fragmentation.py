@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies.placement import MODELS, task_tables
 
 from wattsched.formulations.placement.fragmentation import Fragmentation
-from wattsched.instances.placement.instance import TargetWorkload, TaskTable, target_workload
+from wattsched.instances.placement.tables import TargetWorkload, TaskTable, target_workload
 
 MOST_GPUS = 8
 free = st.lists(st.sampled_from([0, 1, 250, 499, 500, 750, 1000, 1000]), max_size=MOST_GPUS)

@@ -1,230 +1,194 @@
-"""The configuration LP against all packings of small clusters, against the whole LP, and on the real list."""
+"""The program of a placement window against brute force, against its own parts, and on real data."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force.placement_packing import packings, patterns
-from hypothesis import given, settings
+from brute_force.placement import optimum
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from strategies.windows import random_window
 
-from wattsched.formulations.placement.bound import Hosted, PlacementBounds
-from wattsched.formulations.placement.bound_curves import mean_arrived
-from wattsched.formulations.placement.node_types import node_types
-from wattsched.instances.arrivals import arrival_order
-from wattsched.instances.placement.instance import NodeTable, TaskTable
+from wattsched.formulations.model import Model
+from wattsched.formulations.placement.data import Window, window_of
+from wattsched.formulations.placement.heuristics import greedy
+from wattsched.formulations.placement.patterns import build
+from wattsched.formulations.timer import Timer
+from wattsched.instances.placement.decision import PlacementDecision
+from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.traces.openb import read_nodes, read_tasks
+from wattsched.replay.placement.stream import Experiment, window_at
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits, Solution, Start
+from wattsched.verification.placement.bound import prove
+from wattsched.verification.placement.checker import check
 
-MODELS = ("T4", "P100", "G2")
-CPUS = (0, 100, 1000, 1752, 4000, 15000, 32000)
-SPECS = (frozenset(), frozenset({"T4"}), frozenset({"P100", "G2"}))
-
-
-def table(rows: list[tuple[int, ...]]) -> TaskTable:
-    """CPU, memory, GPUs, thousandths, and the position in `SPECS` where it is not the first."""
-    columns = np.array([(*row, 0)[:5] for row in rows], dtype=np.int64).T.copy()
-    return TaskTable(*columns, specs=SPECS)
+SEEDS = st.integers(0, 2**31)
 
 
-def node_table(rows: list[tuple[int, ...]]) -> NodeTable:
-    names = tuple(f"n{n}" for n in range(len(rows)))
-    return NodeTable(names, *np.array(rows, dtype=np.int64).T.copy(), models=MODELS)
+def solved(model: Model[PlacementDecision], solver: str = "highs", gap: float = 0.0) -> Solution:
+    return get(solver)(model.program, Limits(gap=gap, time_s=20.0), Start(model.start))
 
 
-@st.composite
-def clusters(draw: st.DrawFn, most_nodes: int = 3) -> NodeTable:
-    """CPU, memory, GPUs, model; some nodes alike."""
-    kinds = st.tuples(
-        st.sampled_from([4000, 8000, 33000, 64000]),
-        st.sampled_from([8, 16, 1000]),
-        st.integers(1, 3),
-        st.integers(0, 2),
+def close(value: float) -> float:
+    return pytest.approx(value, rel=1e-7, abs=1e-6)
+
+
+def confirm(instance: PlacementInstance, model: Model[PlacementDecision], solution: Solution) -> None:
+    """The independent checker agrees with the cost of a solution, and the way back leads to it again."""
+    assert solution.x is not None
+    decision = model.decode(solution.x, {})
+    report = check(instance, decision)
+    assert report.faults == []
+    assert solution.objective == close(report.objective or 0.0)
+    assert solution.bound <= (solution.objective or 0.0) + 1e-9 * max(1.0, model.program.offset)
+    again = model.encode(decision)
+    assert again is not None
+    assert np.array_equal(again, solution.x)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_every_solver_finds_the_optimum_of_brute_force(block: int) -> None:
+    for seed in range(50 * block, 50 * block + 50):
+        instance = random_window(seed, most_tasks=6 if seed % 5 == 0 else 4, most_nodes=4, most_gpus=4)
+        truth = float(optimum(instance))
+        model = build(window_of(instance))
+        assert model.outside == math.inf
+        for solver in ("highs", "cpsat", "price", *(["pyomo:highs"] if seed % 10 == 0 else [])):
+            solution = solved(model, solver)
+            assert solution.objective == close(truth), (seed, solver)
+            confirm(instance, model, solution)
+        assert model.prices is not None
+        proof = prove(instance, model.prices)
+        assert proof.faults == []
+        assert proof.bound is not None
+        assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
+
+
+@given(SEEDS)
+def test_a_search_gives_decisions_between_the_optimum_and_one_by_one(seed: int) -> None:
+    instance = random_window(seed, most_tasks=6, most_nodes=5)
+    window = window_of(instance)
+    best = float(optimum(instance))
+    one_by_one = check(instance, greedy(window, instance.objective, Timer())).objective
+    assert one_by_one is not None
+    for width in (1, 4):
+        model = build(window, width=width, most_outcomes=0)
+        program = model.program
+        assert model.outside == -math.inf or program.n_columns == 0
+        assert model.prices is None or program.n_columns == 0
+        assert model.start is not None
+        assert program.violation(model.start) == 0.0
+        solution = solved(model)
+        confirm(instance, model, solution)
+        assert solution.objective is not None
+        rounding = 1e-9 * max(1.0, program.offset)
+        start = program.objective(model.start)
+        assert best - rounding <= solution.objective <= start + rounding
+        assert start <= one_by_one + rounding
+
+
+@given(SEEDS)
+def test_the_order_of_nodes_and_tasks_changes_nothing(seed: int) -> None:
+    instance, rng = random_window(seed, most_tasks=5), np.random.default_rng(seed)
+    moved = instance.model_copy(
+        update={
+            name: list(rng.permutation(getattr(instance, name))) for name in ("nodes", "tasks", "workload")
+        }
     )
-    few = draw(st.lists(kinds, min_size=1, max_size=2))
-    return node_table(draw(st.lists(st.sampled_from(few), min_size=1, max_size=most_nodes)))
+    one, other = (solved(build(window_of(i))).objective for i in (instance, moved))
+    assert one == close(other or 0.0)
 
 
-@st.composite
-def requests(draw: st.DrawFn, size: int, cpus: tuple[int, ...] = CPUS) -> TaskTable:
-    rows = []
-    for _task in range(draw(st.integers(1, size))):
-        gpus = draw(st.sampled_from([0, 1, 1, 1, 1, 2]))
-        milli = draw(st.sampled_from([50, 250, 340, 500, 810, 1000])) if gpus == 1 else 1000 * (gpus > 0)
-        spec = draw(st.sampled_from([0, 0, 0, 1, 2])) if gpus else 0
-        rows.append((draw(st.sampled_from(cpus)), draw(st.sampled_from([0, 1, 5, 9])), gpus, milli, spec))
-    return table(rows + draw(st.lists(st.sampled_from(rows), max_size=2)))
+@given(SEEDS)
+def test_every_outcome_costs_what_the_checker_says(seed: int) -> None:
+    instance = random_window(seed, most_tasks=5)
+    window = window_of(instance)
+    for most in (0, math.inf):
+        model = build(window, most_outcomes=most)
+        program = model.program
+        for column in range(program.n_columns):
+            x = np.zeros(program.n_columns)
+            x[column] = 1.0
+            assert program.violation(x) == 0.0
+            report = check(instance, model.decode(x, {}))
+            assert report.faults == []
+            assert program.objective(x) == close(report.objective or 0.0)
 
 
-def arrived(tasks: TaskTable) -> np.ndarray:
-    profiles, profile_of = tasks.profiles
-    return np.bincount(profile_of, minlength=len(profiles)).astype(float)
+def test_equal_nodes_and_tasks_are_used_in_their_order() -> None:
+    document = {
+        "problem": "placement",
+        "objective": "power",
+        "nodes": [{"name": name, "cpu_milli": 4000, "gpus": 1, "gpu_type": "T4"} for name in "abcd"],
+        "tasks": [{"name": name, "cpu_milli": 3000, "gpus": 1} for name in "xyz"],
+    }
+    instance = PlacementInstance.model_validate(document)
+    model = build(window_of(instance))
+    solution = solved(model)
+    assert solution.x is not None
+    placed = model.decode(solution.x, {}).placed
+    assert [(one.task, one.node) for one in placed] == [("x", "a"), ("y", "b"), ("z", "c")]
 
 
-def hosted(tasks: TaskTable, accepted: tuple[bool, ...]) -> Hosted:
-    mask = np.array(accepted, dtype=bool)
-    return Hosted(
-        float(tasks.demand_milli[mask].sum()) / 1000,
-        float(tasks.cpu_milli[mask].sum()) / 1000,
-        int(mask.sum()),
-    )
+def test_tasks_that_fit_nowhere_wait_for_nothing() -> None:
+    instance = random_window(1)
+    full = [node.model_copy(update={"used_cpu_milli": node.cpu_milli}) for node in instance.nodes]
+    instance = instance.model_copy(update={"nodes": full})
+    model = build(window_of(instance))
+    solution = solved(model)
+    assert solution.objective == 0.0
+    assert solution.x is not None
+    assert model.decode(solution.x, {}).placed == []
 
 
-@settings(max_examples=250)
-@given(clusters(), requests(4), st.sampled_from([2560, 40, 7]), st.sampled_from([1, 2, 4, 1000]), st.data())
-def test_no_packing_beats_the_bounds(
-    nodes: NodeTable, tasks: TaskTable, units: int, rounds: int, data: st.DataObject
-) -> None:
-    """Whatever the units of CPU, and even if column generation stops after few rounds."""
-    ways = packings(nodes, tasks)
-    bounds = PlacementBounds(nodes, tasks.profiles[0], most_units=units)
-    count = arrived(tasks)
-    fits = np.array([any(way.accepted[t] for way in ways) for t in range(len(tasks))])
-    best = min((way.power_w for way in ways if np.all(np.array(way.accepted) >= fits)), default=np.inf)
-    assert bounds.least_power(count, rounds=rounds).bound_w <= best
-
-    most = max(hosted(tasks, way.accepted).gpus for way in ways)
-    assert bounds.most_allocated_gpus(count, rounds=rounds) >= most
-
-    some = data.draw(st.sampled_from(sorted({way.accepted for way in ways})))
-    amount = hosted(tasks, some)
-    least = min(way.power_w for way in ways if covers(hosted(tasks, way.accepted), amount))
-    assert bounds.least_power(count, amount, rounds=rounds).bound_w <= least
-    gpus_only = Hosted(gpus=amount.gpus)
-    least = min(way.power_w for way in ways if covers(hosted(tasks, way.accepted), gpus_only))
-    assert bounds.least_power(count, gpus_only, rounds=rounds).bound_w <= least
-
-    for way in ways:
-        assert bounds.known_power_w(count, hosted(tasks, way.accepted)) <= way.power_w
+def test_a_decision_of_other_nodes_or_tasks_is_no_point() -> None:
+    instance = random_window(7, most_tasks=6, most_nodes=4)
+    model = build(window_of(instance))
+    decision = model.decode(model.start if model.start is not None else np.zeros(0), {})
+    assert decision.placed
+    for field in ("node", "task"):
+        strange = [decision.placed[0].model_copy(update={field: "nobody"}), *decision.placed[1:]]
+        assert model.encode(decision.model_copy(update={"placed": strange})) is None
 
 
-def covers(one: Hosted, other: Hosted) -> bool:
-    return one.gpus >= other.gpus and one.vcpus >= other.vcpus and one.tasks >= other.tasks
+def test_names_are_distinct_and_tell_nodes_and_tasks() -> None:
+    program = build(window_of(random_window(0, most_tasks=5, most_nodes=5))).program
+    for names in (program.row_names(), program.column_names()):
+        assert len(set(names)) == len(names)
+    assert program.row_names()[0].startswith("tasks:")
 
 
-def whole_lp(nodes: NodeTable, profiles: TaskTable, count: np.ndarray) -> tuple[float | None, float]:
-    """Optimum over all patterns: least power if everything is accepted (None: impossible), most GPUs."""
-    columns, cost, kind = [], [], []
-    kinds = sorted({tuple(row) for row in node_rows(nodes)})
-    for k, row in enumerate(kinds):
-        for hosts, watts in patterns(nodes, node_rows(nodes).index(row), profiles):
-            columns.append(hosts)
-            cost.append(watts)
-            kind.append(k)
-    hosts, kind_of = np.array(columns, dtype=float).T, np.array(kind)
-    member = (np.arange(len(kinds))[:, None] == kind_of).astype(float)
-    number = np.array([node_rows(nodes).count(row) for row in kinds], dtype=float)
-    memory = member * (profiles.memory_mib @ hosts)
-    room = number * np.array([row[1] for row in kinds])
-    power = linprog(
-        cost, A_ub=np.vstack([-hosts, memory]), b_ub=np.concatenate([-count, room]), A_eq=member, b_eq=number
-    )
-    # Accepted counts come behind the patterns.
-    gpus = profiles.demand_milli / 1000
-    rows = np.vstack(
-        [np.hstack([-hosts, np.eye(len(count))]), np.hstack([memory, np.zeros((len(kinds), len(count)))])]
-    )
-    allocation = linprog(
-        np.concatenate([np.zeros(len(cost)), -gpus]),
-        A_ub=rows,
-        b_ub=np.concatenate([0 * count, room]),
-        A_eq=np.hstack([member, np.zeros((len(kinds), len(count)))]),
-        b_eq=number,
-        bounds=[(0, None)] * len(cost) + [(0, c) for c in count],
-    )
-    return (float(power.fun) if power.status == 0 else None), -float(allocation.fun)
+def test_a_search_out_of_time_still_has_a_decision() -> None:
+    instance = random_window(11, most_tasks=6, most_nodes=5)
+    model = build(window_of(instance), instance.objective, Timer(0.0))
+    assert model.outside == -math.inf
+    assert model.start is not None
+    assert check(instance, model.decode(model.start, {})).faults == []
 
 
-def node_rows(nodes: NodeTable) -> list[tuple[int, ...]]:
-    columns = (nodes.cpu_milli, nodes.memory_mib, nodes.gpus, nodes.model)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+@pytest.mark.parametrize(("name", "value"), [("width", 0), ("nearby", -1), ("most_outcomes", -1)])
+def test_what_a_search_cannot_take_is_told(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        build(window_of(random_window(0)), **{name: value})
 
 
-@settings(max_examples=60)
-@given(clusters(most_nodes=6), requests(3, cpus=(2000, 4000, 15000, 32000)), st.data())
-def test_column_generation_finds_the_optimum_over_all_patterns(
-    nodes: NodeTable, tasks: TaskTable, data: st.DataObject
-) -> None:
-    profiles = tasks.profiles[0]
-    fits = node_types(nodes).admits(profiles).any(axis=0)
-    counts = st.lists(st.floats(0.01, 4), min_size=len(profiles), max_size=len(profiles))
-    count = np.where(fits, data.draw(counts), 0.0)
-    bounds = PlacementBounds(nodes, profiles)
-    optimum_w, most_gpus = whole_lp(nodes, profiles, count)
-    result = bounds.least_power(count, gap=1e-7)
-    if optimum_w is not None:
-        assert result.bound_w == pytest.approx(optimum_w, rel=1e-6)
-        assert result.cost_w == pytest.approx(optimum_w, rel=1e-6)
-    assert bounds.most_allocated_gpus(count, gap=1e-7) == pytest.approx(most_gpus, abs=1e-5)
-
-
-def test_shares_waste_what_no_other_share_fits_into() -> None:
-    """Two tasks of 810 need a GPU each, and a package of 16 cores wakes up with its first vCPU."""
-    nodes = node_table([(32000, 64, 2, 0)] * 3)
-    bounds = PlacementBounds(nodes, table([(3152, 5, 1, 810)]))
-    idle_w = 3 * (15 + 2 * 10)
-    assert bounds.least_power([4]).bound_w == pytest.approx(idle_w + 4 * 60 + 2 * 105)
-    assert bounds.least_power([4], Hosted(gpus=1.62)).bound_w == pytest.approx(idle_w + 2 * 60 + 105)
-    assert bounds.most_allocated_gpus([9]) == pytest.approx(6 * 0.81)
-    assert bounds.least_power([0]).bound_w == pytest.approx(idle_w)
-    assert bounds.least_power([7]).bound_w == np.inf
-    assert bounds.least_power([9], Hosted(tasks=6.5)).bound_w == np.inf
-
-
-def test_gpu_models_and_memory_count() -> None:
-    """The P100 node may not take the task; of memory, only what all nodes of a type have together counts."""
-    nodes = node_table([(32000, 10, 1, 0), (32000, 10, 1, 0), (32000, 20, 1, 1)])
-    idle_w = 3 * 15 + 2 * 10 + 25
-    whole = PlacementBounds(nodes, table([(1000, 5, 1, 1000, 1)]))
-    assert whole.least_power([2]).bound_w == pytest.approx(idle_w + 2 * 60 + 2 * 105)
-    assert whole.least_power([3]).bound_w == np.inf
-    share = PlacementBounds(nodes, table([(1000, 8, 1, 100, 1)]))
-    assert share.most_allocated_gpus([5]) == pytest.approx(0.1 * 20 / 8)
-
-
-def test_what_fits_nowhere_is_not_asked_for() -> None:
-    nodes = node_table([(8000, 8, 2, 0)])
-    bounds = PlacementBounds(nodes, table([(1000, 9, 1, 500), (1000, 1, 1, 500), (1000, 1, 3, 1000)]))
-    assert bounds.hostable([1, 4, 3]) == Hosted(gpus=2.0, vcpus=4.0, tasks=4.0)
-    assert bounds.least_power([1, 4, 3]).bound_w == pytest.approx(15 + 2 * 70 + 105)
-    assert bounds.most_allocated_gpus([1, 4, 3]) == pytest.approx(2.0)
-
-
-@settings(max_examples=30)
-@given(clusters(), requests(4), st.data())
-def test_the_bound_of_mean_demands_is_no_more_than_the_mean(
-    nodes: NodeTable, tasks: TaskTable, data: st.DataObject
-) -> None:
-    profiles = tasks.profiles[0]
-    demand = st.lists(st.integers(0, 2), min_size=len(profiles), max_size=len(profiles))
-    demands = np.array(data.draw(st.lists(demand, min_size=2, max_size=3)), dtype=float)
-    bounds = PlacementBounds(nodes, profiles)
-    single = [bounds.least_power(demand, gap=1e-7).bound_w for demand in demands]
-    assert bounds.least_power(demands.mean(axis=0)).bound_w <= np.mean(single) * (1 + 1e-6)
-    most = [bounds.most_allocated_gpus(demand, gap=1e-7) for demand in demands]
-    assert bounds.most_allocated_gpus(demands.mean(axis=0), gap=1e-7) >= np.mean(most) - 1e-5
-
-
-FLUID_PCT = {0.2: 19.1, 0.8: 16.7, 0.9: 14.0}
-"""Saving over FGD that a fluid bound allows on the default list."""
-FGD_W = {0.2: 479.2e3, 0.8: 1214.7e3, 0.9: 1339.0e3}
-BEST_POLICY_PCT = {0.2: 15.0, 0.8: 13.1, 0.9: 5.2}
-"""Highest saving of the published policies there."""
-
-
-def test_the_real_list(data_dir: Path) -> None:
+@pytest.fixture(scope="module")
+def real(data_dir: Path) -> Window:
     folder = data_dir / "alibaba-gpu-2023"
     nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")
     tasks = read_tasks(folder / "openb_pod_list_default.csv")
-    capacity_milli = nodes.gpu_capacity_milli
-    orders = [arrival_order(tasks, capacity_milli, seed) for seed in (42, 43)]
-    grid = list(FLUID_PCT)
-    counts = mean_arrived(tasks, orders, grid, capacity_milli)
-    bounds = PlacementBounds(nodes, tasks.profiles[0], most_units=640)
-    for point, count in zip(grid, counts, strict=True):
-        saving_pct = 100 * (1 - bounds.least_power(count, gap=1e-3).bound_w / FGD_W[point])
-        assert BEST_POLICY_PCT[point] < saving_pct < FLUID_PCT[point] - 1
-    whole = mean_arrived(tasks, orders, [1.0], capacity_milli)[0]
-    assert 0.953 < bounds.most_allocated_gpus(whole, gap=1e-3) * 1000 / capacity_milli < 0.98
+    return window_of(window_at(Experiment(nodes, tasks, arrivals=0.8), "fgd", 42, 32))
+
+
+def test_a_real_window_is_better_than_one_by_one(real: Window) -> None:
+    instance = real.instance
+    model = build(real)
+    solution = solved(model, gap=1e-3)
+    confirm(instance, model, solution)
+    one_by_one = check(instance, greedy(real, instance.objective, Timer()))
+    assert one_by_one.faults == []
+    assert (solution.objective or 0.0) < 0.95 * (one_by_one.objective or 0.0)

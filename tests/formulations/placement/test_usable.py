@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 from strategies.placement import task_tables
 from strategies.placement_cases import share, tasks_of, whole
 
-from wattsched.formulations.placement.usable import SPREAD, UsableCapacity, share_values
-from wattsched.instances.placement.instance import TaskTable, target_workload
+from wattsched.formulations.placement.capacity import SPREAD, UsableCapacity, share_values
+from wattsched.instances.placement.tables import TaskTable, target_workload
 
 SIZES = (160, 230, 320, 470, 500, 650, 810)
 

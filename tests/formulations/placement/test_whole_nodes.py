@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from strategies.placement_cases import nodes_of, setting_of
+from strategies.placement_cases import context_of, nodes_of
 
-from wattsched.formulations.placement.capacity_prices import REFUSAL
-from wattsched.formulations.placement.whole_nodes import WholeNodes
+from wattsched.formulations.placement.capacity import REFUSAL, WholeNodes
 
 G2_W, P100_W = 120, 225
 NODES = nodes_of((96, 8, "G2"), (96, 8, "G2"), (64, 8, "P100"), (64, 2, "P100"))
@@ -17,7 +16,7 @@ NODES = nodes_of((96, 8, "G2"), (96, 8, "G2"), (64, 8, "P100"), (64, 2, "P100"))
 
 def rents(arriving: float, broken: tuple[int, ...] = ()) -> list[float]:
     """Rents when so many tasks that need a whole node are expected."""
-    nodes = WholeNodes(NODES, setting_of(NODES).power)
+    nodes = WholeNodes(NODES, context_of(NODES).power)
     assert nodes.size == 8
     free = nodes.largest.copy()
     free[list(broken)] = False
@@ -44,5 +43,5 @@ def test_the_expected_watts_of_what_is_taken_instead(arriving: float) -> None:
 
 
 def test_nobody_needs_a_whole_node() -> None:
-    nodes = WholeNodes(NODES, setting_of(NODES).power)
+    nodes = WholeNodes(NODES, context_of(NODES).power)
     assert not np.any(nodes.rent_w(nodes.largest, 0.0))

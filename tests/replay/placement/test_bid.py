@@ -8,26 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from strategies.placement import node_tables, task_tables
-from strategies.placement_cases import nodes_of, setting_of, share, state_with, tasks_of, whole
+from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
-from wattsched.formulations.placement.capacity_prices import CapacityPrices
-from wattsched.formulations.placement.usable import UsableCapacity
-from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
-from wattsched.replay.placement.policies.bid import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
-from wattsched.replay.placement.policy import Setting
-from wattsched.replay.placement.state import ClusterState, Placement, Request
+from wattsched.formulations.placement.capacity import CapacityPrices, UsableCapacity, WholeNodes
+from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
+from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
+from wattsched.replay.placement.bid import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
 from wattsched.replay.placement.stream import requests_of
 
 
 class Reference:
     """Enumerates every place and evaluates the cluster before and after."""
 
-    def __init__(self, setting: Setting, reserving: bool):
-        self.setting, self.reserving = setting, reserving
-        self.capacity = UsableCapacity(setting.target)
-        self.prices = CapacityPrices(setting.nodes, setting.power, setting.target)
-        self.whole_nodes = WholeNodes(setting.nodes, setting.power)
+    def __init__(self, context: PolicyContext, reserving: bool):
+        self.context, self.reserving = context, reserving
+        self.capacity = UsableCapacity(context.target)
+        self.prices = CapacityPrices(context.nodes, context.power, context.target)
+        self.whole_nodes = WholeNodes(context.nodes, context.power)
 
     def costs(self, request: Request, state: ClusterState, past: list[Request]) -> dict[Placement, float]:
         arrived_milli = sum(task.demand_milli for task in past)
@@ -63,7 +60,7 @@ class Reference:
 
     def worth(self, node: int, cpu: int, free: np.ndarray) -> tuple[float, float]:
         """Watts and usable GPUs of a node."""
-        here, power = np.array([node]), self.setting.power
+        here, power = np.array([node]), self.context.power
         idle = int((free == 1000).sum())
         watts = power.gpu_w(np.array([idle]), here)[0] + power.cpu_w(np.array([cpu]), here)[0]
         value = self.capacity.gpu_value(free)
@@ -81,8 +78,8 @@ def spare_vcpus(state: ClusterState, node: int, cpu_milli: int) -> int:
 @settings(max_examples=40)
 @given(nodes=node_tables(most=5), tasks=task_tables(most=12))
 def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable, reserving: bool) -> None:
-    setting = setting_of(nodes, target_workload(tasks))
-    policy, reference = Bid(setting, reserving), Reference(setting, reserving)
+    context = context_of(nodes, target_workload(tasks))
+    policy, reference = Bid(context, reserving), Reference(context, reserving)
     state, past = ClusterState(nodes), list[Request]()
     for request in requests_of(tasks) * 2:
         costs = reference.costs(request, state, past)
@@ -93,13 +90,13 @@ def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable,
             assert placement is not None
             assert costs[placement] <= min(costs.values()) + 2e-6
             state.place(request, placement)
-        policy.told(request, placement, state)
+        policy.on_decision(request, placement, state)
         past.append(request)
 
 
 def test_ties_go_to_the_first_node() -> None:
     nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"))
-    policy = Bid(setting_of(nodes))
+    policy = Bid(context_of(nodes))
     assert policy.decide(whole(1), ClusterState(nodes)) == Placement(0, (0,))
 
 
@@ -109,7 +106,7 @@ def test_a_light_task_goes_where_cpu_is_short_and_a_heavy_one_where_it_is_plenty
     state = state_with(nodes, {}, cpu_free={0: 60, 1: 12})
 
     def node_of(request: Request) -> int:
-        placement = Bid(setting_of(nodes, target)).decide(request, state)
+        placement = Bid(context_of(nodes, target)).decide(request, state)
         assert placement is not None
         return placement.node
 
@@ -121,7 +118,7 @@ def test_a_share_fills_the_rest_that_it_fits_best() -> None:
     nodes = nodes_of((64, 3, "T4"))
     target = target_workload(tasks_of(share(300), share(300), share(700), share(700)))
     state = state_with(nodes, {0: [1000, 300, 700]})
-    policy = Bid(setting_of(nodes, target))
+    policy = Bid(context_of(nodes, target))
     assert policy.decide(share(300), state) == Placement(0, (1,))
 
 
@@ -129,7 +126,7 @@ def test_reserving_keeps_a_type_for_the_tasks_that_depend_on_it() -> None:
     nodes = nodes_of((64, 2, "T4"), (64, 8, "G2"))
     only = frozenset({"T4"})
     target = target_workload(tasks_of(whole(1), whole(1, models=only)))
-    decide = partial(Bid, setting_of(nodes, target))
+    decide = partial(Bid, context_of(nodes, target))
     state = ClusterState(nodes)
     assert decide(reserving=False).decide(whole(1), state) == Placement(0, (0,))
     assert decide(reserving=True).decide(whole(1), state) == Placement(1, (0,))

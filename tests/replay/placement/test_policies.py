@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies.placement import node_tables, task_tables
-from strategies.placement_cases import nodes_of, setting_of, share, state_with, tasks_of, whole
+from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
-from wattsched.instances.placement.instance import NodeTable, TaskTable, target_workload
+from wattsched.formulations.placement.rules import (
+    BestFit,
+    DotProduct,
+    Fgd,
+    GpuClustering,
+    GpuPacking,
+    Pwr,
+    Rule,
+    stretched,
+)
+from wattsched.formulations.placement.state import ClusterState, Placement, Policy, Request
+from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.replay.placement.policies import policy_factory
-from wattsched.replay.placement.policies.best_fit import BestFit
-from wattsched.replay.placement.policies.dot_product import DotProduct
-from wattsched.replay.placement.policies.fgd import Fgd
-from wattsched.replay.placement.policies.gpu_clustering import GpuClustering
-from wattsched.replay.placement.policies.gpu_packing import GpuPacking
-from wattsched.replay.placement.policies.pwr import Pwr
-from wattsched.replay.placement.policy import Policy
-from wattsched.replay.placement.scoring import Rule, stretched
-from wattsched.replay.placement.state import ClusterState, Placement, Request
 from wattsched.replay.placement.stream import requests_of
 
 POLICIES = (
@@ -41,7 +43,7 @@ def test_fgd() -> None:
     # Half of the target workload asks for 500 thousandths, half for a GPU, all of them for a vCPU.
     nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"), (2, 1, "T4"))
     state = state_with(nodes, {1: [500, 1000]}, cpu_free={2: 1.5})
-    rule = Fgd(setting_of(nodes))
+    rule = Fgd(context_of(nodes))
     # Fragments: 0 -> 250; 250 -> 0 on the first GPU, -> 500 on the second; 0 -> 500 for lack of CPU.
     by_gpus = [-0.25, 0.25, -0.5]
     assert scores(rule, share(500), state) == [int(100 / (1 + math.exp(-gpus))) for gpus in by_gpus]
@@ -55,7 +57,7 @@ def test_fgd() -> None:
 def test_fgd_takes_the_best_gpu_and_the_first_of_equal_ones() -> None:
     nodes = nodes_of((8, 4, "T4"))
     state = state_with(nodes, {0: [400, 300, 300, 1000]})
-    rule = Fgd(setting_of(nodes, target_workload(tasks_of(share(400)))))
+    rule = Fgd(context_of(nodes, target_workload(tasks_of(share(400)))))
     # 300 is a fragment, so it costs nothing; 400 is none.
     assert rule.gpu(share(300), state, 0) == 1
     assert scores(rule, share(300), state) == [int(100 / (1 + math.exp(-0.3)))]
@@ -65,13 +67,13 @@ def test_fgd_knows_the_models_that_classes_need() -> None:
     nodes = nodes_of((8, 1, "T4"), (8, 1, "G2"))
     target = target_workload(tasks_of(whole(1, models=frozenset({"G2"}))))
     # The T4 is a fragment as a whole, so using it is a gain of one GPU.
-    assert scores(Fgd(setting_of(nodes, target)), whole(1), ClusterState(nodes)) == [73, 50]
+    assert scores(Fgd(context_of(nodes, target)), whole(1), ClusterState(nodes)) == [73, 50]
 
 
 def test_pwr() -> None:
     nodes = nodes_of((32, 2, "T4"), (32, 2, "T4"), (32, 2, "G2"), (32, 2, "G2"))
     state = state_with(nodes, {1: [900, 1000], 3: [50, 1000]}, cpu_free={1: 31, 3: 30})
-    rule = Pwr(setting_of(nodes))
+    rule = Pwr(context_of(nodes))
     # A package and a GPU wake, nothing does, both do, a GPU does.
     watts = scores(rule, share(100), state)
     assert watts == [-(105 + 60), 0, -(105 + 120), -120]
@@ -84,7 +86,7 @@ def test_pwr() -> None:
 def test_pwr_takes_the_first_busy_gpu_with_room() -> None:
     nodes = nodes_of((32, 4, "T4"))
     state = state_with(nodes, {0: [1000, 300, 1000, 500]})
-    rule = Pwr(setting_of(nodes))
+    rule = Pwr(context_of(nodes))
     assert [rule.gpu(share(milli), state, 0) for milli in (300, 500, 501)] == [1, 3, 0]
 
 
@@ -122,12 +124,12 @@ def test_gpu_packing() -> None:
 
 def test_gpu_clustering() -> None:
     nodes = nodes_of(*[(32, 8, "T4")] * 4)
-    rule, state = GpuClustering(setting_of(nodes)), ClusterState(nodes)
+    rule, state = GpuClustering(context_of(nodes)), ClusterState(nodes)
 
     def place(request: Request, node: int, *gpus: int) -> None:
         placement = Placement(node, gpus)
         state.place(request, placement)
-        rule.told(request, placement, state)
+        rule.on_decision(request, placement, state)
 
     place(whole(4), 0, 0, 1, 2, 3)
     place(whole(2), 1, 0, 1)
@@ -144,7 +146,7 @@ def test_gpu_clustering() -> None:
 def test_random_draws_evenly() -> None:
     nodes = nodes_of((8, 2, "T4"), (8, 1, "T4"), (8, 2, "T4"))
     state = state_with(nodes, {1: [100]})
-    policy = policy_factory("random")(setting_of(nodes))
+    policy = policy_factory("random")(context_of(nodes))
     drawn = Counter(policy.decide(share(500), state) for _ in range(4000))
     assert set(drawn) == {Placement(node, (gpu,)) for node in (0, 2) for gpu in (0, 1)}
     assert list(drawn.values()) == pytest.approx([1000] * 4, abs=150)
@@ -156,7 +158,7 @@ def test_random_draws_evenly() -> None:
 def test_the_first_of_the_best_wins(name: str) -> None:
     nodes = nodes_of((8, 1, "G3"), (32, 2, "T4"), (32, 2, "T4"))
     state = state_with(nodes, {0: [0]})
-    policy = policy_factory(name)(setting_of(nodes))
+    policy = policy_factory(name)(context_of(nodes))
     assert policy.decide(share(400), state) == Placement(1, (0,))
     assert policy.decide(whole(2), state) == Placement(1, (0, 1))
     assert policy.decide(whole(3), state) is None
@@ -169,20 +171,20 @@ def test_the_first_of_the_best_wins(name: str) -> None:
 def test_the_heavier_rule_chooses_the_gpu(name: str, gpu: int) -> None:
     nodes = nodes_of((8, 2, "T4"))
     state = state_with(nodes, {0: [400, 300]})
-    setting = setting_of(nodes, target_workload(tasks_of(share(400))))
-    assert policy_factory(name)(setting).decide(share(300), state) == Placement(0, (gpu,))
+    context = context_of(nodes, target_workload(tasks_of(share(400))))
+    assert policy_factory(name)(context).decide(share(300), state) == Placement(0, (gpu,))
 
 
 def test_weights_add_scores_up() -> None:
     nodes = nodes_of((32, 1, "T4"), (32, 1, "T4"))
     state = state_with(nodes, {1: [900]}, cpu_free={1: 31})
-    setting = setting_of(nodes, target_workload(tasks_of(share(900))))
+    context = context_of(nodes, target_workload(tasks_of(share(900))))
     # Fragments: none -> none, none -> 8/10 of a GPU. PWR: 0 and 100, for the second node is awake.
-    assert scores(Fgd(setting), share(100), state) == [50, 31]
+    assert scores(Fgd(context), share(100), state) == [50, 31]
     # 100 w > (50 - 31) (1000 - w) from w = 160 on.
     for weight, node in ((159, 0), (160, 1)):
         name = f"pwr+fgd:{weight}/{1000 - weight}"
-        assert policy_factory(name)(setting).decide(share(100), state) == Placement(node, (0,))
+        assert policy_factory(name)(context).decide(share(100), state) == Placement(node, (0,))
 
 
 @given(st.lists(st.integers(-1000, 100), min_size=1))
@@ -196,35 +198,35 @@ def test_stretching_is_exact_division_rounded_down(values: list[int]) -> None:
 def test_kept_scores_are_fresh_and_capacity_holds(
     nodes: NodeTable, tasks: TaskTable, name: str, data: st.DataObject
 ) -> None:
-    setting = setting_of(nodes, target_workload(tasks))
+    context = context_of(nodes, target_workload(tasks))
     requests = data.draw(st.lists(st.sampled_from(requests_of(tasks)), max_size=40))
     factory = policy_factory(name)
-    policy, history, state = factory(setting), [], ClusterState(nodes)
+    policy, history, state = factory(context), [], ClusterState(nodes)
     for request in requests:
         placement = policy.decide(request, state)
         if name != "random":
-            assert placement == _afresh(factory(setting), history, state).decide(request, state)
+            assert placement == _afresh(factory(context), history, state).decide(request, state)
         assert (placement is None) == (not state.fits(request).any())
         if placement is not None:
             state.place(request, placement)
-        policy.told(request, placement, state)
+        policy.on_decision(request, placement, state)
         history.append((request, placement))
     assert min(state.cpu_free_milli.min(), state.memory_free_mib.min(), state.gpu_free_milli.min()) >= 0
 
 
 def _afresh(policy: Policy, history: list[tuple[Request, Placement | None]], state: ClusterState) -> Policy:
     for request, placement in history:
-        policy.told(request, placement, state)
+        policy.on_decision(request, placement, state)
     return policy
 
 
 def test_forgotten_scores_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = nodes_of((8, 2, "T4"), (8, 2, "G2"))
-    monkeypatch.setattr("wattsched.replay.placement.scoring.MOST_KEPT", 2)
-    policy, state = policy_factory("fgd")(setting_of(nodes)), ClusterState(nodes)
+    monkeypatch.setattr("wattsched.formulations.placement.rules.MOST_KEPT", 2)
+    policy, state = policy_factory("fgd")(context_of(nodes)), ClusterState(nodes)
     for request in [share(100), whole(1), share(100), whole(2), share(100)]:
         placement = policy.decide(request, state)
-        assert placement == policy_factory("fgd")(setting_of(nodes)).decide(request, state)
+        assert placement == policy_factory("fgd")(context_of(nodes)).decide(request, state)
         assert placement is not None
         state.place(request, placement)
 

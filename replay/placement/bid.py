@@ -19,12 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.placement.capacity_prices import CapacityPrices, Prices
-from wattsched.formulations.placement.usable import UsableCapacity
-from wattsched.formulations.placement.whole_nodes import WholeNodes
-from wattsched.instances.placement.instance import WHOLE_GPU
-from wattsched.replay.placement.policy import Setting
-from wattsched.replay.placement.state import ClusterState, Placement, Request
+from wattsched.formulations.placement.capacity import CapacityPrices, Prices, UsableCapacity, WholeNodes
+from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
+from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 LOOK_AHEAD = 0.07
@@ -49,19 +46,19 @@ class Bid:
 
     Parameters
     ----------
-    setting : Setting
+    context : PolicyContext
         What is known before the first task.
     reserving : bool
         Whether types of nodes that some tasks depend on are priced as at the `HORIZON` from the beginning.
         Less is refused in the end, and more power is drawn until then.
     """
 
-    def __init__(self, setting: Setting, reserving: bool = False):
-        self._power = setting.power
-        self._capacity = UsableCapacity(setting.target)
-        self._capacity_prices = CapacityPrices(setting.nodes, setting.power, setting.target)
-        self._whole_nodes = WholeNodes(setting.nodes, setting.power)
-        self._gpus = int(setting.nodes.gpus.sum())
+    def __init__(self, context: PolicyContext, reserving: bool = False):
+        self._power = context.power
+        self._capacity = UsableCapacity(context.target)
+        self._capacity_prices = CapacityPrices(context.nodes, context.power, context.target)
+        self._whole_nodes = WholeNodes(context.nodes, context.power)
+        self._gpus = int(context.nodes.gpus.sum())
         self._kept_w: FloatArray | None = None
         if reserving:
             self._kept_w = self._capacity_prices.at(HORIZON * self._gpus).reserve_w
@@ -69,7 +66,7 @@ class Bid:
         self._found: dict[int, Prices] = {}
         self._whole = self._whole_nodes.largest.copy()
         self._needing = 0
-        self._breaking_w = np.zeros(len(setting.nodes))
+        self._breaking_w = np.zeros(len(context.nodes))
         self._kept: dict[Request, _Costs] = {}
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
@@ -87,7 +84,7 @@ class Bid:
             return Placement(node, (gpu,))
         return Placement(node, state.first_free_gpus(node, request.gpus))
 
-    def told(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
+    def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
         """Count what arrived, whether it was placed or not, and what nodes are whole."""
         self._arrived_milli += request.demand_milli
         self._needing += request.gpus == self._whole_nodes.size

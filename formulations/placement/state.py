@@ -1,12 +1,20 @@
-"""State of a cluster during a run: what is free on every node and GPU."""
+"""Tasks that arrive one after another: the state of the cluster, and what a policy knows and answers.
+
+A policy is made for one run from a `PolicyContext`. For each arriving task it is asked to `decide` from the
+request and the state of the cluster, and then learns with `on_decision` what became of it. It knows nothing
+of the tasks still to come but their target workload.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wattsched.instances.placement.instance import WHOLE_GPU, NodeTable
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload, TaskTable
+from wattsched.perfmodels.node_power import NodePower
 from wattsched.topology.arrays import BoolArray, IntArray
 
 Nodes = IntArray | slice
@@ -35,6 +43,16 @@ class Request(NamedTuple):
     def demand_milli(self) -> int:
         """Thousandths of a GPU asked for."""
         return self.gpus * self.gpu_milli
+
+
+def requests_of(tasks: TaskTable) -> list[Request]:
+    """Distinct requests of a list, in the order of its profiles."""
+    profiles = tasks.profiles[0]
+    columns = (profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli, profiles.spec)
+    return [
+        Request(cpu, memory, gpus, gpu_milli, profiles.specs[spec])
+        for cpu, memory, gpus, gpu_milli, spec in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 class Placement(NamedTuple):
@@ -144,3 +162,56 @@ class ClusterState:
             and all(0 <= gpu < self.gpu_free_milli.shape[1] for gpu in gpus)
             and all(self.gpu_free_milli[node, gpu] >= request.gpu_milli for gpu in gpus)
         )
+
+
+@dataclass(frozen=True)
+class PolicyContext:
+    """What is known before the first task arrives.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+        The cluster, in the order in which nodes win ties during this run.
+    power : NodePower
+        Power of these nodes, in the same order.
+    target : TargetWorkload
+        Classes of tasks that the cluster usually sees.
+    seed : int
+        For policies that draw something.
+    """
+
+    nodes: NodeTable
+    power: NodePower
+    target: TargetWorkload
+    seed: int
+
+
+class Policy(Protocol):
+    """Decides where tasks go, one after another."""
+
+    def decide(self, request: Request, state: ClusterState) -> Placement | None:
+        """Place of an arriving task, or None to let it fail for good.
+
+        Parameters
+        ----------
+        request : Request
+            What the task asks for.
+        state : ClusterState
+            Read it, do not change it.
+        """
+
+    def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
+        """Learn that the task was placed there, or failed; `state` has it already."""
+
+
+Factory = Callable[[PolicyContext], Policy]
+"""Makes a policy for one run."""
+
+
+def serve(policy: Policy, request: Request, state: ClusterState) -> Placement | None:
+    """Ask a policy for the place of an arriving task, put the task there, and let the policy know."""
+    placement = policy.decide(request, state)
+    if placement is not None:
+        state.place(request, placement)
+    policy.on_decision(request, placement, state)
+    return placement

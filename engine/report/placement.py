@@ -1,0 +1,125 @@
+"""Instances and decisions of `placement` as tables: what is free, what is asked for, who goes where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.views import View
+from wattsched.report.wording import Goal, count, listed, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.instances.placement.decision import PlacementDecision
+    from wattsched.instances.placement.instance import PlacementInstance, Request
+
+MOST_ROWS = 20
+MOST_TASKS = 4
+"""Names in a row."""
+
+NODE_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("GPU type", "left"),
+    ("nodes", "right"),
+    ("GPUs", "right"),
+    ("free", "right"),
+    ("whole", "right"),
+    ("free vCPUs", "right"),
+)
+REQUEST_COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("task", "left"),
+    ("tasks", "right"),
+    ("vCPUs", "right"),
+    ("GPUs", "right"),
+    ("types", "left"),
+)
+COLUMNS: tuple[tuple[str, Justify], ...] = (
+    ("node", "left"),
+    ("GPU type", "left"),
+    ("tasks", "right"),
+    ("GPUs", "left"),
+    ("names", "left"),
+)
+
+
+def print_instance(out: Console, instance: PlacementInstance) -> None:
+    """Print what is free by GPU type, and how often each request comes."""
+    line(out, (instance.name, "bold"), f": {instance.problem}, {about(instance)}")
+    if instance.objective != "power":
+        watts = number(instance.fragmentation_w_per_gpu)
+        line(out, (f"a GPU that is of no use to the usual tasks counts as {watts} W", "dim"))
+    heading(out, "Nodes")
+    by_type: dict[str, list[Any]] = {}
+    for node in instance.nodes:
+        by_type.setdefault(node.gpu_type or "none", []).append(node)
+    rows: list[tuple[str, ...]] = []
+    for name, nodes in by_type.items():
+        free = [milli for node in nodes for milli in node.free_gpu_milli]
+        vcpus = sum(node.cpu_milli - node.used_cpu_milli for node in nodes) / 1000
+        gpus = f"{len(free):,}", number(sum(free) / 1000), f"{free.count(1000):,}"
+        rows.append((name, f"{len(nodes):,}", *gpus, number(vcpus)))
+    table(out, NODE_COLUMNS, rows)
+    heading(out, "Tasks")
+    requests = Counter(_request(task) for task in instance.tasks)
+    names: dict[tuple[str, ...], str] = {}
+    for task in instance.tasks:
+        names.setdefault(_request(task), task.name)
+    asked = [(names[key], f"{often:,}", *key) for key, often in requests.most_common()]
+    table(out, REQUEST_COLUMNS, asked[:MOST_ROWS])
+    if len(asked) > MOST_ROWS:
+        line(out, (f"... {len(asked) - MOST_ROWS:,} more", "dim"), indent=2)
+
+
+def _request(task: Request) -> tuple[str, ...]:
+    return number(task.cpu_milli / 1000), number(task.demand_gpus), "|".join(task.gpu_types)
+
+
+def print_decision(
+    out: Console, decision: PlacementDecision, instance: PlacementInstance | None = None
+) -> None:
+    """Print the nodes that take tasks, in the order in which they take the first, and who waits."""
+    on: dict[str, list[Any]] = {}
+    for placed in decision.placed:
+        on.setdefault(placed.node, []).append(placed)
+    told = f"{len(decision.placed):,} tasks on {count(len(on), 'node')}, {len(decision.waiting):,} wait"
+    heading(out, "Decision", told)
+    types = {} if instance is None else {node.name: node.gpu_type or "" for node in instance.nodes}
+    rows = []
+    for node, tasks in on.items():
+        gpus = sorted({gpu for placed in tasks for gpu in placed.gpus})
+        names = listed([placed.task for placed in tasks], most=MOST_TASKS)
+        rows.append((node, types.get(node, ""), f"{len(tasks):,}", ",".join(map(str, gpus)), names))
+    table(out, COLUMNS, rows[:MOST_ROWS])
+    if len(rows) > MOST_ROWS:
+        line(out, (f"... {len(rows) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    if decision.waiting:
+        line(out, f"waiting: {listed(decision.waiting)}", indent=2)
+
+
+def about(instance: PlacementInstance) -> str:
+    """Size in words."""
+    gpus = count(sum(node.gpus for node in instance.nodes), "GPU")
+    return f"{count(len(instance.tasks), 'task')} on {count(len(instance.nodes), 'node')} with {gpus}"
+
+
+def rows_of(decision: PlacementDecision) -> list[dict[str, Any]]:
+    """A row for every task; waiting ones have no node."""
+    placed = [
+        {"job": one.task, "waiting": False, "node": one.node, "gpus": list(one.gpus)}
+        for one in decision.placed
+    ]
+    return placed + [{"job": task, "waiting": True} for task in decision.waiting]
+
+
+VIEW = View(
+    goals={
+        "power-fragmentation": Goal("added power and fragmentation", "W"),
+        "power": Goal("added power", "W"),
+        "fragmentation": Goal("added fragmentation", "GPUs"),
+    },
+    about=about,
+    print_instance=print_instance,
+    print_decision=print_decision,
+    rows=rows_of,
+)

@@ -1,0 +1,364 @@
+r"""A window in arrays: its nodes in the states that tell them apart, and what it costs them to host tasks.
+
+Two GPUs of a node with as much free are the same choice, nodes in the same state are one class, and tasks
+with the same request are one profile. Changes of power and fragmentation are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from wattsched.formulations.placement.fragmentation import Fragmentation, allowed
+from wattsched.instances.placement.instance import PlacementInstance, Request
+from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload, TaskTable
+from wattsched.perfmodels.node_power import VCPU_PER_CORE, NodePower
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Window:
+    r"""Tasks to place at once on the nodes' current state, and what counts.
+
+    To minimise, over the changes :math:`\Delta P` of power and :math:`\Delta F` of fragmentation of all nodes
+    and the waiting tasks :math:`Q`, among those that fit on some node as it is now:
+
+    .. math::
+        \alpha\,\Delta P + \beta\,\Delta F + \sum_{t \in Q} w_t
+
+    Attributes
+    ----------
+    instance : PlacementInstance
+    nodes : NodeTable
+        N nodes.
+    power : NodePower
+        Of the same nodes.
+    target : TargetWorkload
+        Classes of tasks that fragmentation is measured by.
+    cpu_free_milli, memory_free_mib : (N,) int
+        Free thousandths of a vCPU, and MiB.
+    gpu_free_milli : (N, G) int
+        Free thousandths of each GPU, 0 beyond the node's last.
+    tasks : TaskTable
+        T tasks in the order of their arrival.
+    per_w, per_milli : float
+        alpha and beta: what a watt counts as, and a thousandth of a GPU of fragmentation.
+    waiting : (T,) float
+        w, for tasks that fit somewhere.
+    """
+
+    instance: PlacementInstance
+    nodes: NodeTable
+    power: NodePower
+    target: TargetWorkload
+    cpu_free_milli: IntArray
+    memory_free_mib: IntArray
+    gpu_free_milli: IntArray
+    tasks: TaskTable
+    per_w: float
+    per_milli: float
+    waiting: FloatArray
+
+    @property
+    def profile(self) -> IntArray:
+        """Profile of each task, shape (T,)."""
+        return self.tasks.profiles[1]
+
+    @property
+    def demand(self) -> IntArray:
+        """Tasks of each of P profiles, shape (P,)."""
+        return np.bincount(self.profile, minlength=len(self.tasks.profiles[0]))
+
+    @cached_property
+    def hosting(self) -> Hosting:
+        """Costs of hosting the tasks."""
+        return Hosting(self)
+
+    @cached_property
+    def classes(self) -> NodeClasses:
+        """Classes of nodes that could host a task."""
+        classes = NodeClasses.of(self)
+        return classes.take(np.flatnonzero(np.isfinite(self.hosting.best(classes.states)[0]).any(axis=1)))
+
+    @cached_property
+    def worth(self) -> FloatArray:
+        """What not hosting a task of each profile costs, 0 where it fits nowhere, shape (P,)."""
+        worth = np.zeros(len(self.demand))
+        worth[self.profile] = self.waiting
+        possible = np.isfinite(self.hosting.best(self.classes.states)[0]).any(axis=0)
+        return np.where(possible, worth, 0.0)
+
+
+def window_of(instance: PlacementInstance) -> Window:
+    """Arrays of an instance."""
+    nodes, columns = instance.nodes, max(1, *(node.gpus for node in instance.nodes))
+    models = tuple(dict.fromkeys(node.gpu_type or "" for node in nodes))
+    gpus, cpus = list(map(instance.gpu_type_of, nodes)), list(map(instance.cpu_type_of, nodes))
+    cpu_milli = _ints(node.cpu_milli for node in nodes)
+    free = np.zeros((len(nodes), columns), dtype=np.int64)
+    for row, node in zip(free, nodes, strict=True):
+        row[: node.gpus] = node.free_gpu_milli
+    table = NodeTable(
+        names=tuple(node.name for node in nodes),
+        cpu_milli=cpu_milli,
+        memory_mib=_ints(node.memory_mib for node in nodes),
+        gpus=_ints(node.gpus for node in nodes),
+        model=_ints(models.index(node.gpu_type or "") for node in nodes),
+        models=models,
+    )
+    power = NodePower(
+        gpus=table.gpus,
+        gpu_idle_w=_ints(gpu.idle_power_w for gpu in gpus),
+        gpu_full_w=_ints(gpu.full_power_w for gpu in gpus),
+        cores=-(-cpu_milli // (1000 * VCPU_PER_CORE)),
+        package_cores=_ints(cpu.cores for cpu in cpus),
+        package_idle_w=_ints(cpu.idle_power_w for cpu in cpus),
+        package_full_w=_ints(cpu.full_power_w for cpu in cpus),
+    )
+    usual = instance.usual_tasks()
+    classes = _task_table(usual, _ints(0 for _ in usual))
+    tasks = _task_table(instance.tasks, _ints(task.memory_mib for task in instance.tasks))
+    per_task, per_gpu = instance.waiting_rates_w()
+    waiting_w = per_task + per_gpu * tasks.demand_milli / WHOLE_GPU
+    per_gpu_w = instance.fragmentation_w_per_gpu
+    per_milli = {"power": 0.0, "fragmentation": 1.0 / WHOLE_GPU}
+    return Window(
+        instance=instance,
+        nodes=table,
+        power=power,
+        target=TargetWorkload(classes, _ints(each.count for each in usual)),
+        cpu_free_milli=cpu_milli - _ints(node.used_cpu_milli for node in nodes),
+        memory_free_mib=table.memory_mib - _ints(node.used_memory_mib for node in nodes),
+        gpu_free_milli=free,
+        tasks=tasks,
+        per_w=0.0 if instance.objective == "fragmentation" else 1.0,
+        per_milli=per_milli.get(instance.objective, per_gpu_w / WHOLE_GPU),
+        waiting=waiting_w / (per_gpu_w if instance.objective == "fragmentation" else 1.0),
+    )
+
+
+def _task_table(requests: Sequence[Request], memory_mib: IntArray) -> TaskTable:
+    specs: dict[frozenset[str], int] = {frozenset(): 0}
+    spec = [specs.setdefault(frozenset(each.gpu_types if each.gpus else ()), len(specs)) for each in requests]
+    return TaskTable(
+        cpu_milli=_ints(each.cpu_milli for each in requests),
+        memory_mib=memory_mib,
+        gpus=_ints(each.gpus for each in requests),
+        gpu_milli=_ints(each.gpu_milli if each.gpus else 0 for each in requests),
+        spec=_ints(spec),
+        specs=tuple(specs),
+    )
+
+
+def _ints(values: Iterable[int]) -> IntArray:
+    return np.fromiter(values, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class NodeStates:
+    """States of nodes: what is free on them.
+
+    Attributes
+    ----------
+    node : (S,) int
+        A node that each state is one of: it says the GPU model and the power.
+    cpu_milli, memory_mib : (S,) int
+        Free thousandths of a vCPU, and MiB.
+    gpu_milli : (S, G) int
+        Free thousandths of each GPU in ascending order, so that states differ only where nodes do.
+    """
+
+    node: IntArray
+    cpu_milli: IntArray
+    memory_mib: IntArray
+    gpu_milli: IntArray
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def take(self, index: IntArray) -> NodeStates:
+        """States at these positions."""
+        return NodeStates(
+            self.node[index], self.cpu_milli[index], self.memory_mib[index], self.gpu_milli[index]
+        )
+
+
+@dataclass(frozen=True)
+class NodeClasses:
+    """Classes of nodes that are equal now.
+
+    Attributes
+    ----------
+    states : NodeStates
+        State of each of C classes.
+    members : tuple of C int arrays
+        Positions of the nodes of each class, in order.
+    """
+
+    states: NodeStates
+    members: tuple[IntArray, ...]
+
+    @cached_property
+    def count(self) -> IntArray:
+        """Nodes of each class, shape (C,)."""
+        return _ints(len(nodes) for nodes in self.members)
+
+    def take(self, index: IntArray) -> NodeClasses:
+        """Classes at these positions."""
+        return NodeClasses(self.states.take(index), tuple(self.members[cls] for cls in index))
+
+    @classmethod
+    def of(cls, window: Window) -> NodeClasses:
+        """Collapse the nodes of a window, the classes in the order of their first node."""
+        # Memory counts only as far as the window's tasks could use it.
+        memory_mib = np.minimum(window.memory_free_mib, window.tasks.memory_mib.sum())
+        gpu_milli = np.sort(window.gpu_free_milli, axis=1)
+        power = (getattr(window.power, field.name) for field in fields(window.power))
+        rows = [window.nodes.model, *power, window.cpu_free_milli, memory_mib, *gpu_milli.T]
+        _rows, first, kind = np.unique(np.stack(rows, axis=1), axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(kind.reshape(-1), kind="stable")
+        members = np.split(order, np.cumsum(np.bincount(kind.reshape(-1)))[:-1])
+        states = NodeStates(first, window.cpu_free_milli[first], memory_mib[first], gpu_milli[first])
+        return cls(states, tuple(members)).take(np.argsort(first))
+
+
+class Hostings(NamedTuple):
+    """Ways for states to host one more task, one entry of every array per way.
+
+    Attributes
+    ----------
+    state, profile : (H,) int
+        Positions of the state and of the task's profile.
+    slot : (H,) int
+        First of the GPUs used, in ascending order of what was free on them; the others follow it.
+    cost : (H,) float
+        Change of the window's objective.
+    """
+
+    state: IntArray
+    profile: IntArray
+    slot: IntArray
+    cost: FloatArray
+
+
+class Hosting:
+    """Costs of hosting the profiles of a window's tasks.
+
+    A state hosts a task of one GPU in as many ways as it has different GPUs with room.
+
+    Attributes
+    ----------
+    profiles : TaskTable
+        P distinct requests of the tasks.
+    """
+
+    def __init__(self, window: Window):
+        self.profiles = profiles = window.tasks.profiles[0]
+        self._window, self._model = window, window.nodes.model
+        models, gpus = window.nodes.models, window.gpu_free_milli.shape[1]
+        self._fragmentation = Fragmentation(window.target, models, gpus)
+        self._allowed = allowed(profiles, models) | (profiles.gpus == 0)[:, None]
+        self._per_fragment = window.per_milli / self._fragmentation.scale
+        self._gpu_w = window.power.gpu_full_w - window.power.gpu_idle_w
+
+    def ways(self, states: NodeStates) -> Hostings:
+        """All ways of these states to host one task of each profile."""
+        profiles, gpu = self.profiles, states.gpu_milli
+        fits = states.cpu_milli[:, None] >= profiles.cpu_milli
+        fits &= states.memory_mib[:, None] >= profiles.memory_mib
+        fits &= self._allowed[:, self._model[states.node]].T
+        first = np.ones(gpu.shape, dtype=bool)
+        first[:, 1:] = gpu[:, 1:] != gpu[:, :-1]
+        without, single, several = (
+            np.flatnonzero(which) for which in (profiles.gpus == 0, profiles.gpus == 1, profiles.gpus > 1)
+        )
+        state_0, column_0 = np.nonzero(fits[:, without])
+        room = gpu[:, None, :] >= profiles.gpu_milli[single][:, None]
+        state_1, column_1, slot_1 = np.nonzero(room & first[:, None, :] & fits[:, single, None])
+        free = (gpu == WHOLE_GPU).sum(axis=1)
+        state_n, column_n = np.nonzero(fits[:, several] & (free[:, None] >= profiles.gpus[several]))
+        state = np.concatenate([state_0, state_1, state_n])
+        profile = np.concatenate([without[column_0], single[column_1], several[column_n]])
+        # The fullest GPUs come first, the free ones last.
+        slot_n = gpu.shape[1] - profiles.gpus[several][column_n]
+        slot = np.concatenate([np.zeros(len(state_0), dtype=np.int64), slot_1, slot_n])
+        return Hostings(state, profile, slot, self._cost(states, state, profile, slot))
+
+    def best(self, states: NodeStates) -> tuple[FloatArray, IntArray]:
+        """Least cost of hosting each profile and the slot that has it.
+
+        Returns
+        -------
+        cost : (S, P) float
+            Infinite where a state cannot host the profile.
+        slot : (S, P) int
+        """
+        ways = self.ways(states)
+        table = np.full((len(states), len(self.profiles), states.gpu_milli.shape[1]), np.inf)
+        table[ways.state, ways.profile, ways.slot] = ways.cost
+        slot = table.argmin(axis=2)
+        return np.take_along_axis(table, slot[:, :, None], axis=2)[:, :, 0], slot
+
+    def after(self, states: NodeStates, profile: IntArray, slot: IntArray) -> NodeStates:
+        """States after each has hosted a task, shapes (S,)."""
+        profiles = self.profiles
+        place = np.arange(states.gpu_milli.shape[1])
+        used = (place >= slot[:, None]) & (place < (slot + profiles.gpus[profile])[:, None])
+        gpu = states.gpu_milli - np.where(used, profiles.gpu_milli[profile][:, None], 0)
+        return NodeStates(
+            states.node,
+            states.cpu_milli - profiles.cpu_milli[profile],
+            states.memory_mib - profiles.memory_mib[profile],
+            np.sort(gpu, axis=1),
+        )
+
+    def _cost(self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray) -> FloatArray:
+        """Cost of ways that are possible, each shape (H,)."""
+        power_w = self._power_change_w(states, state, profile, slot)
+        fragments = self._fragments_change(states, state, profile, slot)
+        return self._window.per_w * power_w + self._per_fragment * fragments
+
+    def _power_change_w(
+        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
+    ) -> IntArray:
+        node, power = states.node[state], self._window.power
+        cpu_milli = states.cpu_milli[state]
+        cpu_w = power.cpu_w(cpu_milli - self.profiles.cpu_milli[profile], node)
+        cpu_w -= power.cpu_w(states.cpu_milli, states.node)[state]
+        # Either all of the GPUs that a task uses were free before, or it uses one.
+        woken = np.where(states.gpu_milli[state, slot] == WHOLE_GPU, self.profiles.gpus[profile], 0)
+        change_w: IntArray = cpu_w + self._gpu_w[node] * woken
+        return change_w
+
+    def _fragments_change(
+        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
+    ) -> IntArray:
+        """Change of the scaled fragmentation: of what is free, less of what is useful."""
+        tables, gpu, profiles = self._fragmentation, states.gpu_milli, self.profiles
+        model = self._model[states.node]
+        gpus, milli = profiles.gpus[profile], profiles.gpu_milli[profile]
+        rows = tables.rows(model[state], states.cpu_milli[state] - profiles.cpu_milli[profile])
+        taken = gpu[state, slot]
+        free = (gpu == WHOLE_GPU).sum(axis=1)[state] - np.where(taken == WHOLE_GPU, gpus, 0)
+        left = np.where(gpus > 0, taken - milli, taken)
+        useful = self._useful_gpus(states, state, rows)
+        useful += gpus * (tables.gpu_at(rows, left) - tables.gpu_at(rows, taken))
+        useful += tables.free_at(rows, free)
+        before = tables.scale * gpu.sum(axis=1) - tables.scaled(model, states.cpu_milli, gpu)
+        change: IntArray = before[state] - useful - tables.scale * gpus * milli
+        return change
+
+    def _useful_gpus(self, states: NodeStates, state: IntArray, rows: IntArray) -> IntArray:
+        """Useful part of all GPUs of `state` by themselves, in these rows of the tables, shape (H,)."""
+        # A state meets few rows, and many ways of it share one.
+        n_rows = int(np.prod(self._fragmentation.shape))
+        pair = state * n_rows + rows
+        met = np.zeros(len(states) * n_rows, dtype=bool)
+        met[pair] = True
+        of_state, row = np.divmod(np.flatnonzero(met), n_rows)
+        useful = self._fragmentation.gpu_at(row[:, None], states.gpu_milli[of_state]).sum(axis=1)
+        return np.asarray(useful[np.cumsum(met)[pair] - 1])

@@ -1,0 +1,169 @@
+"""The `placement` family: a window of tasks on unlike nodes that are partly in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
+from wattsched.instances.placement.tables import WHOLE_GPU
+
+NODES = (
+    ("G2", 8, 96_000, 393_216, 0.45),
+    ("T4", 2, 104_000, 524_288, 0.32),
+    ("P100", 2, 16_000, 122_880, 0.13),
+    ("V100M32", 4, 48_000, 376_832, 0.06),
+    ("G3", 8, 128_000, 786_432, 0.04),
+)
+"""GPU type, GPUs, thousandths of a vCPU, MiB, and share of the nodes: near Alibaba's cluster of 2023."""
+
+USUAL = (
+    (3_152, 5_600, 1, 810, 105),
+    (11_300, 48_917, 1, 1000, 147),
+    (3_152, 5_600, 1, 1000, 47),
+    (11_908, 47_104, 1, 470, 75),
+    (12_500, 57_389, 0, 1000, 37),
+    (12_000, 21_803, 1, 1000, 52),
+    (32_000, 49_234, 0, 1000, 29),
+    (11_908, 47_104, 1, 650, 24),
+    (4_000, 21_737, 1, 320, 23),
+    (8_000, 29_595, 0, 1000, 19),
+    (4_000, 27_390, 1, 230, 12),
+    (16_000, 64_000, 2, 1000, 3),
+    (48_000, 200_000, 4, 1000, 2),
+    (88_000, 380_000, 8, 1000, 4),
+)
+"""Thousandths of a vCPU, MiB, GPUs, thousandths of each, and how often in 1,000 tasks: near its task list."""
+
+FREE_PER_ASKED = 2.0
+"""Free GPUs for each that the window asks for, where the number of GPUs is not given."""
+TRIALS = 20
+
+
+def placement_window(
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    seed: int = 0,
+    load: float = 0.5,
+    constrained: float = 0.1,
+    fragmentation_w_per_gpu: float = 1000.0,
+) -> PlacementInstance:
+    """Tasks with and without GPU, many of them for a share of one, on unlike nodes that are partly in use.
+
+    Parameters
+    ----------
+    gpus : int, optional
+        GPUs of the nodes, at least (default: twice what the window asks for is free).
+    load : float
+        Part of the GPUs, 0 to below 1, that earlier tasks use.
+    constrained : float
+        Part of the tasks with GPUs, 0 to 1, that name the GPU types that will do.
+    fragmentation_w_per_gpu : float
+        Watts that a free GPU counts as which is of no use to the usual tasks.
+
+    Raises
+    ------
+    ValueError
+        For a value out of range.
+    """
+    if not 0 <= load < 1:
+        raise ValueError(f"load: must be at least 0 and below 1, got {load}")
+    if not 0 <= constrained <= 1:
+        raise ValueError(f"constrained: must be from 0 to 1, got {constrained}")
+    if not 0 < fragmentation_w_per_gpu <= 1e12:
+        raise ValueError(f"fragmentation_w_per_gpu: must be above 0, got {fragmentation_w_per_gpu}")
+    rng = np.random.default_rng(seed)
+    kinds = _kinds(rng, jobs)
+    if gpus is None:
+        asked_milli = sum(USUAL[kind][2] * USUAL[kind][3] for kind in kinds)
+        gpus = int(np.ceil(FREE_PER_ASKED * asked_milli / WHOLE_GPU / (1 - load)))
+    nodes = _nodes(rng, max(1, gpus), load)
+    return PlacementInstance(
+        problem="placement",
+        name=f"placement-{jobs}-{seed}",
+        fragmentation_w_per_gpu=fragmentation_w_per_gpu,
+        workload=[
+            TaskClass(cpu_milli=cpu_milli, gpus=count, gpu_milli=gpu_milli, count=often)
+            for cpu_milli, _memory_mib, count, gpu_milli, often in USUAL
+        ],
+        nodes=nodes,
+        tasks=_tasks(rng, kinds, sorted({str(node.gpu_type) for node in nodes}), constrained),
+    )
+
+
+def _tasks(rng: np.random.Generator, kinds: list[int], types: list[str], constrained: float) -> list[Task]:
+    digits = len(str(len(kinds) - 1))
+    made = []
+    for t, kind in enumerate(kinds):
+        cpu_milli, memory_mib, gpus, gpu_milli, _often = USUAL[kind]
+        some = rng.choice(types, size=min(2, len(types)), replace=False).tolist()
+        made.append(
+            Task(
+                name=f"t{t:0{digits}d}",
+                cpu_milli=cpu_milli,
+                memory_mib=memory_mib,
+                gpus=gpus,
+                gpu_milli=gpu_milli,
+                gpu_types=sorted(some) if rng.random() < constrained and gpus else [],
+            )
+        )
+    return made
+
+
+def _kinds(rng: np.random.Generator, count: int) -> list[int]:
+    until = np.cumsum([often for *_rest, often in USUAL])
+    kinds: list[int] = np.searchsorted(until, rng.integers(until[-1], size=count), side="right").tolist()
+    return kinds
+
+
+@dataclass
+class _Room:
+    """What is free on a node while earlier tasks come."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpus: list[int]
+
+    def take(self, kind: int) -> int | None:
+        """Thousandths of a GPU that a task takes, on the fullest GPUs with room; None if it does not fit."""
+        cpu_milli, memory_mib, count, gpu_milli, _often = USUAL[kind]
+        roomy = sorted((free, gpu) for gpu, free in enumerate(self.gpus) if free >= gpu_milli)
+        if len(roomy) < count or cpu_milli > self.cpu_milli or memory_mib > self.memory_mib:
+            return None
+        self.cpu_milli -= cpu_milli
+        self.memory_mib -= memory_mib
+        for _free, gpu in roomy[:count]:
+            self.gpus[gpu] -= gpu_milli
+        return count * gpu_milli
+
+
+def _nodes(rng: np.random.Generator, gpus: int, load: float) -> list[Node]:
+    """Nodes until there are so many GPUs, after tasks came to nodes at random until the load is reached."""
+    share = np.array([share for *_rest, share in NODES])
+    kinds: list[int] = []
+    while (there := sum(NODES[kind][1] for kind in kinds)) < gpus:
+        kinds += rng.choice(len(NODES), size=max(1, (gpus - there) // 8), p=share / share.sum()).tolist()
+    rooms = [_Room(NODES[kind][2], NODES[kind][3], [WHOLE_GPU] * NODES[kind][1]) for kind in kinds]
+    wanted, failed = int(load * WHOLE_GPU * there), 0
+    while wanted > 0 and failed < TRIALS:
+        taken = rooms[rng.integers(len(rooms))].take(_kinds(rng, 1)[0])
+        wanted, failed = wanted - (taken or 0), failed + 1 if taken is None else 0
+    digits = len(str(len(kinds) - 1))
+    names = [f"n{n:0{digits}d}" for n in range(len(kinds))]
+    return [_node(*made) for made in zip(names, kinds, rooms, strict=True)]
+
+
+def _node(name: str, kind: int, room: _Room) -> Node:
+    gpu_type, gpus, cpu_milli, memory_mib, _share = NODES[kind]
+    return Node(
+        name=name,
+        cpu_milli=cpu_milli,
+        memory_mib=memory_mib,
+        gpus=gpus,
+        gpu_type=gpu_type,
+        used_cpu_milli=cpu_milli - room.cpu_milli,
+        used_memory_mib=memory_mib - room.memory_mib,
+        used_gpu_milli=[WHOLE_GPU - free for free in room.gpus] if min(room.gpus) < WHOLE_GPU else [],
+    )

@@ -1,0 +1,148 @@
+"""The checker of placements, and the proof of bounds, on cases worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute_force.placement import optimum
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies.windows import random_window
+
+from wattsched.instances.placement.decision import PlacementDecision
+from wattsched.instances.placement.instance import PlacementInstance
+from wattsched.verification.placement import bound
+from wattsched.verification.placement.bound import prove
+from wattsched.verification.placement.checker import check
+
+NODE = {"cpu_milli": 40_000, "memory_mib": 100, "gpus": 2}
+
+
+@pytest.fixture
+def window() -> PlacementInstance:
+    """Two empty nodes, T4 and P100, of 2 GPUs and 40 vCPUs (two packages); half of the usual tasks share."""
+    return PlacementInstance.model_validate(
+        {
+            "problem": "placement",
+            "fragmentation_w_per_gpu": 3000.0,
+            "waiting_w": 32.0,
+            "waiting_w_per_gpu": 40.0,
+            "nodes": [{"name": "t", "gpu_type": "T4", **NODE}, {"name": "p", "gpu_type": "P100", **NODE}],
+            "workload": [
+                {"cpu_milli": 1000, "gpus": 1, "gpu_milli": 600, "count": 1},
+                {"cpu_milli": 1000, "gpus": 2, "gpu_types": ["T4"], "count": 1},
+            ],
+            "tasks": [
+                {"name": "x", "cpu_milli": 31_000, "memory_mib": 60, "gpus": 1, "gpu_milli": 500},
+                {"name": "y", "cpu_milli": 2000, "memory_mib": 60},
+                {"name": "z", "cpu_milli": 1000, "memory_mib": 10, "gpus": 2, "gpu_types": ["T4"]},
+            ],
+        }
+    )
+
+
+def decision(**placed: tuple[str, list[int]]) -> PlacementDecision:
+    document = {
+        "placed": [{"task": task, "node": node, "gpus": gpus} for task, (node, gpus) in placed.items()],
+        "waiting": [task for task in "xyz" if task not in placed],
+    }
+    return PlacementDecision.model_validate(document)
+
+
+def test_a_share_wakes_a_gpu_and_a_package(window: PlacementInstance) -> None:
+    report = check(window, decision(x=("t", [1])))
+    assert report.faults == []
+    # A T4 at 70 instead of 10 W; 31 vCPUs keep 16 cores, one package, busy: 120 instead of 15 W.
+    assert report.totals["added_power_w"] == 60 + 105
+    # Free before on t: 2, all useful to both classes. After: 1.5; the first class finds 1 useful, the second
+    # needs two whole GPUs. On p the second class is at a loss for GPUs, before and after.
+    assert report.totals["added_fragmentation_gpus"] == 0.5 * 0.5 + 0.5 * 1.5
+    assert report.totals["fragmentation_gpus"] == 1.0 + 0.5 * 2
+    # Both other tasks would fit and are waiting: 32 W each, and 40 W for each of 2 GPUs.
+    assert (report.totals["waiting_tasks"], report.totals["unplaceable_tasks"]) == (2, 0)
+    assert report.objective == pytest.approx(165 + 3000 * 1.0 + 2 * 32 + 2 * 40)
+
+
+@pytest.mark.parametrize(("objective", "value"), [("power", 165 + 144), ("fragmentation", 1.0 + 144 / 3000)])
+def test_objectives_count_one_thing_and_who_waits(
+    window: PlacementInstance, objective: str, value: float
+) -> None:
+    goal = window.model_copy(update={"objective": objective})
+    assert check(goal, decision(x=("t", [1]))).objective == pytest.approx(value)
+
+
+def test_a_second_package_wakes_with_the_17th_core(window: PlacementInstance) -> None:
+    tasks = [task.model_copy(update={"memory_mib": 0}) for task in window.tasks]
+    report = check(window.model_copy(update={"tasks": tasks}), decision(x=("p", [0]), y=("p", [])))
+    # P100 at 250 instead of 25 W; 33 vCPUs need 17 cores. Only T4s are useful to the second class.
+    assert report.totals["added_power_w"] == 225 + 2 * 105
+    assert report.totals["added_fragmentation_gpus"] == (0.5 * 0.5 + 0.5 * 1.5) - 0.5 * 2.0
+
+
+def test_a_task_that_fits_nowhere_costs_nothing(window: PlacementInstance) -> None:
+    nodes = [window.nodes[0].model_copy(update={"used_gpu_milli": [0, 1]}), window.nodes[1]]
+    report = check(window.model_copy(update={"nodes": nodes}), decision())
+    assert (report.totals["waiting_tasks"], report.totals["unplaceable_tasks"]) == (3, 1)
+    assert report.objective == pytest.approx(2 * 32 + 0.5 * 40)
+
+
+@pytest.mark.parametrize(
+    ("placed", "told"),
+    [
+        ({"x": ("t", [0]), "y": ("t", [])}, "task 'y' on node 't': the memory is 20 MiB short"),
+        ({"x": ("t", [0]), "z": ("t", [0, 1])}, "task 'z' on node 't': GPU 0 is 500 thousandths short"),
+        ({"x": ("t", [])}, "task 'x' on node 't': it asks for 1 GPUs and has 0"),
+        ({"z": ("t", [1, 1])}, "task 'z' on node 't': a GPU is named twice"),
+        ({"z": ("p", [0, 1])}, "task 'z' on node 'p': it may not use the GPU type 'P100'"),
+        ({"x": ("t", [2])}, "task 'x' on node 't': the node has only 2 GPUs"),
+        ({"x": ("u", [0])}, "node 'u' is not in the instance"),
+        ({"w": ("t", [0])}, "task 'w' is not in the instance"),
+    ],
+)
+def test_what_is_impossible_is_told(window: PlacementInstance, placed: dict[str, Any], told: str) -> None:
+    assert told in check(window, decision(**placed)).faults
+
+
+def test_too_little_cpu_is_told(window: PlacementInstance) -> None:
+    nodes = [window.nodes[0].model_copy(update={"used_cpu_milli": 10_000}), window.nodes[1]]
+    faults = check(window.model_copy(update={"nodes": nodes}), decision(x=("t", [0]))).faults
+    assert faults == ["task 'x' on node 't': the CPU is 1000 thousandths of a vCPU short"]
+
+
+def test_every_task_is_placed_or_waits_once(window: PlacementInstance) -> None:
+    once = decision(x=("t", [0]))
+    twice = once.model_copy(update={"placed": once.placed * 2, "waiting": ["x", "y", "y"]})
+    assert check(window, twice).faults[:4] == [
+        "task 'x' is placed 2 times",
+        "task 'x' is placed and waits",
+        "task 'y' waits 2 times",
+        "task 'z' is neither placed nor waits",
+    ]
+
+
+@given(st.integers(0, 2**31), st.data())
+def test_no_prices_prove_more_than_the_optimum(seed: int, data: st.DataObject) -> None:
+    instance = random_window(seed, most_tasks=4)
+    prices = {f"task:{task.name}": st.floats(-1e4, 1e4) for task in instance.tasks}
+    nodes = {f"node:{node.name}": st.floats(-1e4, 0) for node in instance.nodes}
+    truth = float(optimum(instance))
+    proof = prove(instance, data.draw(st.fixed_dictionaries({}, optional=prices | nodes)))
+    assert proof.faults == []
+    assert proof.bound is not None
+    assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
+
+
+def test_prices_that_prove_nothing_are_told(
+    window: PlacementInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, price, told in (
+        ("task:w", 1.0, "certificate: the instance has no row 'task:w'"),
+        ("node:t", 1.0, "certificate: the price 1 of row 'node:t' has the wrong sign"),
+        ("task:x", float("nan"), "certificate: the price nan of row 'task:x' is not a finite number"),
+    ):
+        (fault,) = prove(window, {name: price}).faults
+        assert fault.startswith(told)
+    monkeypatch.setattr(bound, "MOST_STATES", 2)
+    (fault,) = prove(window, {}).faults
+    assert fault == "certificate: the nodes can host too many sets of tasks to prove a bound from prices"
