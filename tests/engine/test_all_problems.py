@@ -64,7 +64,7 @@ problems = pytest.mark.parametrize("name", CASES)
 def _own_path() -> Any:
     """Have `price` decide small programs by itself, which it leaves to HiGHS otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(price, "_SMALL", 0)
+        patch.setattr(price, "SMALL", 0)
         yield
 
 
