@@ -75,27 +75,25 @@ class Found(NamedTuple):
 def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDecision:
     """Decision that uses outcomes so many times, shape (K,).
 
-    Equal nodes and tasks with the same request are taken in their order.
+    Equal nodes, equal GPUs and tasks with the same request are taken in their order.
     """
     waiting = [list(np.flatnonzero(window.profile == p)[::-1]) for p in range(len(window.demand))]
     unused = {cls: list(window.classes.members[cls][::-1]) for cls in set(outcomes.cls[times > 0].tolist())}
-    requests, tasks, placed = window.tasks.profiles[0], window.instance.tasks, []
+    requests, tasks, found = window.tasks.profiles[0], window.instance.tasks, {}
     for k in np.repeat(np.arange(len(times)), times):
         node = unused[int(outcomes.cls[k])].pop()
-        free = [(int(milli), gpu) for gpu, milli in enumerate(window.gpu_free_milli[node])]
+        free = window.gpu_free_milli[node].copy()
         for profile, slot in zip(outcomes.profile[k], outcomes.slot[k], strict=True):
             if profile < 0:
                 break
-            free.sort()
-            gpus = []
-            for i in range(slot, slot + requests.gpus[profile]):
-                milli, gpu = free[i]
-                free[i] = (milli - int(requests.gpu_milli[profile]), gpu)
-                gpus.append(gpu)
-            task = tasks[waiting[profile].pop()]
-            placed.append(PlacedTask(task=task.name, node=window.nodes.names[node], gpus=sorted(gpus)))
-    hosted = {one.task for one in placed}
-    return PlacementDecision(placed=placed, waiting=[t.name for t in tasks if t.name not in hosted])
+            task, count = int(waiting[profile].pop()), int(requests.gpus[profile])
+            gpus = np.flatnonzero(free == np.sort(free)[slot])[:count].tolist()
+            free[gpus] -= requests.gpu_milli[profile]
+            found[task] = PlacedTask(task=tasks[task].name, node=window.nodes.names[node], gpus=gpus)
+    return PlacementDecision(
+        placed=[found[t] for t in sorted(found)],
+        waiting=[task.name for t, task in enumerate(tasks) if t not in found],
+    )
 
 
 def used_by(window: Window, outcomes: Outcomes, decision: PlacementDecision) -> IntArray | None:

@@ -34,7 +34,7 @@ GPU_TYPES = {
     ),
     "G3": GpuType(idle_power_w=50.0, max_power_w=400.0, profile="A100"),
 }
-"""Idle and full watts of the PWR study (`systems.md` 3.2); G2 counts as an A10 and G3 as an A100 there.
+"""Idle and full watts of PWR (Lettich et al., CCGrid 2025), where G2 counts as an A10 and G3 as an A100.
 
 An A10 has no profile: the A40's stands in, its watts and power limits scaled to 150 of its 300 W.
 """
