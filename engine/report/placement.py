@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import Justify, heading, line, table
+from wattsched.report.terminal import IN_JSON, heading, line, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, listed, number
 
@@ -19,28 +19,9 @@ MOST_ROWS = 20
 MOST_TASKS = 4
 """Names in a row."""
 
-NODE_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("GPU type", "left"),
-    ("nodes", "right"),
-    ("GPUs", "right"),
-    ("free", "right"),
-    ("whole", "right"),
-    ("free vCPUs", "right"),
-)
-REQUEST_COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("task", "left"),
-    ("tasks", "right"),
-    ("vCPUs", "right"),
-    ("GPUs", "right"),
-    ("types", "left"),
-)
-COLUMNS: tuple[tuple[str, Justify], ...] = (
-    ("node", "left"),
-    ("GPU type", "left"),
-    ("tasks", "right"),
-    ("GPUs", "left"),
-    ("names", "left"),
-)
+NODE_COLUMNS = ("GPU type", ">nodes", ">GPUs", ">free", ">whole", ">free vCPUs")
+REQUEST_COLUMNS = ("task", ">tasks", ">vCPUs", ">GPUs", "types")
+COLUMNS = ("node", "GPU type", ">tasks", "GPUs", "names")
 
 
 def print_instance(out: Console, instance: PlacementInstance) -> None:
@@ -66,9 +47,7 @@ def print_instance(out: Console, instance: PlacementInstance) -> None:
     for task in instance.tasks:
         names.setdefault(_request(task), task.name)
     asked = [(names[key], f"{often:,}", *key) for key, often in requests.most_common()]
-    table(out, REQUEST_COLUMNS, asked[:MOST_ROWS])
-    if len(asked) > MOST_ROWS:
-        line(out, (f"... {len(asked) - MOST_ROWS:,} more", "dim"), indent=2)
+    table(out, REQUEST_COLUMNS, asked[:MOST_ROWS], beyond=len(asked) - MOST_ROWS)
 
 
 def _request(task: Request) -> tuple[str, ...]:
@@ -90,9 +69,7 @@ def print_decision(
         gpus = sorted({gpu for placed in tasks for gpu in placed.gpus})
         names = listed([placed.task for placed in tasks], most=MOST_TASKS)
         rows.append((node, types.get(node, ""), f"{len(tasks):,}", ",".join(map(str, gpus)), names))
-    table(out, COLUMNS, rows[:MOST_ROWS])
-    if len(rows) > MOST_ROWS:
-        line(out, (f"... {len(rows) - MOST_ROWS:,} more, use --json or -o", "dim"), indent=2)
+    table(out, COLUMNS, rows[:MOST_ROWS], beyond=len(rows) - MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 
