@@ -35,7 +35,7 @@ unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed packag
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)
 
-results: $(VENV)/tools $(VENV)/package  ## Make the tables of docs/results.md anew, half an hour; needs WATTSCHED_DATA
+results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, half an hour; needs WATTSCHED_DATA
 	$(BIN)/python benchmarks/results.py
 
 clean:  ## Remove what was built

@@ -2,7 +2,7 @@
 
     python benchmarks/round_objectives.py [--write]
 
-``--write`` puts the table into docs/model.md. `WATTSCHED_DATA` says where the traces are.
+``--write`` puts the table into docs/tables. `WATTSCHED_DATA` says where the traces are.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from pages import DOCS, replace_part, table
 from scipy import stats
 from scipy.sparse import block_array, csc_array
+from tables import table, write
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
@@ -178,7 +178,7 @@ def ratio(ours: Sequence[Summary], theirs: Sequence[Summary], field: str) -> str
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/model.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
     asked = parser.parse_args(arguments)
     cases = [
         Case(f"16 GPUs, gaps of {gap_s:g} s", tuple(sixteen(gap_s, seed) for seed in range(10)), 0.0)
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content = compared(cases)
     print(content)
     if asked.write:
-        replace_part(DOCS / "model.md", "round-objectives", content)
+        write("round-objectives", content)
 
 
 if __name__ == "__main__":

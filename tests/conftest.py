@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -60,13 +62,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def _jitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Change the last digits of what instances are expanded to: equal instances in the same way."""
-    seed = request.config.getoption("--jitter")
-    if seed is None:
-        return
+    if (seed := request.config.getoption("--jitter")) is not None:
+        jitter(seed, monkeypatch.setattr)
+
+
+def jitter(seed: int, replace: Callable[[type, str, Any], None] = setattr) -> None:
+    """Jitter from now on, in this process."""
     for place, names in JITTERED.items():
         module, name = place.split(":")
         data = getattr(import_module(module), name)
-        monkeypatch.setattr(data, "__init__", _jittered(data.__init__, names, seed))
+        replace(data, "__init__", _jittered(data.__init__, names, seed))
 
 
 def _jittered(made, names, seed):  # type: ignore[no-untyped-def]  # of any class

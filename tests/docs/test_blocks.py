@@ -37,13 +37,24 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Working folder with the bundled instance, in which `wattsched` is this package's command."""
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working folder with the bundled instance, in which `wattsched` is this package's command.
+
+    With ``--jitter SEED``, numbers change in the command's process as they do in this one.
+    """
     tools, work = tmp_path / "bin", tmp_path / "work"
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
     shutil.copy(ROOT / DEMO, work / DEMO)
-    for name, command in (("wattsched", "-m wattsched"), ("python", "")):
+    main = "-m wattsched"
+    if (seed := request.config.getoption("--jitter")) is not None:
+        begin = tools / "jittered.py"
+        begin.write_text(
+            f"import sys\nsys.path[0] = {str(ROOT / 'tests')!r}\nfrom conftest import jitter\n"
+            f"from wattsched.cli import main\nif __name__ == '__main__':\n    jitter({seed})\n    sys.exit(main())\n"
+        )
+        main = f'"{begin}"'
+    for name, command in (("wattsched", main), ("python", "")):
         tool = tools / name
         tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
         tool.chmod(0o755)
