@@ -14,7 +14,7 @@ help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/package  ## Solve the bundled instance and show the decision
-	@$(BIN)/wattsched solve examples/demo.json
+	@$(BIN)/wattsched solve examples/demo.json --gap 1e-6
 
 test: lint types unit  ## All checks: lint, types, unit tests
 
