@@ -14,7 +14,7 @@ help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/package  ## Solve the bundled instance and show the decision
-	@$(BIN)/wattsched solve examples/demo.json
+	@$(BIN)/wattsched solve examples/demo.json --gap 1e-6
 
 test: lint types unit  ## All checks: lint, types, unit tests
 
@@ -39,7 +39,7 @@ jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)
 
-results: $(VENV)/tools $(VENV)/package  ## Make the tables of docs/results.md anew, half an hour; needs WATTSCHED_DATA
+results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, half an hour; needs WATTSCHED_DATA
 	$(BIN)/python benchmarks/results.py
 
 clean:  ## Remove what was built

@@ -2,7 +2,7 @@
 
     python benchmarks/budgets.py [--write] [--part powerflow|greenflow] [--seeds 5]
 
-``--write`` puts the tables into docs/results.md. `WATTSCHED_DATA` says where the traces are.
+``--write`` puts the tables into docs/tables. `WATTSCHED_DATA` says where the traces are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from pages import DOCS, interval, replace_part, table
 from scipy.optimize import brentq
+from tables import interval, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces import TraceJob
@@ -249,7 +249,7 @@ def part(name: str, seeds: int, jobs: int) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/results.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     parser.add_argument("--part", choices=["powerflow", "greenflow"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in [asked.part] if asked.part else ["powerflow", "greenflow"]:
         for content in part(name, asked.seeds, asked.jobs):
             if asked.write:
-                replace_part(DOCS / "results.md", name, content)
+                write(name, content)
         print(f"\n{content}\n")
 
 

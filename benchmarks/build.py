@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/build.py
 
-prints the tables; with ``--write`` it also puts them into docs/performance.md.
+prints the tables; with ``--write`` it also puts them into docs/tables.
 
 Every repetition expands the instance anew, so nothing is cached from the one before. The program is built
 twice: as `solve` builds it, without the options that others dominate, and with every option as a column.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from pages import DOCS, machine, replace_part, table
+from tables import machine, table, write
 
 import wattsched
 from wattsched.formulations.program import Program, ProgramBuilder
@@ -142,7 +142,7 @@ def profile_table(cases: tuple[tuple[str, int], ...]) -> str:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     parser.add_argument("--quick", action="store_true", help="small rounds only, one repetition")
     arguments = parser.parse_args()
 
@@ -154,8 +154,7 @@ def main() -> None:
     parts = profile_table(tuple((m.family, m.jobs) for m in measured if m.jobs <= 5_000)[-3:])
     print(f"{times}\n\n{parts}")
     if arguments.write:
-        replace_part(DOCS / "performance.md", "build-times", f"{times}\n\nMeasured on {machine()}.")
-        replace_part(DOCS / "performance.md", "build-profile", parts)
+        write("build-times", f"{times}\n\nMeasured on {machine()}.\n\n## Parts of the time\n\n{parts}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/eaco.py [--write] [--calibrate]
 
-``--write`` puts the tables into docs/results.md. ``--calibrate`` prints what settings come from.
+``--write`` puts the tables into docs/tables. ``--calibrate`` prints what settings come from.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-from pages import DOCS, interval, replace_part, table
+from tables import interval, table, write
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
@@ -232,6 +232,12 @@ def bounds() -> str:
     )
 
 
+PARTS = {
+    "Published figures, EaCO's rule and ours": reproduced,
+    "Ours against EaCO's rule": against_eaco,
+    "Energy that any policy saves at most, %": bounds,
+}
+
 # -- calibration and command line -----------------------------------------------------------------------
 
 
@@ -278,16 +284,16 @@ def _fifo_active(mix: str, nodes: int, load: float, seed: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/results.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     parser.add_argument("--calibrate", action="store_true", help="print the calibration and nothing else")
     asked = parser.parse_args(arguments)
     if asked.calibrate:
         print(f"{calibrate()}\n\n{calibrate_value()}")
         return
-    content = "\n\n".join(part() for part in (reproduced, against_eaco, bounds))
+    content = "\n\n".join(f"## {title}\n\n{part()}" for title, part in PARTS.items())
     print(content)
     if asked.write:
-        replace_part(DOCS / "results.md", "eaco", content)
+        write("eaco", content)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
     python benchmarks/elastic.py [--write] [--headline]
 
-``--write`` puts the tables into docs/elastic.md, and that of ``--headline`` into docs/results.md. Nothing but
-the package is needed.
+``--write`` puts the tables into docs/tables. Nothing but the package is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from pages import DOCS, interval, replace_part, table
+from tables import interval, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.outcome import Summary, summary
@@ -150,22 +149,29 @@ def headline() -> str:
     return table(header, rows)
 
 
+PARTS = {
+    "Against `fifo` and `termination`": gains,
+    "Against `sidecar` at restarts of 10 s and 60 s": against_sidecar,
+    "Ours against `sidecar` at the same restart cost": ours,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/elastic.md")
-    parser.add_argument("--headline", action="store_true", help="only the table of docs/results.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
+    parser.add_argument("--headline", action="store_true", help="only the published figures")
     asked = parser.parse_args(arguments)
     if asked.headline:
         content = headline()
         print(content)
         if asked.write:
-            replace_part(DOCS / "results.md", "sidecar", content)
+            write("sidecar", content)
         return
-    for part, content in {"gains": gains(), "against-sidecar": against_sidecar(), "ours": ours()}.items():
-        print(f"\n{content}\n")
-        if asked.write:
-            replace_part(DOCS / "elastic.md", part, content)
+    content = "\n\n".join(f"## {title}\n\n{part()}" for title, part in PARTS.items())
+    print(content)
+    if asked.write:
+        write("elastic", content)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     WATTSCHED_DATA=... python benchmarks/placement.py [--runs FILE] [--processes N] [--write]
 
-Every run is kept in FILE and not run again; ``--write`` puts the tables into docs/placement.md.
+Every run is kept in FILE and not run again; ``--write`` puts the tables into docs/tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from pages import DOCS, replace_part, table
+from tables import table, write
 
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.campaign import run_all
@@ -131,7 +131,7 @@ def reproduction(runs: Runs, published: Published, names: Sequence[str]) -> str:
                 gaps.setdefault((policy, title), []).append(abs(gap))
                 cells.append(f"{ours:.2f} ({gap:+.2f})")
             rows.append([f"`{name}`", *cells])
-        tables.append(f"{title[0].upper()}{title[1:]}:\n\n{table(['list', *_code(PUBLISHED)], rows)}")
+        tables.append(f"## {title[0].upper()}{title[1:]}\n\n{table(['list', *_code(PUBLISHED)], rows)}")
     summary = [
         [
             f"`{policy}`",
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("placement-runs.jsonl"), metavar="FILE")
     parser.add_argument("--processes", type=int, default=1, metavar="N")
     parser.add_argument("--list", action="append", help="only this list; may be repeated, not with --write")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/placement.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     arguments = parser.parse_args()
     if arguments.write and arguments.list:
         parser.error("--write needs all lists")
@@ -187,11 +187,11 @@ def main() -> None:
         policies = [*PUBLISHED, *(POWER_POLICIES if name in POWER_LISTS else ())]
         run_missing(runs, traces, name, policies, arguments.processes)
     parts = {"reproduction": reproduction(runs, published, names)}
-    parts["savings"] = "\n\n".join(f"`{name}`:\n\n{savings(runs, name)}" for name in power_lists)
+    parts["power"] = "\n\n".join(f"## `{name}`\n\n{savings(runs, name)}" for name in power_lists)
     for part, content in parts.items():
         print(f"\n{content}\n")
         if arguments.write:
-            replace_part(DOCS / "placement.md", part, content)
+            write(f"placement-{part}", content)
 
 
 if __name__ == "__main__":

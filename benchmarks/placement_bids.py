@@ -2,7 +2,7 @@
 
     WATTSCHED_DATA=... python benchmarks/placement_bids.py [--runs FILE] [--processes N] [--write]
 
-FILE keeps the runs, those of benchmarks/placement.py too; ``--write`` puts the tables into docs/placement.md.
+FILE keeps the runs, those of benchmarks/placement.py too; ``--write`` puts the tables into docs/tables.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-from pages import DOCS, machine, replace_part, table
 from placement import POWER_LISTS, POWER_POLICIES, PUBLISHED, SEEDS, Runs, run_missing
+from tables import FOLDER, machine, table, write
 
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=Path, default=Path("placement-runs.jsonl"), metavar="FILE")
     parser.add_argument("--processes", type=int, default=1, metavar="N")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/placement.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     arguments = parser.parse_args()
     if "WATTSCHED_DATA" not in os.environ:
         raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
@@ -108,18 +108,18 @@ def main() -> None:
         )
         compared = {policy: at_points(curves[policy]) for policy in ("fgd", "pwr", *OURS)}
         bound = distances(experiment, compared, list(SEEDS), GAP, every=EVERY)
-        parts.append(f"`{name}`:\n\n{rows_of(curves, bound)}")
+        parts.append(f"## `{name}`\n\n{rows_of(curves, bound)}")
         excess, refuses = worse_than_pwr(curves).split(" | ")
         grar = [f"{curves[p].grar[curves[p].at(1.0)]:.4f}" for p in ("bid", "bid-reserve", "fgd")]
         if arguments.write and name == POWER_LISTS[0]:
-            save(plot_curves({policy: curves[policy] for policy in DRAWN}), str(DOCS / "placement.svg"))
+            save(plot_curves({policy: curves[policy] for policy in DRAWN}), str(FOLDER / "placement.svg"))
         summary.append([f"`{name}`", excess, refuses, *grar, *gaps_closed(curves, bound)])
     header = ["list", "most that `bid` draws above `pwr` while that hosts all", "`pwr` refuses from x ="]
     header += ["GRAR(1) `bid`", "`bid-reserve`", "`fgd`", *(f"gap closed at {x:g}" for x in GOAL_AT)]
     text = "\n\n".join([table(header, summary), *parts, f"Bounds within {GAP:g}, on {machine()}."])
     print(text)
     if arguments.write:
-        replace_part(DOCS / "placement.md", "ours", text)
+        write("placement-bids", text)
 
 
 if __name__ == "__main__":

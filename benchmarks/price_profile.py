@@ -14,8 +14,9 @@ from statistics import median
 
 import click
 import numpy as np
-from pages import DOCS, machine, replace_part
-from pages import table as markdown
+from tables import machine
+from tables import table as markdown
+from tables import write as write_table
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.data import expand
@@ -24,7 +25,6 @@ from wattsched.problems import problem
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits
 
-PAGE = DOCS / "performance.md"
 CASES = (
     ("uniform", 1_000, {}),
     ("uniform", 20_000, {}),
@@ -102,12 +102,12 @@ def table(gap: float) -> str:
 
 @click.command()
 @click.option("--gap", default=1e-4, show_default=True)
-@click.option("--write", is_flag=True, help=f"Put the table into {PAGE.name}.")
+@click.option("--write", is_flag=True, help="Put the table into docs/tables.")
 def main(gap: float, write: bool) -> None:
     text = table(gap)
     click.echo(text)
     if write:
-        replace_part(PAGE, "price-profile", text)
+        write_table("price-profile", text)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     WATTSCHED_DATA=... python benchmarks/real_rounds.py [--time-limit S] [--write]
 
-imports the rounds, solves and checks them with the `wattsched` command; ``--write`` puts the tables into
-docs/real-rounds.md.
+imports the rounds, solves and checks them with the `wattsched` command; ``--write`` puts the tables
+into docs/tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pages import DOCS, machine, replace_part, table
+from tables import machine, table, write
 
 from wattsched.solvers.registry import names
 
@@ -32,6 +32,7 @@ IMPORTS = {
 }
 """Round to the command that makes it; the output option is added."""
 
+TITLES = {"itp": "ITP jobs on 512 A100", "openb": "ITP jobs on the openb cluster"}
 PAIRS = (
     *(("mckp", solver) for solver in names()),
     *(("mckp", f"pyomo:{solver}") for solver in ("highs", "cbc", "glpk")),
@@ -146,8 +147,11 @@ def main() -> None:
     parser.add_argument("--round", choices=list(IMPORTS), action="append", help="default: all")
     parser.add_argument("--formulation", action="append", help="only this formulation; may be repeated")
     parser.add_argument("--solver", action="append", help="only this solver; may be repeated")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/real-rounds.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     arguments = parser.parse_args()
+    chosen = (arguments.round, arguments.gap, arguments.formulation, arguments.solver)
+    if arguments.write and any(chosen):
+        parser.error("--write needs all rounds, gaps, formulations and solvers")
     if "WATTSCHED_DATA" not in os.environ:
         raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
     pairs = tuple(
@@ -157,6 +161,7 @@ def main() -> None:
         and solver in (arguments.solver or [solver])
     )
     limit_s = arguments.time_limit
+    contents = []
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(Path(folder), timeout_s=KILL_AFTER * limit_s + 60)
         for name in arguments.round or IMPORTS:
@@ -165,10 +170,10 @@ def main() -> None:
                 f"Gap asked for {gap:g}, limit {limit_s:g} s:\n\n{measure(shell, name, pairs, gap, limit_s)}"
                 for gap in arguments.gap or GAPS
             ]
-            content = "\n\n".join([*parts, f"Measured on {machine()}."])
-            print(f"\n{name}\n\n{content}\n")
-            if arguments.write:
-                replace_part(DOCS / "real-rounds.md", f"round-{name}", content)
+            contents.append("\n\n".join([f"## {TITLES[name]}", *parts, f"Measured on {machine()}."]))
+            print(f"\n{contents[-1]}\n")
+    if arguments.write:
+        write("real-rounds", "\n\n".join(contents))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make the tables of docs/results.md anew: every system's rule and ours.
+"""Make the tables that docs/results.md refers to anew: every system's rule and ours.
 
     python benchmarks/results.py
 
@@ -24,7 +24,7 @@ PARALLEL = 2
 
 
 def run(program: tuple[str, ...]) -> int:
-    """Run a program; its tables go into the page."""
+    """Run a program; its tables go into docs/tables."""
     begin = time.monotonic()
     code = subprocess.run([sys.executable, str(HERE / program[0]), *program[1:]], check=False).returncode
     print(f"{' '.join(program)}: {time.monotonic() - begin:.0f} s, exit code {code}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
     python benchmarks/round_objectives.py [--write]
 
-``--write`` puts the table into docs/model.md. `WATTSCHED_DATA` says where the traces are.
+``--write`` puts the table into docs/tables. `WATTSCHED_DATA` says where the traces are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from pages import DOCS, interval, replace_part, table
+from tables import interval, table, write
 
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
 from wattsched.instances.clusters import homogeneous_cluster
@@ -124,7 +124,7 @@ def ratio(ours: Sequence[Summary], theirs: Sequence[Summary], field: str) -> str
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/model.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
     asked = parser.parse_args(arguments)
     cases = [
         Case(f"16 GPUs, gaps of {gap_s:g} s", tuple(sixteen(gap_s, seed) for seed in range(10)), 0.0)
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content = compared(cases)
     print(content)
     if asked.write:
-        replace_part(DOCS / "model.md", "round-objectives", content)
+        write("round-objectives", content)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     WATTSCHED_DATA=... python benchmarks/sharing.py [--part NAME] [--write]
 
-``--write`` puts the tables into docs/sharing.md.
+``--write`` puts the tables into docs/tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from pages import DOCS, machine, replace_part, table
+from tables import machine, table, write
 
 from wattsched.formulations.sharing import heuristics, patterns
 from wattsched.formulations.sharing.data import Patterns, patterns_of
@@ -238,7 +238,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--part", action="append", choices=["measured", "rounds", "policies"])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/sharing.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     arguments = parser.parse_args()
     wanted = arguments.part or ["measured", "rounds", "policies"]
     if "rounds" in wanted and "WATTSCHED_DATA" not in os.environ:
@@ -252,7 +252,7 @@ def main() -> None:
             content = policies()
         print(f"\n{content}\n", flush=True)
         if arguments.write:
-            replace_part(DOCS / "sharing.md", part, content)
+            write(f"sharing-{part}", content)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Tables of docs/shifting.md: grams saved and time gained by looking at the forecast, and certified sizes.
+"""Grams saved and time gained by looking at the forecast, and certified sizes.
 
-``python benchmarks/shifting.py --write`` needs WATTSCHED_DATA, the folder of the public data sets.
+``python benchmarks/shifting.py --write`` puts the tables into docs/tables. It needs WATTSCHED_DATA, the
+folder of the public data sets.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pages import DOCS, machine, replace_part, table
+from tables import machine, table, write
 
 from wattsched import solve
 from wattsched.formulations.shifting.data import horizon_of
@@ -221,7 +222,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=55.0, help="for each large horizon")
     parser.add_argument("--small-seconds", type=float, default=8.0, help="for each comparison")
     parser.add_argument("--only", choices=["savings", "budgets", "sizes"])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/shifting.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     arguments = parser.parse_args()
     if "WATTSCHED_DATA" not in os.environ:
         raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
@@ -235,7 +236,7 @@ def main() -> None:
     for part, content in parts.items():
         print(f"\n{content}\n")
         if arguments.write:
-            replace_part(DOCS / "shifting.md", part, content)
+            write(f"shifting-{part}", content)
 
 
 if __name__ == "__main__":

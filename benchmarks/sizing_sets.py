@@ -2,7 +2,7 @@
 
     WATTSCHED_DATA=... python benchmarks/sizing_sets.py [--write]
 
-``--write`` puts the table into docs/sharing.md.
+``--write`` puts the table into docs/tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pages import DOCS, machine, replace_part, table
+from tables import machine, table, write
 
 import wattsched
 from wattsched.instances.io import read_json
@@ -123,14 +123,14 @@ def _compared(apart: Result, shared: Result) -> list[str]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/sharing.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
     arguments = parser.parse_args()
     if "WATTSCHED_DATA" not in os.environ:
         raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
     content = f"{rounds(Path(os.environ['WATTSCHED_DATA']))}\n\nOn {machine()}, one thread."
     print(f"\n{content}\n", flush=True)
     if arguments.write:
-        replace_part(DOCS / "sharing.md", "sets", content)
+        write("sizing-sets", content)
 
 
 if __name__ == "__main__":

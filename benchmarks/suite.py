@@ -2,7 +2,7 @@
 
     python benchmarks/suite.py [--limit S] [--write]
 
-prints the tables; with ``--write`` they go into docs/benchmarks.md, with a plot beside it, and all figures
+prints the tables; with ``--write`` they go into docs/tables, with a plot, and all figures
 into benchmarks/results.json. Peers that are not installed are left out with a message.
 """
 
@@ -22,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pages import DOCS, machine, replace_part
 from peers import PEERS
 from process_memory import peak_mib_of
 from suite_cases import (
@@ -38,6 +37,8 @@ from suite_cases import (
     Case,
 )
 from suite_page import content, plot
+from tables import FOLDER, machine
+from tables import write as write_table
 
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import relative_gap
@@ -45,7 +46,7 @@ from wattsched.solvers.solution import relative_gap
 HERE = Path(__file__).resolve().parent
 KILL_AFTER = 1.5
 """Times the limit, and a minute: building a model is under no solver's limit."""
-PLOT = "benchmarks.svg"
+PLOT = "suite.svg"
 LIBRARIES = ("wattsched", "highspy", "ortools", "pyomo", "linopy", "numpy", "scipy")
 
 
@@ -198,9 +199,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="two small cases, for the tests")
     parser.add_argument("--case", action="append", help="only cases whose name contains this; repeatable")
-    parser.add_argument("--write", action="store_true", help="write the page, the plot and results.json")
+    parser.add_argument("--write", action="store_true", help="write the tables, the plot and results.json")
     parser.add_argument(
-        "--again", action="store_true", help="write page and plot from results.json, run nothing"
+        "--again", action="store_true", help="write tables and plot from results.json, run nothing"
     )
     parser.add_argument("--folder", type=Path, help="write results.json and the plot here instead")
     arguments = parser.parse_args()
@@ -240,8 +241,8 @@ def main() -> None:
 def write(results: dict[str, Any]) -> None:
     """Put the results where the documentation shows them."""
     save(results, HERE)
-    replace_part(DOCS / "benchmarks.md", "suite", content(results))
-    plot(results, DOCS / PLOT)
+    write_table("suite", content(results))
+    plot(results, FOLDER / PLOT)
 
 
 def save(results: dict[str, Any], folder: Path) -> None:

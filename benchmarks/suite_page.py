@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import table
 from suite_cases import LARGEST_S, SMALL
+from tables import table
 
 from wattsched.comparisons.plots import plot_profile, save
 from wattsched.comparisons.statistics import shifted_geometric_mean
@@ -25,7 +25,7 @@ UNCERTIFIED = ("pop:4", "pop:16", "lp")
 def content(results: Results) -> str:
     """All tables as Markdown."""
     parts = [_programs(results)]
-    parts += [f"### {case['name']}\n\n{_runs(case)}" for case in results["cases"] if case["runs"]]
+    parts += [f"## {case['name']}\n\n{_runs(case)}" for case in results["cases"] if case["runs"]]
     parts += [_means(results), _growth(results), _small(results), _command(results), _about(results)]
     return "\n\n".join(part for part in parts if part)
 
@@ -45,7 +45,7 @@ def _programs(results: Results) -> str:
         for case in results["cases"]
         if "columns" in case
     ]
-    return f"### The programs\n\n{table(header, rows)}"
+    return f"## The programs\n\n{table(header, rows)}"
 
 
 def _runs(case: Results) -> str:
@@ -136,9 +136,9 @@ def _means(results: Results) -> str:
     header = ("solver", "solved to the gap", "shifted geometric mean, s")
     about = (
         f"Over the cases that every solver was tried on; shift 1 s, {limit:g} s for a run that did not reach "
-        "the gap, heuristics included.\n\n![performance profile](benchmarks.svg)"
+        "the gap, heuristics included.\n\n![performance profile](suite.svg)"
     )
-    return f"### Means and profile\n\n{table(header, rows)}\n\n{about}"
+    return f"## Means and profile\n\n{table(header, rows)}\n\n{about}"
 
 
 def growth(results: Results) -> tuple[list[tuple[int, float]], float] | None:
@@ -165,7 +165,7 @@ def _growth(results: Results) -> str:
     points, slope = found
     listed = ", ".join(f"{seconds:.2f} s at {jobs:,}" for jobs, seconds in points)
     return (
-        "### Growth\n\n"
+        "## Growth\n\n"
         f"`price` on uniform rounds, to the common gap, seconds over jobs: {listed}. "
         f"Slope on logarithmic scales: **{slope:.2f}**."
     )
@@ -184,7 +184,7 @@ def _small(results: Results) -> str:
         f"`sia-like`, {SMALL['jobs']} jobs on {SMALL['gpus']} GPUs: whole calls of `wattsched.solve` without "
         f"a time limit, {results['small'][0].get('repetitions')} each."
     )
-    return f"### A small round, solved whole\n\n{about}\n\n{table(header, rows)}"
+    return f"## A small round, solved whole\n\n{about}\n\n{table(header, rows)}"
 
 
 def _command(results: Results) -> str:
@@ -194,7 +194,7 @@ def _command(results: Results) -> str:
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in run["time_s"].items())
     ended = run["termination"]
     return (
-        "### A whole command\n\n"
+        "## A whole command\n\n"
         f"`wattsched solve --solver price` on a file of {run['file_mib']:.0f} MiB with {run['jobs']:,} jobs "
         f"({run['size']['options']:,} options, {run['size']['columns']:,} columns after dominance): "
         f"**{run['wall_s']:.1f} s**, {ended['reason']}"

@@ -46,6 +46,7 @@ JITTERED = {
     "wattsched.formulations.sizing.data:Options": ("rate", "completion_s", "power_w"),
     "wattsched.formulations.shifting.data:Horizon": ("rate", "power_w", "extra_w", "per_joule"),
     "wattsched.formulations.sharing.data:Patterns": ("epoch_s", "power_w"),
+    "wattsched.formulations.placement.data:Window": ("waiting",),
 }
 """The arrays that instances are expanded to, and their rates, watts and costs."""
 
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @contextmanager
-def _jittered(seed: int) -> Iterator[None]:
+def changed_digits(seed: int) -> Iterator[None]:
     """Change the last digits of what instances are expanded to: equal instances in the same way."""
     with pytest.MonkeyPatch.context() as patch:
         for place, names in JITTERED.items():
@@ -94,12 +95,12 @@ def _jittering(made, names, seed):  # type: ignore[no-untyped-def]  # of any cla
 @pytest.fixture(scope="session")
 def jittered() -> Callable[[int], AbstractContextManager[None]]:
     """Context in which instances are expanded to slightly other numbers, by a seed."""
-    return _jittered
+    return changed_digits
 
 
 @pytest.fixture(autouse=True)
 def _jitter(request: pytest.FixtureRequest) -> Iterator[None]:
     """Do so in every test, where ``--jitter`` asks for it."""
     seed = request.config.getoption("--jitter")
-    with nullcontext() if seed is None else _jittered(seed):
+    with nullcontext() if seed is None else changed_digits(seed):
         yield

@@ -14,6 +14,8 @@ LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
 LONGEST = 1e15
+NEARLY = 1 - 1e-9
+"""From this part of a larger unit on, amounts are written in it: the last digits of a sum must not matter."""
 
 TOTALS = {"carbon_g": "CO2", "gpus_used": "GPUs"}
 """Totals that are called otherwise than their names say."""
@@ -38,7 +40,7 @@ def number(value: float, digits: int = 4) -> str:
 
 def quantity(value: float, unit: str) -> str:
     """Amount with a unit of the decimal system: ``9.98 kW``, ``1.5 MJ``, ``812 g``."""
-    scale, prefix = next(((s, p) for s, p in PREFIXES if abs(value) >= s), (1.0, ""))
+    scale, prefix = next(((s, p) for s, p in PREFIXES if abs(value) >= NEARLY * s), (1.0, ""))
     return f"{number(value / scale)} {prefix}{unit}"
 
 
@@ -50,9 +52,9 @@ def energy(joules: float) -> str:
 def duration(seconds: float) -> str:
     """Time at a glance: ``420 ms``, ``12.5 min``, ``3.4 h``, ``2.1 d``."""
     for unit_s, unit in ((S_PER_DAY, "d"), (S_PER_H, "h"), (60, "min")):
-        if seconds >= unit_s:
+        if seconds >= NEARLY * unit_s:
             return f"{number(seconds / unit_s, 3)} {unit}"
-    return f"{number(seconds, 3)} s" if seconds >= 1 else f"{number(1000 * seconds, 2)} ms"
+    return f"{number(seconds, 3)} s" if seconds >= NEARLY else f"{number(1000 * seconds, 2)} ms"
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The benchmarks run, and write their tables where the pages have room for them."""
+"""The benchmarks run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {
-    "performance.md": ("build-times", "build-profile"),
-    "real-rounds.md": ("round-itp", "round-openb"),
-    "benchmarks.md": ("suite",),
-}
 
 
 def run(program: str, *arguments: str, **environment: str) -> str:
@@ -61,10 +54,3 @@ def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
         objective, bound = (float(cell.replace(",", "")) for cell in row[1:3])
         assert bound <= objective <= bound * 1.001
         assert row[-1] == "valid |"
-
-
-@pytest.mark.parametrize("page", PARTS)
-def test_pages_have_the_parts_that_are_written(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for part in PARTS[page]:
-        assert text.count(f"<!-- {part} -->") == text.count(f"<!-- /{part} -->") == 1

@@ -10,8 +10,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
 def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
@@ -42,9 +40,3 @@ def test_a_case_of_real_jobs(script: ModuleType, data_dir: Path) -> None:
     assert all(run.most <= 1 + 1e-9 for run, _ in found.values())
     rows = list(script.rows_of(case, "powerflow", [found]))
     assert rows[0][2:5] == ("1", "", "1")
-
-
-def test_the_page_has_room_for_the_tables() -> None:
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    for part in ("powerflow", "greenflow", "eaco", "sidecar"):
-        assert page.count(f"<!-- {part} -->") == page.count(f"<!-- /{part} -->") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -16,8 +15,6 @@ from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +44,3 @@ def test_rounds_have_the_values_of_hesrpt_and_the_worst_job(script: ModuleType) 
         cost = OBJECTIVES["makespan"].cost(options)
         solved = find_solver("highs")(options.program(cost, worst=True), Limits(gap=0.0))
         assert solved.objective == pytest.approx(np.max(cost[solved.x[:-1] > 0.5]))
-
-
-def test_the_page_has_room_for_the_table() -> None:
-    text = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
-    assert text.count("<!-- round-objectives -->") == text.count("<!-- /round-objectives -->") == 1

@@ -1,4 +1,4 @@
-"""The tables of the shifting page come from this script."""
+"""The comparison with and without a forecast is fair."""
 
 from __future__ import annotations
 

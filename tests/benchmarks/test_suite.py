@@ -31,7 +31,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return {**found, "printed": done.stdout, "messages": done.stderr, "plot": folder / "benchmarks.svg"}
+    return {**found, "printed": done.stdout, "messages": done.stderr, "plot": folder / "suite.svg"}
 
 
 def test_every_decision_is_above_every_bound(results: dict[str, Any]) -> None:
@@ -50,8 +50,8 @@ def test_every_decision_is_above_every_bound(results: dict[str, Any]) -> None:
 def test_tables_have_every_run_and_unknown_solvers_are_left_out(results: dict[str, Any]) -> None:
     assert "nonsense: left out, unknown solver 'nonsense'" in results["messages"]
     for case in results["cases"]:
-        _, _, part = results["printed"].partition(f"### {case['name']}\n")
-        assert part.split("###")[0].count("\n| `") == len(case["runs"])
+        _, _, part = results["printed"].partition(f"## {case['name']}\n")
+        assert part.split("##")[0].count("\n| `") == len(case["runs"])
     assert results["plot"].stat().st_size > 1000
 
 

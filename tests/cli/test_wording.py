@@ -36,6 +36,8 @@ def test_numbers_keep_four_digits(value):
 def test_quantities_and_durations():
     assert quantity(9980.0, "W") == "9.98 kW"
     assert quantity(0.5, "g") == "0.5 g"
+    assert quantity(1000 * (1 - 1e-15), "W") == "1 kW"
+    assert duration(3600 * (1 - 1e-15)) == "1 h"
     assert [duration(s) for s in (0.344, 12.5, 90.0, 3600.0, 200000.0)] == [
         "344 ms",
         "12.5 s",

@@ -19,7 +19,7 @@ class Block:
     """A fenced block.
 
     ``language`` and ``tag`` are the two words after the fence, ``note`` is the comment above it, such as
-    ``not run: reason`` or ``needs data``, and ``line`` is where its text begins.
+    ``not run: reason``, ``needs data`` or ``within 10 %``, and ``line`` is where its text begins.
     """
 
     page: Path
@@ -37,7 +37,13 @@ class Block:
     @property
     def needs_data(self) -> bool:
         """Whether the public data sets are needed, here or for what comes before."""
-        return "WATTSCHED_DATA" in self.text or self.note == "needs data"
+        return "WATTSCHED_DATA" in self.text or self.note.startswith("needs data")
+
+    @property
+    def tolerance(self) -> float:
+        """By how much, relative, a printed number may differ from the shown one."""
+        within = re.search(r"within (\d+) %", self.note)
+        return int(within[1]) / 100 if within else TOLERANCE
 
     @property
     def where(self) -> str:
@@ -104,7 +110,7 @@ def _command(lines: list[str], shown: list[str]) -> Command:
     return Command(text, [line for line in shown if line.strip()], int(code[1]) if code else 0)
 
 
-def first_difference(shown: list[str], printed: str) -> str | None:
+def first_difference(shown: list[str], printed: str, tolerance: float = TOLERANCE) -> str | None:
     """First shown line that was not printed, None if all were, in this order.
 
     Lines that the page leaves out do not matter, nor does ``...``, the width of gaps and bars, where lines
@@ -116,18 +122,18 @@ def first_difference(shown: list[str], printed: str) -> str | None:
         if line.strip() == "...":
             continue
         words = BAR.sub("", line).split()
-        found = next((i for i in range(begin, len(lines)) if _alike(words, lines[i:])), None)
+        found = next((i for i in range(begin, len(lines)) if _alike(words, lines[i:], tolerance)), None)
         if found is None:
             return line
         begin = found + 1
     return None
 
 
-def _alike(words: list[str], lines: list[list[str]]) -> bool:
+def _alike(words: list[str], lines: list[list[str]], tolerance: float) -> bool:
     """Whether the words are those of the first lines, as many as it takes."""
     rest = words
     for line in lines:
-        if not all(_same(a, b) for a, b in zip(rest, line, strict=False)) or len(rest) < len(line):
+        if not all(_same(a, b, tolerance) for a, b in zip(rest, line, strict=False)) or len(rest) < len(line):
             return False
         rest = rest[len(line) :]
         if not rest:
@@ -135,11 +141,11 @@ def _alike(words: list[str], lines: list[list[str]]) -> bool:
     return False
 
 
-def _same(shown: str, printed: str) -> bool:
+def _same(shown: str, printed: str, tolerance: float) -> bool:
     if NUMBER.sub("0", shown) != NUMBER.sub("0", printed):
         return False
     pairs = zip(_numbers(shown), _numbers(printed), strict=True)
-    return all(math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-9) for a, b in pairs)
+    return all(math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-9) for a, b in pairs)
 
 
 def _numbers(word: str) -> list[float]:

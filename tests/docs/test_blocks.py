@@ -23,7 +23,9 @@ from wattsched.perfmodels.profile import Profile
 from wattsched.topology import cluster as cluster_models
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("README.md")]
+README = ROOT / "README.md"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
+LINKING = [*PAGES, *sorted((ROOT / "docs" / "tables").glob("*.md")), *ROOT.glob("C*.md")]
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 DEMO = "examples/demo.json"
@@ -37,13 +39,25 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Working folder with the bundled instance, in which `wattsched` is this package's command."""
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working folder with the bundled instance, in which `wattsched` is this package's command.
+
+    With ``--jitter SEED``, numbers change in the command's process as they do in this one.
+    """
     tools, work = tmp_path / "bin", tmp_path / "work"
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
     shutil.copy(ROOT / DEMO, work / DEMO)
-    for name, command in (("wattsched", "-m wattsched"), ("python", "")):
+    main = "-m wattsched"
+    if (seed := request.config.getoption("--jitter")) is not None:
+        begin = tools / "jittered.py"
+        begin.write_text(
+            f"import sys\nsys.path[0] = {str(ROOT / 'tests')!r}\nfrom conftest import changed_digits\n"
+            f"from wattsched.cli import main\nif __name__ == '__main__':\n    with changed_digits({seed}):\n"
+            "        main(prog_name='wattsched')\n"
+        )
+        main = f'"{begin}"'
+    for name, command in (("wattsched", main), ("python", "")):
         tool = tools / name
         tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
         tool.chmod(0o755)
@@ -72,7 +86,7 @@ def test_examples_run(page: Path, folder: Path) -> None:
             # "Save this as lab.json": an instance is at hand under its name from there on.
             (folder / f"{content['name']}.json").write_text(block.text)
         elif block.language == "text" and block.tag == "output":
-            missing = first_difference(block.text.splitlines(), printed)
+            missing = first_difference(block.text.splitlines(), printed, block.tolerance)
             assert missing is None, f"{block.where}: {missing!r} was not printed, but:\n{printed}"
     if left_out:
         print("not run:", ", ".join(left_out))
@@ -103,7 +117,7 @@ def run_commands(block: Block, folder: Path) -> None:
         printed = done.stdout
         told = f"{block.where}: '{command.text}'"
         assert done.returncode == command.exit_code, f"{told} ended with {done.returncode}:\n{printed}"
-        missing = first_difference(command.shown, printed)
+        missing = first_difference(command.shown, printed, block.tolerance)
         assert missing is None, f"{told} did not print {missing!r}, but:\n{printed}"
 
 
@@ -130,7 +144,18 @@ def test_json_examples_are_valid(page: Path) -> None:
             models[block.tag].model_validate_json(block.text)
 
 
-@pages
+def test_commands_in_the_table_of_the_readme_run(folder: Path) -> None:
+    text = re.sub(r"<!--.*?-->", "", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    rows = [line for line in text.splitlines() if line.startswith("| `wattsched ")]
+    commands = re.findall(r"`(wattsched [^`]+)`", "\n".join(rows))
+    assert len(commands) > len(rows) > 8
+    for command in commands:
+        block = Block(README, 1, "console", "", f"$ {command}", "")
+        if DATA.is_dir() or not block.needs_data:
+            run_commands(block, folder)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)?(#[^)\s]+)?\)", text):

@@ -45,6 +45,17 @@ def test_what_was_not_printed_is_told(shown: list[str]) -> None:
     assert first_difference(shown, PRINTED) in shown
 
 
+def test_numbers_may_differ_by_as_much_as_the_page_says(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- needs data, within 10 % -->\n```console\n$ one\n100 s\n```\n```console\n$ two\n```\n"
+    )
+    first, second = blocks_of(page)
+    assert (first.tolerance, second.tolerance) == (0.1, 0.02)
+    assert first_difference(["100 s"], "109 s", first.tolerance) is None
+    assert first_difference(["100 s"], "112 s", first.tolerance) == "100 s"
+
+
 def test_commands_with_their_outputs_and_exit_codes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -1,0 +1,187 @@
+"""Tables that benchmarks write, each into a file of its own: docs/tables/NAME.md.
+
+    python benchmarks/tables.py
+
+writes the list of them, docs/tables/README.md. The pages of the documentation link to the tables.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from wattsched.topology.arrays import FloatArray
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "tables"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table shows, the command that makes it, and the part of a page that explains it."""
+
+    title: str
+    command: str
+    page: str
+
+
+ONE_CORE = "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks"
+TABLES = {
+    "build-times": Table(
+        "Time to build a program",
+        f"{ONE_CORE}/build.py --write",
+        "performance.md#building-a-program",
+    ),
+    "price-profile": Table(
+        "Where the solver `price` spends its time",
+        f"{ONE_CORE}/price_profile.py --write",
+        "performance.md#solving-with-price",
+    ),
+    "suite": Table(
+        "All solvers and their peers on the same programs",
+        "python benchmarks/suite.py --write",
+        "benchmarks.md",
+    ),
+    "real-rounds": Table(
+        "Two real rounds by several formulations and solvers",
+        "python benchmarks/real_rounds.py --write",
+        "real-rounds.md#solving-them",
+    ),
+    "round-objectives": Table(
+        "Whole replays under each objective of a round",
+        "python benchmarks/round_objectives.py --write",
+        "model.md#rounds-in-sequence",
+    ),
+    "powerflow": Table(
+        "PowerFlow's rule, baselines and `sizing` under energy budgets",
+        "python benchmarks/budgets.py --part powerflow --write",
+        "results.md#powerflow",
+    ),
+    "greenflow": Table(
+        "GreenFlow's rule, a baseline and `sizing` under carbon budgets",
+        "python benchmarks/budgets.py --part greenflow --write",
+        "results.md#greenflow",
+    ),
+    "eaco": Table(
+        "EaCO's simulation: published figures, its rule, ours, and bounds",
+        "python benchmarks/eaco.py --write",
+        "results.md#eaco",
+    ),
+    "sidecar": Table(
+        "SideCar: published figures, its rule and ours",
+        "python benchmarks/elastic.py --headline --write",
+        "results.md#sidecar",
+    ),
+    "elastic": Table(
+        "Elastic policies on 16 GPUs: completion time, makespan and energy",
+        "python benchmarks/elastic.py --write",
+        "elastic.md#makespan-and-completion-time-on-16-gpus",
+    ),
+    "itp-512": Table(
+        "Two months of ITP jobs on 512 A100 under ten policies",
+        "wattsched replay $WATTSCHED_DATA/itp-elasticflow-2021/raw/cluster04.csv --format itp --nodes 64 "
+        "--policy fifo,srtf,tiresias-2dlas,gavel-max-min,gandiva,eaco,sia,elastic,powerflow,sizing --json",
+        "elastic.md#a-cluster-of-512-gpus-for-two-months",
+    ),
+    "shifting-savings": Table(
+        "Grams of carbon that a forecast saves",
+        "python benchmarks/shifting.py --only savings --write",
+        "shifting.md#measured-what-the-forecast-is-worth",
+    ),
+    "shifting-budgets": Table(
+        "Completion time within a carbon budget",
+        "python benchmarks/shifting.py --only budgets --write",
+        "shifting.md#measured-time-within-a-budget",
+    ),
+    "shifting-sizes": Table(
+        "Large horizons of `shifting`",
+        "python benchmarks/shifting.py --only sizes --write",
+        "shifting.md#measured-large-horizons",
+    ),
+    "sharing-measured": Table(
+        "EaCO's measurements, and what the model and the laws say of them",
+        "python benchmarks/sharing.py --part measured --write",
+        "sharing.md#eacos-measurements",
+    ),
+    "sharing-rounds": Table(
+        "Rounds of 2,000 jobs of Gavel's trace",
+        "python benchmarks/sharing.py --part rounds --write",
+        "sharing.md#rounds-of-2000-jobs",
+    ),
+    "sharing-policies": Table(
+        "Sharing policies over time",
+        "python benchmarks/sharing.py --part policies --write",
+        "sharing.md#policies-over-time",
+    ),
+    "sizing-sets": Table(
+        "Rounds of `sizing` with and without sets of jobs that share GPUs",
+        "python benchmarks/sizing_sets.py --write",
+        "sharing.md#sets-in-sizing",
+    ),
+    "placement-reproduction": Table(
+        "FGD's published results, reproduced",
+        "python benchmarks/placement.py --write",
+        "placement.md#reproduction-of-the-published-results",
+    ),
+    "placement-power": Table(
+        "Power saved with respect to FGD",
+        "python benchmarks/placement.py --write",
+        "placement.md#power-saved",
+    ),
+    "placement-bids": Table(
+        "The policies `bid` and `bid-reserve` against the published ones and the bound",
+        "python benchmarks/placement_bids.py --write",
+        "placement.md#our-policies-paying-for-capacity",
+    ),
+}
+"""By the name of the file. That of ``wattsched replay`` is put together by hand, all others are written."""
+
+
+def write(name: str, content: str, folder: Path | None = None) -> Path:
+    """Write a table of `TABLES` with its heading, by default into docs/tables."""
+    path = (folder or FOLDER) / f"{name}.md"
+    path.write_text(f"{heading(name)}\n{content.strip()}\n", encoding="utf-8")
+    return path
+
+
+def heading(name: str) -> str:
+    """Title of a table, the command that makes it, and a link to the text about it."""
+    made = TABLES[name]
+    page = made.page.partition("#")[0]
+    return f"# {made.title}\n\nMade by `{made.command}`. Explained in [{page}](../{made.page}).\n"
+
+
+def index() -> str:
+    """List of all tables."""
+    rows = [f"| [{made.title}]({name}.md) | `{made.command}` |" for name, made in TABLES.items()]
+    about = "Results of the programs in `benchmarks/`. The pages in `docs/` refer to them."
+    return "\n".join(["# Tables", "", about, "", "| table | made by |", "| :-- | :-- |", *rows, ""])
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Markdown table; every column but the first is aligned to the right."""
+    lines = [header, [":--", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def interval(values: FloatArray, digits: int = 2, sign: str = "") -> str:
+    """Mean over the seeds, and half of the 95 % confidence interval of Student's t; `sign` may be ``+``."""
+    mean = f"{values.mean():{sign}.{digits}f}"
+    if len(values) < 2:
+        return mean
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{mean} ± {half:.{digits}f}"
+
+
+def machine() -> str:
+    """Describe the machine in one line."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    (FOLDER / "README.md").write_text(index(), encoding="utf-8")
