@@ -13,7 +13,8 @@ from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.shifting.schedule import ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.shifting.bound import BUDGETS, prove
+from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.outcomes import BUDGETS
 
 TOLERANCE = 1e-6
 """By how much a budget may be exceeded, relative to it, as in the checker."""
