@@ -52,12 +52,15 @@ class Rationals:
     epsilon = Fraction(1, 10 ** (_DIGITS - 5))
 
     def number(self, value: float | Fraction) -> Number:
-        """A number of the instance."""
+        """A number of an instance."""
         return Fraction(value)
 
     def array(self, values: Iterable[float | Fraction]) -> Numbers:
-        """Numbers of the instance."""
-        return _objects(Fraction(value) for value in values)
+        """Numbers of an instance, or that follow from them."""
+        listed = [Fraction(value) for value in values]
+        found = np.empty(len(listed), dtype=object)
+        found[:] = listed
+        return found
 
     def magnitude(self, values: Numbers) -> Numbers:
         """Size of numbers that were computed from their parts by rational operations."""
@@ -65,23 +68,14 @@ class Rationals:
 
     def log(self, values: Numbers) -> tuple[Numbers, Numbers]:
         """Natural logarithms and their sizes."""
-        near = [logarithm(value) for value in values]
-        pairs = zip(near, values, strict=True)
-        return _objects(near), _objects(0 if value == 1 else 1 + abs(one) for one, value in pairs)
+        near = self.array(map(logarithm, values))
+        return near, np.where(values == 1, 0, 1 + abs(near))
 
     def sqrt(self, values: Iterable[Fraction]) -> tuple[Numbers, Numbers]:
         """Square roots and their sizes."""
-        squares = list(values)
-        near = [square_root(square) for square in squares]
-        pairs = zip(near, squares, strict=True)
-        return _objects(near), _objects(0 if root * root == square else root for root, square in pairs)
-
-    def around(self, near: Numbers, size: Numbers) -> tuple[Numbers, Numbers]:
-        """Numbers below and above the true ones."""
-        if not size.any():
-            return near, near
-        error = self.epsilon * size
-        return near - error, near + error
+        squares = self.array(values)
+        near = self.array(map(square_root, squares))
+        return near, np.where(near * near == squares, 0, near)
 
     def sum_below(self, values: Numbers) -> Fraction:
         r"""A number below the sum; each is rounded to :math:`2^{-200}`, or the sum's fraction would grow."""
@@ -107,11 +101,11 @@ class Doubles:
     epsilon = 2.0**-48
 
     def number(self, value: float | Fraction) -> Number:
-        """A number of the instance."""
+        """A number of an instance."""
         return float(value)
 
     def array(self, values: Iterable[float | Fraction]) -> Numbers:
-        """Numbers of the instance."""
+        """Numbers of an instance, or that follow from them."""
         return np.array(list(values), dtype=np.float64)
 
     def magnitude(self, values: Numbers) -> Numbers:
@@ -128,11 +122,6 @@ class Doubles:
         roots = np.sqrt(self.array(values))
         return roots, roots
 
-    def around(self, near: Numbers, size: Numbers) -> tuple[Numbers, Numbers]:
-        """Numbers below and above the true ones."""
-        error = self.epsilon * size
-        return near - error, near + error
-
     def sum_below(self, values: Numbers) -> Fraction:
         """A number below the sum, which `math.fsum` finds without error but for its last rounding."""
         return Fraction(math.nextafter(math.fsum(values.tolist()), -math.inf))
@@ -140,13 +129,6 @@ class Doubles:
 
 Arithmetic = Rationals | Doubles
 RATIONALS, DOUBLES = Rationals(), Doubles()
-
-
-def _objects(values: Iterable[Any]) -> Numbers:
-    listed = list(values)
-    found = np.empty(len(listed), dtype=object)
-    found[:] = listed
-    return found
 
 
 def logarithm(value: Fraction) -> Fraction:
@@ -170,17 +152,13 @@ def square_root(value: Fraction) -> Fraction:
 
 def float_below(value: Fraction) -> float:
     """Largest double that is not above a number."""
-    near = _nearest(value)
+    try:
+        near = float(value)
+    except OverflowError:
+        near = math.copysign(math.inf, value)
     return math.nextafter(near, -math.inf) if near > value else near
 
 
 def float_above(value: Fraction) -> float:
     """Smallest double that is not below a number."""
     return -float_below(-value)
-
-
-def _nearest(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)

@@ -11,9 +11,9 @@ Every job is in one set or waits (prices :math:`u_j` of any sign), and capacitie
 where a job that may not wait has no :math:`w_j`. Patterns are those that there are enough jobs for; the inner
 minimum may still take a job more than once, which can only lower the bound.
 
-In doubles: a part of the sum that is computed too large is so by the rounding of prices and costs that cancel
-in it. Of a pattern in a decision these are no larger than the parts of the jobs in it, the parts of the budgets
-that it keeps, and what it costs.
+In doubles, a part of the sum can be too large by the rounding of prices and costs that cancel in it. Of a
+pattern in a decision these are no larger than the parts of its jobs and of the budgets that it keeps, and
+what it costs.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Outcomes:
             yield f"job '{job.name}' {told}, its deadline is {job.deadline_s:.9g} s"
 
     def waiting_cost(self, job: Job) -> float:
-        """Cost of a job that waits: the penalty times the most that it could cost alone on any type of unit."""
+        """Cost of a job that waits: the penalty times the most that it could cost alone on any unit."""
         costs = (
             self.rates.watt * max(0.0, outcome.power_w - unit.sleep_power_w)
             + self.rates.joule * outcome.power_w * job.remaining_epochs * alone.epoch_s

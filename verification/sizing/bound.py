@@ -16,6 +16,7 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,7 +27,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
 from wattsched.verification.report import TOLERANCE, Proof, charges
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.least_cost import RowPrices, in_range, least_costs
+from wattsched.verification.sizing.least_cost import RowPrices, Use, in_range, least_costs
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
 
@@ -56,7 +57,7 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     charged, faults = charges(prices, rows.keys() - shares, shares, sense)
     if faults:
         return Proof(faults)
-    paid = prices_of(rows, charged, configurations.pools)
+    paid = prices_of(rows, charged)
     try:
         for job in instance.jobs:
             if not configurations.of(job).listed:
@@ -72,7 +73,7 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     leeway = sum((price * row.limit for row, price in used if row.kind in ("power", "energy")), Fraction(0))
     bound = cheapest.total - capacity
     if instance.objective in BOTTLENECK:
-        shared = sum(paid.worst.values(), Fraction(0))
+        shared = sum((price for use, price in paid.items() if use[0] == "worst"), Fraction(0))
         bound = bound * (1 / shared) if shared > 1 else bound + cheapest.worst * (1 - shared)
     reach = bound.high + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), abs(bound.high) + terms)
     proven, honest = float_below(bound.low), float_above(reach)
@@ -96,28 +97,16 @@ class Row:
     kind : {"room", "power", "energy", "worst", "share"}
         What an option uses: its block, its watts or joules above idle; a job's value in the objective; or 1
         by the first job of a set and -1 by another.
+    uses : mapping of Use to number
+        How much of the row what an option pays for uses: of carbon, grams per joule.
     limit, standing : Fraction
         What there is, and what idle GPUs and nodes use of it whatever is decided.
-    pools : tuple of str
-        Pools whose jobs use the row, or the pool of the set.
-    size : int
-        Room: smallest block that counts.
-    factor : Fraction
-        Energy: use per joule (grams, for carbon).
-    set : str
-        Name of the set.
-    jobs : tuple of str
-        Its first job and the other one; or the job whose value it is.
     """
 
     kind: Literal["room", "power", "energy", "worst", "share"]
+    uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
-    pools: tuple[str, ...] = ()
-    size: int = 1
-    factor: Fraction = Fraction(1)
-    set: str = ""
-    jobs: tuple[str, ...] = ()
 
 
 def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, Row]:
@@ -126,10 +115,11 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
     for pool, free in free_gpus(instance, configurations.pools).items():
         for size, gpus in free.items():
             name = f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"
-            rows[name] = Row("room", Fraction(gpus), pools=(pool,), size=size)
+            uses: dict[Use, int] = {("room", pool, block): block for block in free if block >= size}
+            rows[name] = Row("room", uses, Fraction(gpus))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     if instance.objective in BOTTLENECK:
-        rows |= {f"worst:{job.name}": Row("worst", jobs=(job.name,)) for job in instance.jobs}
+        rows |= {f"worst:{job.name}": Row("worst", {("worst", job.name): 1}) for job in instance.jobs}
     return rows
 
 
@@ -140,19 +130,23 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
         + sum((Fraction(node.base_power_w) for node in pool.nodes), Fraction(0))
         for name, pool in pools.items()
     }
-    everywhere_w = sum(standing_w.values(), Fraction(0))
-    if budgets.power_w is not None:
-        yield "power_w", Row("power", Fraction(budgets.power_w), everywhere_w, tuple(pools))
-    for domain in instance.cluster.power_domains:
-        inside = tuple(name for name, pool in pools.items() if domain.name in pool.domains)
-        standing = sum((standing_w[name] for name in inside), Fraction(0))
-        yield f"power_w:{domain.name}", Row("power", Fraction(domain.power_cap_w), standing, inside)
-    standing_j = everywhere_w * Fraction(instance.round_s) if budgets.scope == "round" else Fraction(0)
+    capped = [
+        (f":{d.name}", d.power_cap_w, [p for p in pools if d.name in pools[p].domains])
+        for d in instance.cluster.power_domains
+    ]
+    for name, limit_w, inside in [("", budgets.power_w, list(pools)), *capped]:
+        if limit_w is not None:
+            standing = sum((standing_w[pool] for pool in inside), Fraction(0))
+            uses: dict[Use, int] = {("watt", pool): 1 for pool in inside}
+            yield f"power_w{name}", Row("power", uses, Fraction(limit_w), standing)
+    standing_j = Fraction(0)
+    if budgets.scope == "round":
+        standing_j = sum(standing_w.values(), Fraction(0)) * Fraction(instance.round_s)
     if budgets.energy_j is not None:
-        yield "energy_j", Row("energy", Fraction(budgets.energy_j), standing_j)
+        yield "energy_j", Row("energy", {("joule",): 1}, Fraction(budgets.energy_j), standing_j)
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
-        yield "carbon_g", Row("energy", Fraction(budgets.carbon_g), standing_j * grams, factor=grams)
+        yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
 
 
 def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
@@ -161,36 +155,19 @@ def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
         first, *others = declared.rates
         for one in configurations.in_sets(first):
             if one.set == declared.name:
+                pool = one.setting[0]
                 for job in others:
-                    pool = one.setting[0]
-                    row = Row("share", pools=(pool,), set=declared.name, jobs=(first, job))
-                    yield f"share:{declared.name}:{pool}:{job}", row
+                    uses: dict[Use, int] = {
+                        ("share", one.set, pool, first): 1,
+                        ("share", one.set, pool, job): -1,
+                    }
+                    yield f"share:{one.set}:{pool}:{job}", Row("share", uses)
 
 
-def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float], pools: dict[str, Pool]) -> RowPrices:
-    """What prices of rows make options pay.
-
-    Parameters
-    ----------
-    charged : mapping of str to float
-        By row: what a unit costs; negative at most for rows of sets.
-    """
-    sizes = {name: [1 << k for k in range(pool.largest_block.bit_length())] for name, pool in pools.items()}
-    paid = RowPrices(room={name: dict.fromkeys(sizes[name], Fraction(0)) for name in pools})
+def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float]) -> RowPrices:
+    """What options pay at charges of rows, which are negative at most for sets."""
+    paid: dict[Use, Fraction] = defaultdict(Fraction)
     for name, charge in charged.items():
-        row, price = rows[name], Fraction(charge)
-        if row.kind == "room":
-            room = paid.room[row.pools[0]]
-            for size in room:
-                room[size] += price * size if size >= row.size else 0
-        elif row.kind == "power":
-            for pool in row.pools:
-                paid.watt[pool] += price
-        elif row.kind == "energy":
-            paid.joule += price * row.factor
-        elif row.kind == "share":
-            for job, sign in zip(row.jobs, (1, -1), strict=True):
-                paid.share[row.set, row.pools[0], job] += sign * price
-        else:
-            paid.worst[row.jobs[0]] += price
+        for use, amount in rows[name].uses.items():
+            paid[use] += Fraction(charge) * amount
     return paid

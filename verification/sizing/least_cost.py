@@ -7,9 +7,7 @@ late by its tolerance: such options count for what is proven, and not for what c
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,7 +18,7 @@ from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, Configurations, JobConfigurations
-from wattsched.verification.sizing.outcomes import BOTTLENECK, Choices, costs_of, weights_of
+from wattsched.verification.sizing.outcomes import BOTTLENECK, Choices, costs_of, terms_of
 from wattsched.verification.sizing.pools import block_of
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
@@ -33,29 +31,12 @@ SMALLEST, LARGEST = 1e-40, 1e40
 """Between these no product of the numbers of an instance and its prices leaves the range of doubles."""
 
 
-@dataclass
-class RowPrices:
-    """What options pay at given prices, in units of the cost that is minimised; only `share` can be negative.
+Use = tuple[str, ...] | tuple[str, str, int]
+"""What an option can pay for: a block, ``("room", POOL, SIZE)``; a watt above idle, ``("watt", POOL)``; a
+joule, ``("joule",)``; a job's value in a bottleneck, ``("worst", JOB)``; ``("share", SET, POOL, JOB)``."""
 
-    Attributes
-    ----------
-    room : dict of str to dict of int to Fraction
-        By pool and block size: for the whole block.
-    watt : dict of str to Fraction
-        By pool: for a watt above idle.
-    joule : Fraction
-        For a joule, its carbon included.
-    worst : dict of str to Fraction
-        By job: its share in the bottleneck.
-    share : dict of (str, str, str) to Fraction
-        By set, pool and job: for being in the set.
-    """
-
-    room: dict[str, dict[int, Fraction]]
-    watt: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    joule: Fraction = Fraction(0)
-    worst: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    share: dict[tuple[str, str, str], Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+RowPrices = Mapping[Use, Fraction]
+"""What options pay at given prices, in units of the cost that is minimised; only shares can be negative."""
 
 
 class LeastCosts(NamedTuple):
@@ -100,7 +81,7 @@ def least_costs(
     if not instance.jobs:
         return LeastCosts(none, none, Fraction(0))
     options = _Options(instance, configurations, prices, arithmetic)
-    parts = [options.least(span) for span in options.chunks(chunk)]
+    parts = [options.least(jobs) for jobs in options.chunks(chunk)]
     low, high, late, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
     lost = np.flatnonzero(low == np.inf)
     if len(lost):
@@ -121,9 +102,7 @@ def _finite(high: Numbers, late: Numbers) -> Numbers:
 
 def in_range(instance: Instance, configurations: JobConfigurations, prices: RowPrices) -> bool:
     """Whether all numbers are so far from the ends of the range of doubles that no product leaves it."""
-    charged = [*prices.watt.values(), prices.joule, *prices.worst.values(), *prices.share.values()]
-    charged += [price for sizes in prices.room.values() for price in sizes.values()]
-    if any(price and not SMALLEST <= abs(price) <= LARGEST for price in charged):
+    if any(price and not SMALLEST <= abs(price) <= LARGEST for price in prices.values()):
         return False
     numbers = [instance.round_s, instance.carbon_g_per_kwh or 0.0]
     numbers += [t.idle_power_w for t in instance.cluster.gpu_types.values()]
@@ -135,60 +114,30 @@ def in_range(instance: Instance, configurations: JobConfigurations, prices: RowP
     return bool(np.all((sizes == 0) | ((sizes >= SMALLEST) & (sizes <= LARGEST))))
 
 
-class _Offer(NamedTuple):
-    """What jobs may run as: equal jobs alone, or one job with what it may run as in sets."""
-
-    alone: Configurations
-    in_sets: list[Configuration]
-    job: str
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Configurations of all offers, one offer after the other; arrays of shape (n_rows,) but for `start`.
-
-    `room` is what a row pays for its block, `link` for being in a set, and `watts` for watts above idle and
-    for the set, of size `watts_size`. `place` is a number for pool, GPU count and batch size together. Rows
-    that are not `alone` are a job's in sets.
-    """
-
-    start: IntArray
-    unit_s: Numbers
-    power_w: Numbers
-    idle_w: Numbers
-    room: Numbers
-    link: Numbers
-    watts: Numbers
-    watts_size: Numbers
-    place: IntArray
-    alone: BoolArray
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """What is asked of each job; arrays of shape (n_jobs,). `held` is a number of `_Rows.place`, or -1.
-
-    `share` is its price in a bottleneck; with `latest_s` an option may be late, with `surely_s` it is not.
-    """
-
-    offer: IntArray
-    work: Numbers
-    weight: Numbers
-    weight_size: Numbers
-    share: Numbers
-    latest_s: Numbers
-    surely_s: Numbers
-    restart_s: Numbers
-    running: BoolArray
-    held: IntArray
-    kept: BoolArray
-    can_wait: BoolArray
-    best_s: Numbers
-    reference_s: Numbers
-
-
 class _Options:
-    """All jobs and configurations of an instance, and what they pay."""
+    """Every job with every configuration that it may run as, and what they pay.
+
+    Jobs that may run as the same have one *offer*; a job with configurations in sets has one of its own.
+
+    Attributes
+    ----------
+    start : int array, shape (n_offers + 1,)
+        Where each offer's configurations begin among the rows.
+    unit_s, power_w, idle_w : arrays, shape (n_rows,)
+        Seconds per unit of work; watts, and those of the GPUs if idle.
+    room, link, watts, watts_size : arrays, shape (n_rows,)
+        What a row pays for its block, for being in a set, and for watts above idle and the set, of that size.
+    place : int array, shape (n_rows,)
+        A number for pool, GPU count and batch size together.
+    alone : bool array, shape (n_rows,)
+        Others are a job's in sets.
+    offer, held : int arrays, shape (n_jobs,)
+        What is held is a number of `place`, or -1.
+    terms, work, share, latest_s, surely_s, restart_s, reference_s : arrays, shape (n_jobs,)
+        `share` is a job's price in a bottleneck; until `latest_s` it may be complete, until `surely_s` by any
+        arithmetic; `reference_s` are seconds per unit of work at best with the fewest GPUs.
+    running, kept, can_wait : bool arrays, shape (n_jobs,)
+    """
 
     def __init__(
         self,
@@ -199,192 +148,146 @@ class _Options:
     ):
         self.instance, self.arithmetic = instance, arithmetic
         self.bottleneck = instance.objective in BOTTLENECK
-        self.joule = arithmetic.number(prices.joule)
+        self.joule = arithmetic.number(prices.get(("joule",), 0))
         self.round_s = arithmetic.number(instance.round_s)
-        offers: list[_Offer] = []
-        numbered: dict[Hashable, int] = {}
-        offered = []
+        offers: dict[Hashable, tuple[Configurations, list[Configuration], str]] = {}
+        keys: list[Hashable] = []
         for job in instance.jobs:
             alone, in_sets = configurations.of(job), configurations.in_sets(job.name)
-            key = job.name if in_sets else id(alone)
-            if numbered.setdefault(key, len(offers)) == len(offers):
-                offers.append(_Offer(alone, in_sets, job.name))
-            offered.append(numbered[key])
+            keys.append(job.name if in_sets else id(alone))
+            offers.setdefault(keys[-1], (alone, in_sets, job.name))
+        numbered = {key: number for number, key in enumerate(offers)}
+        self.offer = np.array([numbered[key] for key in keys])
+        listed = [(row, job) for alone, in_sets, job in offers.values() for row in (*alone.listed, *in_sets)]
+        self.start = np.cumsum(
+            [0, *(len(alone.listed) + len(in_sets) for alone, in_sets, _ in offers.values())]
+        )
+        places = self._read_rows(configurations, prices, listed)
+        self._read_jobs(prices, [alone for alone, _, _ in offers.values()], places)
+
+    def _read_rows(
+        self, configurations: JobConfigurations, prices: RowPrices, listed: list[tuple[Configuration, str]]
+    ) -> dict[tuple[object, ...], int]:
+        """Set the arrays of rows; `listed` are configurations, and jobs where they are in sets."""
+        a, pools, rows = self.arithmetic, configurations.pools, [row for row, _ in listed]
+        types = self.instance.cluster.gpu_types
+        idle_of = {name: types[pool.gpu_type].idle_power_w for name, pool in pools.items()}
+        watt_of = {name: a.number(prices.get(("watt", name), 0)) for name in pools}
+        room_of = {use[1:]: a.number(price) for use, price in prices.items() if use[0] == "room"}
+        none = a.number(0)
+        self.unit_s = a.array(
+            1 / a.number(row.rate) if row.completion_s is None else row.completion_s for row in rows
+        )
+        members = np.array([row.members for row in rows])
+        self.power_w = a.array(row.power_w for row in rows) / members
+        gpus = np.array([row.setting[1] for row in rows])
+        self.idle_w = a.array(idle_of[row.setting[0]] for row in rows) * gpus / members
+        blocks = ((row.setting[0], block_of(row.setting[1]) if row.leads else 0) for row in rows)
+        self.room = a.array(room_of.get(block, none) for block in blocks)
+        self.link = a.array(
+            0 if row.set is None else prices.get(("share", row.set, row.setting[0], job), 0)
+            for row, job in listed
+        )
+        watt = a.array(watt_of[row.setting[0]] for row in rows)
+        self.watts = watt * (self.power_w - self.idle_w) + self.link
+        self.watts_size = a.magnitude(watt * (self.power_w + self.idle_w)) + a.magnitude(self.link)
+        self.alone = np.array([row.set is None for row in rows])
         places: dict[tuple[object, ...], int] = {}
-        self.rows = self._rows(configurations, prices, offers, places)
-        self.jobs = self._jobs(prices, offers, np.array(offered), places)
+        settings = ((row.setting[1], row.setting[4], row.setting[0]) for row in rows)
+        self.place = np.array([places.setdefault(setting, len(places)) for setting in settings])
+        return places
 
-    def _rows(
-        self,
-        configurations: JobConfigurations,
-        prices: RowPrices,
-        offers: list[_Offer],
-        places: dict[tuple[object, ...], int],
-    ) -> _Rows:
-        a, types = self.arithmetic, self.instance.cluster.gpu_types
-        listed = [row for offer in offers for row in (*offer.alone.listed, *offer.in_sets)]
-        pools, gpus = [row.setting[0] for row in listed], [row.setting[1] for row in listed]
-        idle_of = {name: types[pool.gpu_type].idle_power_w for name, pool in configurations.pools.items()}
-        price_of = {name: a.number(prices.watt[name]) for name in configurations.pools}
-        # A job that leads no set takes no GPUs itself: its block is 0.
-        room_of = {name: {0: a.number(0)} for name in configurations.pools}
-        for name, sizes in prices.room.items():
-            room_of[name] |= {size: a.number(price) for size, price in sizes.items()}
-        members = np.array([row.members for row in listed])
-        power = a.array(row.power_w for row in listed) / members
-        idle = a.array(idle_of[pool] for pool in pools) * np.array(gpus) / members
-        price = a.array(price_of[pool] for pool in pools)
-        link = a.array(
-            0 if row.set is None else prices.share[row.set, row.setting[0], offer.job]
-            for offer in offers
-            for row in (*offer.alone.listed, *offer.in_sets)
-        )
-        settings = ((row.setting[0], row.setting[1], row.setting[4]) for row in listed)
-        return _Rows(
-            start=np.cumsum([0, *(len(offer.alone.listed) + len(offer.in_sets) for offer in offers)]),
-            unit_s=a.array(
-                1 / a.number(row.rate) if row.completion_s is None else row.completion_s for row in listed
-            ),
-            power_w=power,
-            idle_w=idle,
-            room=a.array(
-                room_of[row.setting[0]][block_of(row.setting[1]) if row.leads else 0] for row in listed
-            ),
-            link=link,
-            watts=price * (power - idle) + link,
-            watts_size=a.magnitude(price * (power + idle)) + a.magnitude(link),
-            place=np.array([places.setdefault(setting, len(places)) for setting in settings]),
-            alone=np.array([row.set is None for row in listed]),
-        )
-
-    def _jobs(
-        self,
-        prices: RowPrices,
-        offers: list[_Offer],
-        offer: IntArray,
-        places: dict[tuple[object, ...], int],
-    ) -> _Jobs:
+    def _read_jobs(
+        self, prices: RowPrices, alone: list[Configurations], places: dict[tuple[object, ...], int]
+    ) -> None:
+        """Set the arrays of jobs; `alone` is what those of each offer may run as outside of sets."""
         a, jobs = self.arithmetic, self.instance.jobs
-        best, reference = zip(
-            *(self._extremes(number, one) for number, one in enumerate(offers)), strict=True
-        )
-        weight, weight_size = weights_of(
-            self.instance, [offers[number].alone.reference_rate for number in offer], a
-        )
-        work = a.array(job.remaining_work for job in jobs)
-        running = np.array([job.current is not None for job in jobs])
-        restart_s = np.where(running, a.array(job.restart_s for job in jobs), 0)
+        best, reference = [], []
+        for first, one in zip(self.start[:-1], alone, strict=True):
+            unit_s = self.unit_s[first : first + len(one.listed)]
+            gpus = np.array([row.setting[1] for row in one.listed])
+            best.append(unit_s.min())
+            reference.append(unit_s[gpus == gpus.min()].min())
+        self.work = a.array(job.remaining_work for job in jobs)
+        self.running = np.array([job.current is not None for job in jobs])
+        self.restart_s = np.where(self.running, a.array(job.restart_s for job in jobs), 0)
+        held = ((h.gpus, h.batch_size, h.pool) if (h := job.current) else None for job in jobs)
+        self.held = np.array([-1 if one is None else places.get(one, -1) for one in held])
+        self.kept = np.array([not job.preemptible for job in jobs])
+        self.can_wait = np.array([job.can_wait and job.preemptible for job in jobs])
         late, surely = 1 + a.number(TOLERANCE), a.number(SURELY_IN_TIME)
-        held = ((h.pool, h.gpus, h.batch_size) if (h := job.current) else None for job in jobs)
-        return _Jobs(
-            offer=offer,
-            work=work,
-            weight=weight,
-            weight_size=weight_size,
-            share=a.array(prices.worst[job.name] if self.bottleneck else 1 for job in jobs),
-            latest_s=_deadlines_s(jobs, late, a),
-            surely_s=_deadlines_s(jobs, surely, a),
-            restart_s=restart_s,
-            running=running,
-            held=np.array([-1 if one is None else places.get(one, -1) for one in held]),
-            kept=np.array([not job.preemptible for job in jobs]),
-            can_wait=np.array([job.can_wait and job.preemptible for job in jobs]),
-            best_s=work * a.array(best)[offer] + restart_s,
-            reference_s=a.array(reference)[offer],
-        )
+        self.latest_s, self.surely_s = _deadlines_s(jobs, late, a), _deadlines_s(jobs, surely, a)
+        self.share = a.array(prices.get(("worst", job.name), 0) for job in jobs)
+        self.reference_s = a.array(reference)[self.offer]
+        best_s = self.work * a.array(best)[self.offer] + self.restart_s
+        self.terms = terms_of(self.instance, [alone[one].reference_rate for one in self.offer], best_s, a)
 
-    def _extremes(self, number: int, offer: _Offer) -> tuple[Number, Number]:
-        """Seconds per unit of work at best, and at best with the fewest GPUs."""
-        first = self.rows.start[number]
-        unit_s = self.rows.unit_s[first : first + len(offer.alone.listed)]
-        gpus = np.array([row.setting[1] for row in offer.alone.listed])
-        return unit_s.min(), unit_s[gpus == gpus.min()].min()
-
-    def chunks(self, size: int) -> Iterator[slice]:
-        """Runs of jobs with about so many options together."""
-        ends = np.cumsum(np.diff(self.rows.start)[self.jobs.offer])
+    def chunks(self, size: int) -> Iterator[IntArray]:
+        """Jobs that follow each other and have about so many options together."""
+        ends = np.cumsum(np.diff(self.start)[self.offer])
         first = 0
         while first < len(ends):
             before = ends[first - 1] if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + size, side="right")))
-            yield slice(first, last)
+            yield np.arange(first, last)
             first = last
 
-    def least(self, span: slice) -> list[Numbers]:
+    def least(self, jobs: IntArray) -> list[Numbers]:
         """Of each job the least of what `_ends` finds, but of the last in rationals that of the cheapest."""
-        jobs = _Jobs(**{column.name: getattr(self.jobs, column.name)[span] for column in fields(_Jobs)})
-        first = self.rows.start[jobs.offer]
-        counts = self.rows.start[jobs.offer + 1] - first
+        first = self.start[self.offer[jobs]]
+        counts = self.start[self.offer[jobs] + 1] - first
         start = np.cumsum(counts) - counts
-        job = np.repeat(np.arange(len(counts)), counts)
+        job = np.repeat(jobs, counts)
         row = np.arange(len(job)) + np.repeat(first - start, counts)
-        ran, waited = self._running(jobs, job, row), self._waiting(jobs, job, row, start)
+        ran, waited = self._running(job, row), self._waiting(jobs, job, row, start)
         if self.arithmetic.exact:
             cheapest = np.minimum(np.minimum.reduceat(ran[0], start), waited[0])
-            ran[-1] = np.where(ran[0] == cheapest[job], ran[-1], np.inf)
+            ran[-1] = np.where(ran[0] == np.repeat(cheapest, counts), ran[-1], np.inf)
             waited[-1] = np.where(waited[0] == cheapest, waited[-1], np.inf)
         return [np.minimum(np.minimum.reduceat(r, start), w) for r, w in zip(ran, waited, strict=True)]
 
-    def _running(self, jobs: _Jobs, job: IntArray, row: IntArray) -> list[Numbers]:
-        rows = self.rows
-        restarts = jobs.running[job] & (rows.place[row] != jobs.held[job])
-        lost_s = np.where(restarts, jobs.restart_s[job], 0)
-        unit_s, power_w = rows.unit_s[row], rows.power_w[row]
-        seconds = jobs.work[job] * unit_s + lost_s
+    def _running(self, job: IntArray, row: IntArray) -> list[Numbers]:
+        restarts = self.running[job] & (self.place[row] != self.held[job])
+        lost_s = np.where(restarts, self.restart_s[job], 0)
+        unit_s, power_w = self.unit_s[row], self.power_w[row]
+        seconds = self.work[job] * unit_s + lost_s
         # A job that keeps its GPUs needs no room: they were never free.
-        room = np.where(jobs.kept[job], 0, rows.room[row])
-        charge, size = room + rows.watts[row], room + rows.watts_size[row]
+        room = np.where(self.kept[job], 0, self.room[row])
+        charge, size = room + self.watts[row], room + self.watts_size[row]
         if self.joule and self.instance.budgets.scope == "round":
-            idle_w, busy_s = rows.idle_w[row], np.minimum(seconds, self.round_s)
+            idle_w, busy_s = self.idle_w[row], np.minimum(seconds, self.round_s)
             charge += self.joule * (power_w - idle_w) * busy_s
             size += self.joule * (power_w + idle_w) * busy_s
         elif self.joule:
             energy = self.joule * power_w * seconds
             charge += energy
             size += energy
-        chosen = Choices(
-            job=job,
-            weight=jobs.weight,
-            weight_size=jobs.weight_size,
-            best_s=jobs.best_s,
-            runs=True,
-            seconds=seconds,
-            lost_s=lost_s,
-            speed=lambda: jobs.reference_s[job] / unit_s,
-        )
-        return self._ends(jobs, chosen, ~(restarts & jobs.kept[job]), charge, size, rows.link[row])
+        chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s)
+        return self._ends(chosen, ~(restarts & self.kept[job]), charge, size, self.link[row])
 
-    def _waiting(self, jobs: _Jobs, job: IntArray, row: IntArray, start: IntArray) -> list[Numbers]:
+    def _waiting(self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray) -> list[Numbers]:
         """Options of waiting, which pay for the least energy that a job needs later."""
-        rows, none = self.rows, 0 * jobs.work
+        none = 0 * self.work[jobs]
         charge = none
         if self.joule and self.instance.budgets.scope == "completion":
-            seconds = jobs.work[job] * rows.unit_s[row] + jobs.restart_s[job]
-            energy_j = np.where(rows.alone[row], rows.power_w[row] * seconds, np.inf)
+            seconds = self.work[job] * self.unit_s[row] + self.restart_s[job]
+            energy_j = np.where(self.alone[row], self.power_w[row] * seconds, np.inf)
             charge = self.joule * np.minimum.reduceat(energy_j, start)
-        chosen = Choices(
-            job=np.arange(len(jobs.work)),
-            weight=jobs.weight,
-            weight_size=jobs.weight_size,
-            best_s=jobs.best_s,
-            runs=False,
-            seconds=self.round_s + jobs.best_s,
-            lost_s=none,
-            speed=lambda: none,
-        )
-        return self._ends(jobs, chosen, jobs.can_wait, charge, charge, none)
+        seconds = self.round_s + self.terms.best_s[jobs]
+        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none)
+        return self._ends(chosen, self.can_wait[jobs], charge, charge, none)
 
     def _ends(
-        self, jobs: _Jobs, chosen: Choices, allowed: BoolArray, charge: Numbers, size: Numbers, link: Numbers
+        self, chosen: Choices, allowed: BoolArray, charge: Numbers, size: Numbers, link: Numbers
     ) -> list[Numbers]:
         """Ends of what options cost, in bottlenecks also without charges; and in rationals its size."""
-        possible = allowed & (chosen.seconds <= jobs.latest_s[chosen.job])
-        certain = allowed & (chosen.seconds <= jobs.surely_s[chosen.job])
+        possible = allowed & (chosen.seconds <= self.latest_s[chosen.job])
+        certain = allowed & (chosen.seconds <= self.surely_s[chosen.job])
         cost, cost_size = costs_of(self.instance, chosen, self.arithmetic)
         free = []
         if self.bottleneck:
             free = self._around(cost, cost_size, possible, certain)
-            share = jobs.share[chosen.job]
+            share = self.share[chosen.job]
             cost, cost_size = share * cost, share * cost_size
         if self.arithmetic.exact:
             sizes = abs(cost) + abs(charge - link) + abs(link)
@@ -393,7 +296,10 @@ class _Options:
 
     def _around(self, near: Numbers, size: Numbers, possible: BoolArray, certain: BoolArray) -> list[Numbers]:
         """Below and above numbers of known size, above also with late options; infinite for no options."""
-        low, high = self.arithmetic.around(near, size)
+        low = high = near
+        if not self.arithmetic.exact or size.any():
+            error = self.arithmetic.epsilon * size
+            low, high = near - error, near + error
         above = np.where(certain, high, np.inf)
         late = above if np.array_equal(possible, certain) else np.where(possible, high, np.inf)
         return [np.where(possible, low, np.inf), above, late]

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -170,16 +171,26 @@ def _formed(decision: Decision) -> dict[str, list[Assignment]]:
 # --- what outcomes are worth --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What jobs choose: arrays of shape (n_choices,), and of the jobs that choose.
+class JobTerms(NamedTuple):
+    """What jobs bring into the objective: weights with their sizes, and seconds to completion at best.
+
+    Of `work-value` the weight is what a second of a job's work is worth.
+    """
+
+    weight: Numbers
+    weight_size: Numbers
+    best_s: Numbers
+
+
+class Choices(NamedTuple):
+    """What jobs choose, in arrays of shape (n_choices,).
 
     Attributes
     ----------
+    terms : JobTerms
+        Of all jobs.
     job : int array
         Who chooses.
-    weight, weight_size, best_s : arrays of shape (n_jobs,)
-        The former as `weights_of` finds them; seconds to completion at best, from a standing start.
     runs : bool array, or bool for all
         Others wait.
     seconds, lost_s : arrays
@@ -188,10 +199,8 @@ class Choices:
         The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
     """
 
+    terms: JobTerms
     job: IntArray
-    weight: Numbers
-    weight_size: Numbers
-    best_s: Numbers
     runs: BoolArray | bool
     seconds: Numbers
     lost_s: Numbers
@@ -206,32 +215,33 @@ def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tup
     ValueError
         For an objective that has no definition here.
     """
-    weight, seconds = chosen.weight[chosen.job], chosen.seconds
+    terms, job, seconds = chosen.terms, chosen.job, chosen.seconds
+    weight = terms.weight[job]
     match instance.objective:
         case "total-completion" | "makespan":
             cost = weight * seconds
         case "progress":
             cost = (-S_PER_H * chosen.runs) * weight / seconds
         case "max-min":
-            cost = -chosen.best_s[chosen.job] / seconds / weight
+            cost = -terms.best_s[job] / seconds / weight
         case "proportional":
-            slowdown, size = arithmetic.log(seconds / chosen.best_s[chosen.job])
+            slowdown, size = arithmetic.log(seconds / terms.best_s[job])
             return weight * slowdown, weight * size
         case "goodput" | "work-value" as name:
             speed, kept_s = chosen.speed(), arithmetic.number(instance.round_s)
             if name == "work-value":
                 kept_s = np.minimum(max(arithmetic.number(SHORTEST_HOLD_S), kept_s), seconds)
             lost = np.minimum(0, chosen.lost_s / kept_s - 1)
-            return weight * speed * lost, chosen.weight_size[chosen.job] * speed
+            return weight * speed * lost, terms.weight_size[job] * speed
         case name:
             raise ValueError(f"objective '{name}' is not known")
     return cost, arithmetic.magnitude(cost)
 
 
-def weights_of(
-    instance: Instance, reference_rates: Sequence[float], arithmetic: Arithmetic
-) -> tuple[Numbers, Numbers]:
-    """Weights of the jobs in the objective and their sizes; for `work-value`, what their seconds are worth.
+def terms_of(
+    instance: Instance, reference_rates: Sequence[float], best_s: Numbers, arithmetic: Arithmetic
+) -> JobTerms:
+    """Terms of the jobs.
 
     Parameters
     ----------
@@ -239,9 +249,9 @@ def weights_of(
         The jobs' best rates at the fewest GPUs.
     """
     if instance.objective == "work-value":
-        return arithmetic.sqrt(_squared_values(instance.jobs, reference_rates))
+        return JobTerms(*arithmetic.sqrt(_squared_values(instance.jobs, reference_rates)), best_s)
     weight = arithmetic.array(job.weight for job in instance.jobs)
-    return weight, arithmetic.magnitude(weight)
+    return JobTerms(weight, arithmetic.magnitude(weight), best_s)
 
 
 def _squared_values(jobs: Sequence[Job], reference_rates: Sequence[float]) -> list[Fraction]:
@@ -271,13 +281,11 @@ def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
     """
     array = DOUBLES.array
     reference_rates = [o.configurations.reference_rate for o in outcomes]
-    weight, weight_size = weights_of(instance, reference_rates, DOUBLES)
     rates = array(o.rate for o in outcomes)
+    best_s = array(o.configurations.best_s(o.job) for o in outcomes)
     chosen = Choices(
+        terms_of(instance, reference_rates, best_s, DOUBLES),
         job=np.arange(len(outcomes)),
-        weight=weight,
-        weight_size=weight_size,
-        best_s=array(o.configurations.best_s(o.job) for o in outcomes),
         runs=np.array([o.assignment is not None for o in outcomes], dtype=bool),
         seconds=array(o.completion_s for o in outcomes),
         lost_s=array(o.job.restart_s if o.restarts else 0.0 for o in outcomes),
