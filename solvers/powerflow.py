@@ -56,6 +56,8 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
     x = without_choices(program)
     room = Room(program, x)
     alone = ~linked_choices(program)
+    if not np.bincount(room.group[alone], minlength=program.n_groups).all():
+        return None, "a job can only run together with others, and the rule forms no sets", True
     smallest = _admit(program, room, alone)
     if not room.fits():
         return None, "the smallest configurations do not fit", True

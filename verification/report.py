@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 TOLERANCE = 1e-6
 """By how much, relative to it, a budget may be exceeded and a number that a result states be off."""
@@ -80,9 +80,9 @@ def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Itera
             yield f"job '{name}' is not in the instance"
             continue
         if runs[name] > 1:
-            yield f"job '{name}' runs {runs[name]} times"
+            yield f"job '{name}' is named {runs[name]} times among those that run"
         if waits[name] > 1:
-            yield f"job '{name}' waits {waits[name]} times"
+            yield f"job '{name}' is named {waits[name]} times among those that wait"
         if runs[name] and waits[name]:
             yield f"job '{name}' runs and waits"
     for name in jobs:
@@ -91,11 +91,11 @@ def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Itera
 
 
 def budget_faults(
-    budgets: Iterable[tuple[str, object]], totals: Mapping[str, float], tolerance: float
+    budgets: Iterable[tuple[str, Any]], totals: Mapping[str, float], tolerance: float
 ) -> Iterator[str]:
     """Totals above the budgets of their names."""
     for name, limit in budgets:
-        if isinstance(limit, float) and name in totals and exceeds(totals[name], limit, tolerance):
+        if limit is not None and name in totals and exceeds(totals[name], limit, tolerance):
             needed, unit = totals[name], UNITS.get(name, "")
             yield f"budgets.{name}: the decision needs {needed:.9g}{unit}, the budget is {limit:.9g}{unit}"
 
@@ -136,7 +136,7 @@ def charges(
             wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
             faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
         elif name not in limits and name not in equalities:
-            faults.append(f"{told} is of no row that this instance has")
+            faults.append(f"{told} proves nothing: the instance has no row of that name")
         elif abs(price) >= NEGLIGIBLE_PRICE:
             charged[name] = -float(price) if sense == "min" else float(price)
     return charged, faults

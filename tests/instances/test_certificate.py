@@ -24,16 +24,22 @@ from wattsched.problems import problem
 from wattsched.solvers.registry import names
 from wattsched.topology.buddy import free_by_level
 from wattsched.verification import claims
-from wattsched.verification.interval import Enclosure, float_above, float_below, logarithm, square_root
+from wattsched.verification.arithmetic import (
+    DOUBLES,
+    RATIONALS,
+    Enclosure,
+    float_above,
+    float_below,
+    logarithm,
+    square_root,
+)
 from wattsched.verification.report import Proof, Report
 from wattsched.verification.sizing import bound
-from wattsched.verification.sizing.bound import prove
-from wattsched.verification.sizing.cluster import free_gpus, places_of
-from wattsched.verification.sizing.configurations import Menus
-from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
-from wattsched.verification.sizing.exact import cheapest_exactly
-from wattsched.verification.sizing.outcomes import OBJECTIVES
-from wattsched.verification.sizing.prices import BOTTLENECK, rows_of, tariff_of
+from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.pools import free_gpus, pools_of
 
 MANY = settings(max_examples=80)
 SOME = settings(MANY, max_examples=30)
@@ -68,7 +74,7 @@ def better(a: float, b: float, objective: str) -> bool:
 def priced(draw: st.DrawFn) -> tuple[Instance, dict[str, float]]:
     """An instance with prices of the right sign on any of its rows."""
     instance = with_objective(draw(small_instances(max_jobs=3)), draw(OBJECTIVE))
-    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
+    rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
     sign = -1.0 if OBJECTIVES[instance.objective] == "min" else 1.0
     # Where prices have the size of a round's, bounds are worth something.
     scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0}
@@ -101,17 +107,20 @@ def test_doubles_enclose_what_rational_numbers_find(
 ) -> None:
     instance, prices = case
     assume(not prove(instance, prices).faults)
-    menus = Menus(instance, places_of(instance.cluster))
-    rows = rows_of(instance, menus)
-    tariff = tariff_of(rows, {name: abs(Fraction(price)) for name, price in prices.items()}, menus.places)
-    assume(in_range(instance, menus, tariff))
-    exact = cheapest_exactly(instance, menus, tariff)
-    rounded = cheapest_in_doubles(instance, menus, tariff, chunk)
-    for inner, outer in list(zip(exact, rounded, strict=True))[
-        : 2 if instance.objective in BOTTLENECK else 1
-    ]:
+    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    rows = rows_of(instance, configurations)
+    charged = {name: abs(price) for name, price in prices.items()}
+    paid = prices_of(rows, charged)
+    assume(in_range(instance, configurations, paid))
+    exact = least_costs(instance, configurations, paid, RATIONALS)
+    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk)
+    terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
+    watts = sum(price for use, price in paid.items() if use[0] == "watt")
+    compared = ("total", "worst") if instance.objective in BOTTLENECK else ("total",)
+    for name in compared:
+        inner, outer = getattr(exact, name), getattr(rounded, name)
         assert outer.low <= inner.low <= inner.high <= outer.high
-        room = abs(inner.high) + tariff.terms + sum(tariff.watt.values()) * 1000 + len(instance.jobs) * 100
+        room = abs(inner.high) + terms + watts * 1000 + len(instance.jobs) * 100
         # An option that ends at its deadline to the last digits leaves both in doubt.
         doubt = inner.high - inner.low
         assert outer.high - outer.low <= doubt + room * Fraction(1, 2**44)
@@ -145,7 +154,7 @@ def test_the_bound_is_that_of_the_program(case: tuple[Instance, dict[str, float]
 @SOME
 @given(instance=small_instances())
 def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
-    found = free_gpus(instance, places_of(instance.cluster))
+    found = free_gpus(instance, pools_of(instance.cluster))
     options = expand(instance)
     for pool, free in zip(options.pools, free_by_uses(options), strict=True):
         assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))
@@ -191,7 +200,10 @@ def test_prices_by_hand() -> None:
     ("prices", "said"),
     [
         ({"gpus:A": 1.0}, "the price 1.0 of row 'gpus:A' is positive"),
-        ({"gpus:B": -1.0}, "the price -1.0 of row 'gpus:B' is of no row that this round has"),
+        (
+            {"gpus:B": -1.0},
+            "price -1.0 of row 'gpus:B' proves nothing: the instance has no row of that name",
+        ),
         ({"buddy:A:8": -1.0}, "no row"),
         ({"energy_j": -1.0}, "no row"),
         ({"worst:j1": -1.0}, "no row"),
@@ -236,16 +248,36 @@ def test_enclosures_enclose(value: Fraction) -> None:
     assert float_below(value) <= value <= float_above(value)
     assert math.nextafter(float_below(value), math.inf) >= float_above(value)
     found = logarithm(value)
-    assert found.low <= found.high
-    assert float(found.low) == pytest.approx(math.log(value), rel=1e-14, abs=1e-14)
-    assert logarithm(1 / value).low <= -found.low
-    assert (-found).low == -found.high
-    assert (found * Fraction(-2)).low == -2 * found.high
-    assert logarithm(Fraction(1)) == Enclosure.of(0)
+    assert float(found) == pytest.approx(math.log(value), rel=1e-14, abs=1e-14)
+    assert abs(logarithm(1 / value) + found) <= 2 * Fraction(1, 10**45) * (1 + abs(found))
+    assert logarithm(Fraction(1)) == 0
     root = square_root(value)
-    assert root.low**2 <= value <= root.high**2
-    assert root.high - root.low <= Fraction(1, 2**200)
-    assert square_root(value**2) == Enclosure.of(value) or value.denominator & (value.denominator - 1)
+    assert root**2 <= value <= (root * (1 + Fraction(1, 2**198))) ** 2
+    assert square_root(value**2) == value or value.denominator & (value.denominator - 1)
+
+
+@given(values=st.lists(st.fractions(Fraction(1, 10**6), 10**6), min_size=1))
+def test_both_arithmetics_state_their_errors(values: list[Fraction]) -> None:
+    """Logarithms, roots and sums of doubles are within their sizes of those of rational numbers."""
+    exact, near = RATIONALS.array(values), DOUBLES.array(values)
+    logarithms = zip(*RATIONALS.log(exact), *DOUBLES.log(near), strict=True)
+    for found, size, rounded, width in [
+        *logarithms,
+        *zip(*RATIONALS.sqrt(values), *DOUBLES.sqrt(values), strict=True),
+    ]:
+        doubt = RATIONALS.epsilon * size + Fraction(DOUBLES.epsilon) * Fraction(width)
+        assert abs(found - Fraction(rounded)) <= doubt
+    assert RATIONALS.sum_below(exact) <= sum(values)
+    assert DOUBLES.sum_below(near) <= sum(map(Fraction, near.tolist()))
+
+
+@given(ends=st.tuples(st.fractions(-100, 100), st.fractions(-100, 100)), factor=st.fractions(-9, 9))
+def test_enclosures_are_turned_by_negative_factors(ends: tuple[Fraction, Fraction], factor: Fraction) -> None:
+    low, high = sorted(ends)
+    found = Enclosure(low, high) * factor
+    assert (found.low, found.high) == tuple(sorted((low * factor, high * factor)))
+    assert found + found == found * Fraction(2)
+    assert found - Fraction(1) == Enclosure(found.low - 1, found.high - 1)
 
 
 # --- results and their claims ------------------------------------------------------------------------
@@ -289,7 +321,7 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     result = solved(instance)
     assume(result["certificate"] is not None)
     prices = result["certificate"]["prices"]
-    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
+    rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
     name = data.draw(st.sampled_from(sorted(prices or rows)))
     if name in prices:
         prices[name] *= data.draw(st.sampled_from([0.0, 0.5, 0.999, 1.001, 2.0, 1000.0]))

@@ -175,9 +175,7 @@ class _Options:
         watt_of = {name: a.number(prices.get(("watt", name), 0)) for name in pools}
         room_of = {use[1:]: a.number(price) for use, price in prices.items() if use[0] == "room"}
         none = a.number(0)
-        self.unit_s = a.array(
-            1 / a.number(row.rate) if row.completion_s is None else row.completion_s for row in rows
-        )
+        self.unit_s = a.array(row.completion_s or 1 / a.number(row.rate) for row in rows)
         members = np.array([row.members for row in rows])
         self.power_w = a.array(row.power_w for row in rows) / members
         gpus = np.array([row.setting[1] for row in rows])
