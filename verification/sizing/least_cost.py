@@ -174,14 +174,15 @@ class _Options:
         idle_of = {name: types[pool.gpu_type].idle_power_w for name, pool in pools.items()}
         watt_of = {name: a.number(prices.get(("watt", name), 0)) for name in pools}
         room_of = {use[1:]: a.number(price) for use, price in prices.items() if use[0] == "room"}
-        none = a.number(0)
-        self.unit_s = a.array(row.completion_s or 1 / a.number(row.rate) for row in rows)
+        self.unit_s = a.array(
+            1 / a.number(row.rate) if row.completion_s is None else row.completion_s for row in rows
+        )
         members = np.array([row.members for row in rows])
         self.power_w = a.array(row.power_w for row in rows) / members
         gpus = np.array([row.setting[1] for row in rows])
         self.idle_w = a.array(idle_of[row.setting[0]] for row in rows) * gpus / members
         blocks = ((row.setting[0], block_of(row.setting[1]) if row.leads else 0) for row in rows)
-        self.room = a.array(room_of.get(block, none) for block in blocks)
+        self.room = a.array(room_of.get(block, 0) for block in blocks)
         self.link = a.array(
             0 if row.set is None else prices.get(("share", row.set, row.setting[0], job), 0)
             for row, job in listed
