@@ -10,7 +10,6 @@ from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
 from wattsched.instances.sharing.instance import Job, SharingInstance
 from wattsched.perfmodels.co_location import ALONE, EPOCHS, SHARED
-from wattsched.verification.sharing.bound import prove
 from wattsched.verification.sharing.checker import check
 
 SAVINGS_PCT = (29.8, 31.4, 31.7, 44.5, 42.4, 42.1)
@@ -109,23 +108,6 @@ def test_deadlines_and_exclusive_jobs_are_kept() -> None:
     assert any(
         "job 'late' waits and then" in f for f in check(waits, decided("mine", waiting=("late",))).faults
     )
-
-
-@pytest.mark.parametrize(
-    ("prices", "told"),
-    [
-        ({"gpus:V100": -1.0}, "of row 'gpus:V100' proves nothing: the instance has no row of that name"),
-        ({f"nodes:{NODE}": float("nan")}, "not a finite number"),
-        (
-            {f"nodes:{NODE}": 2.0},
-            f"row 'nodes:{NODE}' is positive: more of it cannot make a min objective worse",
-        ),
-        ({"power_w": -1.0}, "of row 'power_w' proves nothing: the instance has no row of that name"),
-    ],
-)
-def test_prices_that_prove_nothing_are_refused(prices: dict[str, float], told: str) -> None:
-    (fault,) = prove(eaco_instance("AlexNet"), prices).faults
-    assert told in fault
 
 
 def test_units_of_a_pool_share_its_gpus() -> None:

@@ -10,6 +10,7 @@ from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets
+from strategies.priced import OBJECTIVE, Priced, better, priced
 
 import wattsched
 from wattsched.documents import verdict_on
@@ -24,34 +25,11 @@ from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 
 MANY = settings(max_examples=100)
-OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
-Priced = tuple[Instance, dict[str, float]]
-
-
-def better(a: float, b: float, objective: str) -> bool:
-    """Whether one value is better than another by more than the last digits."""
-    excess = b - a if OBJECTIVES[objective] == "min" else a - b
-    return excess > 1e-9 * max(0.1, abs(b))
-
-
-@st.composite
-def priced(draw: st.DrawFn) -> Priced:
-    """An instance with prices on any of its rows, of either sign on those of sets."""
-    objective = draw(OBJECTIVE)
-    instance = draw(instances_with_sets()).model_copy(update={"objective": objective})
-    rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
-    sign = -1.0 if OBJECTIVES[objective] == "min" else 1.0
-    scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0, "share": 300.0}
-    prices = {}
-    for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)):
-        share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
-        turned = -1.0 if rows[name].kind == "share" and draw(st.booleans()) else 1.0
-        prices[name] = turned * sign * share * scale[rows[name].kind]
-    return instance, prices
+PRICED = priced(instances_with_sets())
 
 
 @MANY
-@given(case=priced())
+@given(case=PRICED)
 def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> None:
     instance, prices = case
     proof = prove(instance, prices)
@@ -65,7 +43,7 @@ def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> No
 
 
 @MANY
-@given(case=priced(), chunk=st.sampled_from([1, 7, 1000]))
+@given(case=PRICED, chunk=st.sampled_from([1, 7, 1000]))
 def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
     instance, prices = case
     assume(not prove(instance, prices).faults)
@@ -89,7 +67,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
 
 
 @MANY
-@given(case=priced())
+@given(case=PRICED)
 def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     """Two implementations that share nothing but the formula."""
     instance, prices = case

@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.instances import clusters
 
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.perfmodels.profile import find
-from wattsched.topology.cluster import Cluster
-from wattsched.topology.pools import pools_of
 from wattsched.verification.report import Report
-from wattsched.verification.sizing import pools as checked
 from wattsched.verification.sizing.checker import check
 
 CLUSTER = {
@@ -365,23 +361,6 @@ def test_no_corrupted_gpu_goes_unseen(seed: int, data: st.DataObject) -> None:
         nodes.setdefault(other, []).append(gpu)
     running[victim] = running[victim].model_copy(update={"nodes": nodes})
     assert check(site, decision_of(*running, waiting=waiting)).faults != []
-
-
-@given(content=clusters())
-@settings(max_examples=200, deadline=None)
-def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
-    """The checker walks the tree itself; pools, blocks and places are those of the topology."""
-    cluster = Cluster.model_validate(content)
-    pools, read = pools_of(cluster), checked.pools_of(cluster)
-    assert list(read) == [pool.name for pool in pools]
-    for pool in pools:
-        own = read[pool.name]
-        assert (own.gpu_type, own.gpus_per_node) == (pool.gpu_type, pool.gpus_per_node)
-        assert (own.domains, own.largest_block) == (pool.domains, pool.largest_block)
-        assert own.sizes == pool.blocks[:, 1].tolist()
-        assert own.available == pool.available.sum()
-        for (node, gpu), (block, offset) in own.where.items():
-            assert pool.position(node, gpu) == pool.blocks[block, 0] + offset
 
 
 # --- claims of a result -----------------------------------------------------------------------------
