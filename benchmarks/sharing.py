@@ -29,7 +29,7 @@ from wattsched.replay.sharing.policies import Decide, anew
 from wattsched.replay.sharing.stream import Outcome, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
-from wattsched.verification.sharing.bound import lower_bound
+from wattsched.verification.sharing.bound import prove
 from wattsched.verification.sharing.checker import check
 from wattsched.verification.sharing.outcomes import Outcomes
 
@@ -114,7 +114,8 @@ def _round(instance: SharingInstance) -> list[str]:
     assert not report.faults, report.faults
     assert report.objective is not None
     assert model.named_prices is not None
-    bound = lower_bound(instance, model.prices or model.named_prices(answer.prices))
+    bound = prove(instance, model.prices or model.named_prices(answer.prices)).bound
+    assert bound is not None
     gap = abs(report.objective - bound) / abs(report.objective)
     limit = instance.budgets.power_w
     units = "/".join(str(unit.count) for unit in instance.unit_types)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeGuard, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from wattsched.instances.errors import InputError, validated
-from wattsched.verification.report import Proof, Report
-
-TOLERANCE = 1e-6
-"""Relative tolerance of every comparison."""
+from wattsched.verification.report import TOLERANCE, Proof, Report, is_finite, number
 
 WITHOUT_DECISION = {
     "infeasible": ("objective", "bound", "gap", "totals"),
@@ -95,16 +91,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, told = _decision(rules, instance, result.get("decision"))
-    faults += told
     proof = _proof(rules, instance, result.get("certificate"))
-    faults += _termination(result)
-    if proof is not None:
-        faults += proof.faults or _certificate(result, proof, report, sense)
-    faults += _prices(result, sense)
-    if result.get("decision") is not None:
-        faults += _objective_and_gap(result, report, sense)
-    if report is not None:
-        faults += _totals(result.get("totals"), report.totals)
+    faults += [*told, *_Claims(result, sense, report, proof).faults()]
     return Verdict(list(dict.fromkeys(faults)), report, proof)
 
 
@@ -133,150 +121,148 @@ def _proof(rules: Rules[Any, Any], instance: Any, certificate: Any) -> Proof | N
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
         return Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])
-    if odd := [name for name, price in prices.items() if not is_finite(price)]:
-        told = f"the price {prices[odd[0]]!r:.40} of row '{odd[0]}'"
-        return Proof([f"certificate: {told} is not a finite number"])
-    return rules.prove(instance, prices)
+    proof = rules.prove(instance, prices)
+    if not proof.faults and not is_finite(proof.bound):
+        return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
+    return proof
 
 
-def _termination(result: Mapping[str, Any]) -> Iterator[str]:
-    """Claims about why a solver stopped that contradict the rest of a result."""
-    termination = result.get("termination")
-    told = termination if isinstance(termination, dict) else {}
-    reason, limit = told.get("reason"), told.get("limit")
-    if reason in PROVEN and limit is not None:
-        yield f"termination: '{reason}' is proven, yet the limit '{limit}' is said to have cut it short"
-    if result.get("decision") is None:
-        if reason not in WITHOUT_DECISION:
-            yield "the result holds no decision to check"
+class _Claims:
+    """The claims of one result: what it says, and what was recomputed and proven of it.
+
+    ``sign`` turns values into costs: 1 where less is better, -1 where more is.
+    """
+
+    def __init__(self, result: Mapping[str, Any], sense: str, report: Report | None, proof: Proof | None):
+        self.result, self.report, self.proof = result, report, proof
+        self.sign = 1.0 if sense == "min" else -1.0
+        self.decided = result.get("decision") is not None
+        certificate = result.get("certificate")
+        self.certificate: dict[str, Any] = certificate if isinstance(certificate, dict) else {}
+        ended = result.get("termination")
+        self.ended: dict[str, Any] = ended if isinstance(ended, dict) else {}
+        self.recomputed = None if report is None else report.objective
+
+    def faults(self) -> Iterator[str]:
+        """Claims that do not hold, or contradict each other."""
+        yield from self._termination()
+        if self.proof is not None:
+            yield from self.proof.faults or self._certificate(self.proof)
+        yield from self._prices()
+        if self.decided:
+            yield from self._objective_and_gap()
+        if self.report is not None:
+            yield from self._totals(self.report.totals)
+
+    def _termination(self) -> Iterator[str]:
+        """Claims about why a solver stopped that contradict the rest of a result."""
+        result, reason, limit = self.result, self.ended.get("reason"), self.ended.get("limit")
+        if reason in PROVEN and limit is not None:
+            yield f"termination: '{reason}' is proven, yet the limit '{limit}' is said to have cut it short"
+        if not self.decided:
+            if reason not in WITHOUT_DECISION:
+                yield "the result holds no decision to check"
+                return
+            for name in WITHOUT_DECISION[reason]:
+                if result.get(name) not in (None, {}):
+                    yield f"{name}: cannot be claimed without a decision, the result says '{reason}'"
+            if result.get("checked"):
+                yield "checked: there is no decision that can have been checked"
             return
-        for name in WITHOUT_DECISION[reason]:
-            if result.get(name) not in (None, {}):
-                yield f"{name}: cannot be claimed without a decision, the result says '{reason}'"
-        if result.get("checked"):
-            yield "checked: there is no decision that can have been checked"
-        return
-    if result.get("checked") is False:
-        yield "checked: the result says that nobody checked its decision"
-    if reason in WITHOUT_DECISION:
-        yield f"termination: the result says '{reason}' but has a decision"
-    elif reason == "optimal":
-        gap = number(result, "gap")
-        if gap is None or not 0 <= gap < 1:
-            yield f"termination: 'optimal' needs a gap from 0 to below 1, the result has {result.get('gap')}"
+        if result.get("checked") is False:
+            yield "checked: the result says that nobody checked its decision"
+        if reason in WITHOUT_DECISION:
+            yield f"termination: the result says '{reason}' but has a decision"
+        elif reason == "optimal":
+            gap, stated = number(result, "gap"), result.get("gap")
+            if gap is None or not 0 <= gap < 1:
+                yield f"termination: 'optimal' needs a gap from 0 to below 1, the result has {stated}"
 
-
-def _certificate(result: Mapping[str, Any], proof: Proof, report: Report | None, sense: str) -> Iterator[str]:
-    """The certificate against its own proof, the reason to stop and the decision."""
-    claimed = number(result["certificate"], "bound")
-    assert proof.bound is not None
-    assert claimed is not None
-    worse = -1.0 if sense == "max" else 1.0
-    reach = proof.reach
-    if reach is None:
-        reach = proof.bound + worse * TOLERANCE * max(1.0, abs(claimed))
-    if worse * (claimed - reach) > 0:
-        yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
-    ended = result.get("termination")
-    if isinstance(ended, dict) and ended.get("reason") == "infeasible" and proof.excess <= 0:
-        yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
-    objective = None if report is None else report.objective
-    if objective is not None:
-        over = worse * (proof.bound - objective)
-        if over > TOLERANCE * max(1.0, abs(objective)) + proof.leeway:
+    def _certificate(self, proof: Proof) -> Iterator[str]:
+        """The certificate against its own proof, the reason to stop and the decision."""
+        claimed = number(self.certificate, "bound")
+        assert proof.bound is not None
+        assert claimed is not None
+        # Without a known reach of honest computations the tolerance of every number is granted.
+        limit = proof.bound + self.sign * _tolerance(claimed) if proof.reach is None else proof.reach
+        if self.sign * (claimed - limit) > 0:
+            yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
+        if self.ended.get("reason") == "infeasible" and proof.excess <= 0:
+            yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
+        objective = self.recomputed
+        if objective is not None and (
+            self.sign * (proof.bound - objective) > _tolerance(objective) + proof.leeway
+        ):
             yield (
                 f"objective: {objective:.9g} is better than {proof.bound:.9g}, "
                 "which the certificate proves that no decision can beat"
             )
 
+    def _prices(self) -> Iterator[str]:
+        """The prices that a result states against those of its certificate."""
+        stated, priced = self.result.get("prices"), self.certificate.get("prices")
+        if not isinstance(stated, dict):
+            return
+        if self.result.get("certificate") is None and stated:
+            yield "prices: there is no certificate that they could come from"
+        if not isinstance(priced, dict):
+            return
+        # Without a decision prices need not be stated; those of the rows of jobs and sets would not help.
+        owed = [name for name in priced if not name.startswith(INTERNAL)] if self.decided else []
+        for name in [*stated, *(name for name in owed if name not in stated)]:
+            price, derivative = stated.get(name, 0.0), priced.get(name, 0.0)
+            if not is_finite(derivative):
+                continue  # told where it is proven
+            better = 0.0 - self.sign * derivative
+            if not is_finite(price) or abs(price - better) > TOLERANCE * abs(better):
+                told = price if name in stated else "missing"
+                yield f"prices: '{name}' is {told}, the certificate has {better:.9g}"
 
-def _prices(result: Mapping[str, Any], sense: str) -> Iterator[str]:
-    """The prices that a result states against those of its certificate."""
-    stated, certificate = result.get("prices"), result.get("certificate")
-    if not isinstance(stated, dict):
-        return
-    if certificate is None and stated:
-        yield "prices: there is no certificate that they could come from"
-    priced = certificate.get("prices") if isinstance(certificate, dict) else None
-    if not isinstance(priced, dict):
-        return
-    sign = -1.0 if sense == "min" else 1.0
-    # Without a decision prices need not be stated, and the rows of jobs and sets have none that would help.
-    owed = [name for name in priced if not name.startswith(INTERNAL)] if result.get("decision") else []
-    for name in [*stated, *(name for name in owed if name not in stated)]:
-        price, derivative = stated.get(name, 0.0), priced.get(name, 0.0)
-        if not is_finite(derivative):
-            continue  # told where it is proven
-        better = sign * derivative + 0.0
-        if not is_finite(price) or abs(price - better) > TOLERANCE * abs(better):
-            told = price if name in stated else "missing"
-            yield f"prices: '{name}' is {told}, the certificate has {better:.9g}"
+    def _objective_and_gap(self) -> Iterator[str]:
+        objective = number(self.result, "objective")
+        if objective is None:
+            yield "objective: the result has a decision but no finite objective"
+            return
+        if self.recomputed is not None and not _equal(objective, self.recomputed):
+            yield f"objective: the result claims {objective:.9g}, recomputed {self.recomputed:.9g}"
+        elif self.recomputed is None and self.report is not None and not self.report.faults:
+            yield f"objective: {objective:.9g} is claimed, the instance has not what it is computed from"
+        bound, gap = number(self.result, "bound"), number(self.result, "gap")
+        if bound is None:
+            if gap is not None:
+                yield "gap: there is no gap without a bound"
+            return
+        if self.sign * (bound - objective) > _tolerance(objective):
+            yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
+        proven = number(self.certificate, "bound")
+        # One of the two was changed. Rounding can lift a proven bound above the objective.
+        if proven is not None and (
+            min(self.sign * (proven - bound), self.sign * (objective - bound)) > _tolerance(proven)
+        ):
+            yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
+        true_gap = abs(objective - bound) / max(1e-9, abs(objective))
+        if gap is None or abs(gap - true_gap) > _tolerance(true_gap):
+            yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
-
-def _objective_and_gap(result: Mapping[str, Any], report: Report | None, sense: str) -> Iterator[str]:
-    objective = number(result, "objective")
-    if objective is None:
-        yield "objective: the result has a decision but no finite objective"
-        return
-    recomputed = None if report is None else report.objective
-    if recomputed is None and report is not None and not report.faults:
-        yield f"objective: {objective:.9g} is claimed, the instance has not what it is computed from"
-    if recomputed is not None and not _equal(objective, recomputed):
-        yield f"objective: the result claims {objective:.9g}, recomputed {recomputed:.9g}"
-    bound, gap = number(result, "bound"), number(result, "gap")
-    if bound is None:
-        if gap is not None:
-            yield "gap: there is no gap without a bound"
-        return
-    excess = bound - objective if sense == "min" else objective - bound
-    if excess > TOLERANCE * max(1.0, abs(objective)):
-        yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
-    yield from _weaker_bound(result, bound, objective, sense)
-    true_gap = abs(objective - bound) / max(1e-9, abs(objective))
-    if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
-        yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
-
-
-def _weaker_bound(result: Mapping[str, Any], bound: float, objective: float, sense: str) -> Iterator[str]:
-    """A bound that is not as good as that of the certificate beside it: one of them was changed."""
-    certificate = result.get("certificate")
-    proven = number(certificate, "bound") if isinstance(certificate, dict) else None
-    if proven is None:
-        return
-    # Rounding can lift a proven bound above the objective.
-    short = min(proven, objective) - bound if sense == "min" else bound - max(proven, objective)
-    if short > TOLERANCE * max(1.0, abs(proven)):
-        yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
-
-
-def _totals(totals: Any, recomputed: Mapping[str, float]) -> Iterator[str]:
-    """A result's totals against what was recomputed under the same names."""
-    if totals is None:
-        return
-    if not isinstance(totals, dict):
-        yield f"totals: must be an object, not {totals!r:.80}"
-        return
-    for name, truth in recomputed.items():
-        claimed = number(totals, name)
-        if claimed is None or not _equal(claimed, float(truth)):
-            yield f"totals.{name}: the result says {totals.get(name)}, it is {truth:.9g}"
-    for name in totals.keys() - recomputed.keys():
-        yield f"totals.{name}: nothing of that name can be recomputed"
+    def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
+        """A result's totals against what was recomputed under the same names."""
+        totals = self.result.get("totals")
+        if totals is None:
+            return
+        if not isinstance(totals, dict):
+            yield f"totals: must be an object, not {totals!r:.80}"
+            return
+        for name, truth in recomputed.items():
+            claimed = number(totals, name)
+            if claimed is None or not _equal(claimed, float(truth)):
+                yield f"totals.{name}: the result says {totals.get(name)}, it is {truth:.9g}"
+        for name in totals.keys() - recomputed.keys():
+            yield f"totals.{name}: nothing of that name can be recomputed"
 
 
-def number(content: Mapping[str, Any], name: str) -> float | None:
-    """A field that is a finite number; None for anything else."""
-    value = content.get(name)
-    return float(value) if is_finite(value) else None
-
-
-def is_finite(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number in the range of doubles."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number beyond the range
-        return False
+def _tolerance(value: float) -> float:
+    return TOLERANCE * max(1.0, abs(value))
 
 
 def _equal(a: float, b: float) -> bool:
-    return abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b))
+    return abs(a - b) <= max(_tolerance(a), _tolerance(b))

@@ -1,9 +1,27 @@
-"""What checking a decision, and proving a bound, find."""
+"""What checking a decision, and proving a bound, find; and the rules that all problems have in common."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+TOLERANCE = 1e-6
+"""By how much, relative to it, a budget may be exceeded and a number that a result states be off."""
+
+ROUNDING = 1e-9
+"""What counts as the rounding of times and amounts of work, relative to them."""
+
+NEGLIGIBLE_PRICE = 1e-40
+"""Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
+
+LARGEST_PRICE = 1e100
+"""Larger prices leave the range of doubles when they are multiplied with uses, and prove nothing."""
+
+UNITS = {"power_w": " W", "energy_j": " J", "carbon_g": " g", "average_completion_s": " s"}
+"""Of budgets; money has none."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +70,87 @@ class Proof:
     leeway: float = 0.0
     excess: float = -math.inf
     exact: bool = False
+
+
+def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:
+    """Every job of the instance runs or waits, once."""
+    runs, waits = Counter(running), Counter(waiting)
+    for name in dict.fromkeys([*runs, *waits]):
+        if name not in jobs:
+            yield f"job '{name}' is not in the instance"
+            continue
+        if runs[name] > 1:
+            yield f"job '{name}' is named {runs[name]} times among those that run"
+        if waits[name] > 1:
+            yield f"job '{name}' is named {waits[name]} times among those that wait"
+        if runs[name] and waits[name]:
+            yield f"job '{name}' runs and waits"
+    for name in jobs:
+        if name not in runs and name not in waits:
+            yield f"job '{name}' neither runs nor waits"
+
+
+def budget_faults(
+    budgets: Iterable[tuple[str, Any]], totals: Mapping[str, float], tolerance: float
+) -> Iterator[str]:
+    """Totals above the budgets of their names."""
+    for name, limit in budgets:
+        if limit is not None and name in totals and exceeds(totals[name], limit, tolerance):
+            needed, unit = totals[name], UNITS.get(name, "")
+            yield f"budgets.{name}: the decision needs {needed:.9g}{unit}, the budget is {limit:.9g}{unit}"
+
+
+def exceeds(value: float, limit: float, tolerance: float) -> bool:
+    """Whether a value breaks its limit by more than a relative tolerance; not a number does."""
+    return not value <= limit * (1 + tolerance)
+
+
+def charges(
+    prices: Mapping[str, object], limits: Collection[str], equalities: Collection[str], sense: str
+) -> tuple[dict[str, float], list[str]]:
+    """What a unit of each row costs by the prices of a certificate, and what is wrong with them.
+
+    Parameters
+    ----------
+    prices : mapping of str to number
+        Derivative of the objective by the bound of a row: not positive for ``min``, not negative for ``max``.
+        Of either sign for equalities. Rows that are not named have price 0.
+    limits, equalities : collections of str
+        The rows that there are.
+
+    Returns
+    -------
+    charged : dict of str to float
+        In units of the cost that is minimised; of limits not negative.
+    faults : list of str
+    """
+    charged: dict[str, float] = {}
+    faults = []
+    for name, price in prices.items():
+        told = f"certificate: the price {price!r:.40} of row '{name}'"
+        if not is_finite(price):
+            faults.append(f"{told} is not a finite number")
+        elif abs(price) > LARGEST_PRICE:
+            faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
+        elif name in limits and ((price > 0) if sense == "min" else (price < 0)):
+            wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
+            faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
+        elif name not in limits and name not in equalities:
+            faults.append(f"{told} proves nothing: the instance has no row of that name")
+        elif abs(price) >= NEGLIGIBLE_PRICE:
+            charged[name] = -float(price) if sense == "min" else float(price)
+    return charged, faults
+
+
+def number(content: Mapping[str, object], name: str) -> float | None:
+    """A field that is a finite number; None for anything else."""
+    value = content.get(name)
+    return float(value) if is_finite(value) else None
+
+
+def is_finite(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number in the range of doubles."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond the range
+        return False

@@ -10,7 +10,8 @@ from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.shifting.bound import BUDGETS, prove
+from wattsched.verification.shifting.bound import prove
+from wattsched.verification.shifting.outcomes import BUDGETS
 
 SCALES = (1e6, 1e3)
 """What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""

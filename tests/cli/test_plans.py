@@ -85,7 +85,7 @@ def test_check_takes_a_bare_decision(
     sets = [{"unit_type": s["unit_type"], "jobs": s["jobs"] * 2} for s in result["decision"]["sets"]]
     twice = run("check", instance, write(result["decision"] | {"sets": sets}, "twice.json"))
     assert twice.exit_code == 1
-    assert "is in 2 sets" in twice.output
+    assert "is named 2 times among those that run" in twice.output
     cut = run("check", instance, write({"waiting": []}, "cut.json"))
     assert cut.exit_code == 2
     assert "cut.json: sets: is missing" in cut.output

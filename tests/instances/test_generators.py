@@ -14,8 +14,8 @@ from wattsched.instances.io import document_text, write_json
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.sizing.checker import check
-from wattsched.verification.sizing.cluster import places_of
-from wattsched.verification.sizing.configurations import Menus
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.pools import pools_of
 
 FAMILIES = ["uniform", "hetero", "philly-like", "sia-like"]
 
@@ -55,18 +55,17 @@ def test_a_hundred_thousand_jobs_are_generated(family: str) -> None:
 )
 def test_number_of_options(family: str, per_job: dict[str, int]) -> None:
     instance = generate(family, jobs=300)
-    menu = Menus(instance, places_of(instance.cluster)).of(instance.jobs[0])
-    pools = [setting[0] for setting in menu.rows]
+    alone = JobConfigurations(instance, pools_of(instance.cluster)).of(instance.jobs[0])
+    pools = [setting[0] for setting in alone.rows]
     assert {pool: pools.count(pool) for pool in set(pools)} == per_job
 
 
 def test_hetero_has_72_options_in_every_rack() -> None:
     instance = generate("hetero", jobs=400, racks=6, unavailable=0.0)
-    places = places_of(instance.cluster)
-    menu = Menus(instance, places).of(instance.jobs[0])
-    pools = [setting[0] for setting in menu.rows]
-    assert len(places) == len(instance.cluster.power_domains) == 6
-    assert {pools.count(name) for name in places} == {72}
+    pools = pools_of(instance.cluster)
+    named = [setting[0] for setting in JobConfigurations(instance, pools).of(instance.jobs[0]).rows]
+    assert len(pools) == len(instance.cluster.power_domains) == 6
+    assert {named.count(name) for name in pools} == {72}
     assert generate("hetero", jobs=3, racks=1).cluster.gpu_types.keys() == {"A100"}
 
 
@@ -74,9 +73,8 @@ def test_budgets_bind() -> None:
     """All GPUs busy with the fastest options break the cap; so does the energy of the fastest options."""
     for family in ("uniform", "hetero", "philly-like"):
         instance = generate(family, jobs=200)
-        places = places_of(instance.cluster)
-        menus = Menus(instance, places)
-        fastest = [max(menus.of(job).rows.values(), key=lambda row: row[0]) for job in instance.jobs]
+        configurations = JobConfigurations(instance, pools_of(instance.cluster))
+        fastest = [max(configurations.of(job).rows.values(), key=lambda row: row[0]) for job in instance.jobs]
         dearest = sum(power_w for _, power_w in fastest)
         assert instance.budgets.power_w is not None
         assert dearest > instance.budgets.power_w
@@ -84,9 +82,9 @@ def test_budgets_bind() -> None:
     assert both.budgets.power_w is not None
     assert both.budgets.scope == "completion"
     assert check(both, everybody_waits(both)).faults == []
-    menus = Menus(both, places_of(both.cluster))
+    configurations = JobConfigurations(both, pools_of(both.cluster))
     job = both.jobs[0]
-    (pool, gpus, mhz, limit, batch), _ = max(menus.of(job).rows.items(), key=lambda row: row[1][0])
+    (pool, gpus, mhz, limit, batch), _ = max(configurations.of(job).rows.items(), key=lambda row: row[1][0])
     first = Assignment(
         job=job.name, pool=pool, gpus=gpus, frequency_mhz=mhz, power_limit_w=limit, batch_size=batch,
         nodes={f"node{n:02d}": list(range(8)) for n in range(gpus // 8)},

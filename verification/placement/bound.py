@@ -20,13 +20,13 @@ from dataclasses import replace
 
 from wattsched.instances.placement.instance import PlacementInstance, Task
 from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
-from wattsched.verification.report import Proof
+from wattsched.verification.report import Proof, charges
 
 MOST_STATES = 50_000
 """States of nodes to look at, at most."""
 
 
-def prove(instance: PlacementInstance, prices: Mapping[str, float]) -> Proof:
+def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
     """Bound on the instance's objective that prices prove.
 
     Parameters
@@ -34,35 +34,32 @@ def prove(instance: PlacementInstance, prices: Mapping[str, float]) -> Proof:
     instance : PlacementInstance
         Validated, free of faults as `instance.faults_of` finds them.
     prices : mapping of str to float
-        Derivative of the objective by the bound of a row: ``task:NAME`` (one more task like it) and
-        ``node:NAME`` (one more node like it). Rows that are not named have price 0.
+        As `report.charges` takes them: ``task:NAME`` (one more task like it), an equality, and ``node:NAME``
+        (one more node like it).
     """
+    nodes = {f"node:{node.name}" for node in instance.nodes}
+    tasks = {f"task:{task.name}" for task in instance.tasks}
+    charged, faults = charges(prices, nodes, tasks, "min")
+    if faults:
+        return Proof(faults)
     try:
-        return Proof(bound=lower_bound(instance, prices))
+        return Proof(bound=_lower_bound(instance, charged))
     except ValueError as error:
         return Proof([f"certificate: {error}"])
 
 
-def lower_bound(instance: PlacementInstance, prices: Mapping[str, float]) -> float:
-    """Bound as of `prove`.
-
-    Raises
-    ------
-    ValueError
-        For a row that the instance does not have, a price that is not finite, a price of a node with the
-        wrong sign, and where there is too much to list.
-    """
-    _require_prices(instance, prices)
+def _lower_bound(instance: PlacementInstance, charged: Mapping[str, float]) -> float:
+    """Bound as of `prove`, from charges; a ValueError says that there is too much to list."""
     placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
     cost_of = {
         task.name: worth(instance, 0.0, 0.0, waiting_w(instance, task)) if task in placeable else 0.0
         for task in instance.tasks
     }
-    parts = [min(prices.get(f"task:{name}", 0.0), cost) for name, cost in cost_of.items()]
+    parts = [min(-charged.get(f"task:{name}", 0.0), cost) for name, cost in cost_of.items()]
     gains: dict[tuple[object, ...], list[float]] = defaultdict(list)
     one: dict[tuple[object, ...], Task] = {}
     for task in placeable:
-        gains[_request(task)].append(prices.get(f"task:{task.name}", 0.0))
+        gains[_request(task)].append(-charged.get(f"task:{task.name}", 0.0))
         one[_request(task)] = task
     wanted = [(one[key], sorted(of_kind, reverse=True)) for key, of_kind in gains.items()]
     usual, seen = instance.usual_tasks(), 0
@@ -73,23 +70,10 @@ def lower_bound(instance: PlacementInstance, prices: Mapping[str, float]) -> flo
         if key not in known:
             known[key], states = _least(state, wanted, MOST_STATES - seen)
             seen += states
-        price = -prices.get(f"node:{node.name}", 0.0)
+        price = charged.get(f"node:{node.name}", 0.0)
         parts += [min(0.0, price + known[key]), -price]
     # Rounding of the sum, on the safe side.
     return math.fsum(parts) - 1e-12 * math.fsum(abs(part) for part in parts)
-
-
-def _require_prices(instance: PlacementInstance, prices: Mapping[str, float]) -> None:
-    rows = {f"node:{node.name}" for node in instance.nodes}
-    known = rows | {f"task:{task.name}" for task in instance.tasks}
-    for name, price in prices.items():
-        if name not in known:
-            raise ValueError(f"the instance has no row '{name}'")
-        if not isinstance(price, int | float) or not math.isfinite(price):
-            raise ValueError(f"the price {price!r:.40} of row '{name}' is not a finite number")
-        if name in rows and price > 0:
-            told = f"the price {price:g} of row '{name}' has the wrong sign"
-            raise ValueError(f"{told}: more of it cannot make the objective worse")
 
 
 def _request(task: Task) -> tuple[object, ...]:

@@ -5,17 +5,37 @@ Nothing is shared with formulations and solvers, nor with the arrays that they r
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum
 
 from wattsched.instances.sharing.decision import SharingDecision
-from wattsched.instances.sharing.instance import Alone, Job, SharingInstance
-from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.verification.report import Report
-from wattsched.verification.sharing.outcomes import TOLERANCE, Outcomes, SetOutcome
+from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance
+from wattsched.instances.units import J_PER_KWH
+from wattsched.verification.report import ROUNDING, Report, budget_faults, exceeds, pairing_faults
+from wattsched.verification.sharing.outcomes import Outcomes, SetOutcome
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A job that runs.
+
+    Attributes
+    ----------
+    power_w : float
+        Its share of its unit's draw.
+    slowdown : float
+        Epoch time over that alone on the same type of unit.
+    throughput : float
+        Epochs per second over the most that it could have, alone on any type.
+    """
+
+    epoch_s: float
+    completion_s: float
+    power_w: float
+    slowdown: float
+    throughput: float
 
 
 def check(instance: SharingInstance, decision: SharingDecision) -> Report:
@@ -36,7 +56,8 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
     """
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}
-    faults = list(_pairing(instance, decision))
+    placed = (name for formed in decision.sets for name in formed.jobs)
+    faults = list(pairing_faults(jobs, placed, decision.waiting))
     faults += [*_units(decision, outcomes), *_pools(instance, decision, outcomes)]
     runs: list[_Running] = []
     for number, formed in enumerate(decision.sets):
@@ -49,56 +70,15 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
             continue
         outcome = outcomes.of(formed.unit_type, tuple(job.job_class for job in members))
         faults += [f"sets[{number}]: {why}" for why in _set_faults(members, outcome)]
-        runs += [
-            _Running(
-                job, outcomes.alone[job.job_class], formed.unit_type, epoch_s, outcome.power_w / len(members)
-            )
-            for job, epoch_s in zip(members, outcome.epoch_s, strict=True)
-        ]
+        runs += _running(members, formed.unit_type, outcome, outcomes)
     waiting = [jobs[name] for name in decision.waiting if name in jobs]
-    faults += [fault for job in waiting for fault in why_not_wait(instance, job, outcomes)]
-    totals = _totals(instance, decision, runs, outcomes)
-    faults += _over_budget(instance, totals)
-    objective = None if faults else _objective(instance, runs, waiting, totals, outcomes)
+    faults += [fault for job in waiting for fault in outcomes.why_not_wait(job)]
+    totals = _totals(instance, decision, runs)
+    faults += budget_faults(instance.budgets, totals, ROUNDING)
+    objective = None
+    if not faults and instance.objective in OBJECTIVES:
+        objective = _objective(runs, waiting, totals, outcomes)
     return Report(faults, objective, totals)
-
-
-@dataclass(frozen=True)
-class _Running:
-    """A job that runs; ``power_w`` is its share of its unit's draw."""
-
-    job: Job
-    alone: dict[str, Alone]
-    unit_type: str
-    epoch_s: float
-    power_w: float
-
-    @property
-    def completion_s(self) -> float:
-        return self.job.remaining_epochs * self.epoch_s
-
-    @property
-    def throughput(self) -> float:
-        """Epochs per second over the most that it could have, alone on any type."""
-        return min(a.epoch_s for a in self.alone.values()) / self.epoch_s
-
-
-def _pairing(instance: SharingInstance, decision: SharingDecision) -> Iterator[str]:
-    known = {job.name for job in instance.jobs}
-    placed = Counter(name for formed in decision.sets for name in formed.jobs)
-    waiting = Counter(decision.waiting)
-    for name in (placed | waiting).keys() - known:
-        yield f"job '{name}' is not in the instance"
-    for job in instance.jobs:
-        sets, waits = placed[job.name], waiting[job.name]
-        if sets > 1:
-            yield f"job '{job.name}' is in {sets} sets"
-        if waits > 1:
-            yield f"job '{job.name}' waits {waits} times"
-        if sets and waits:
-            yield f"job '{job.name}' runs and waits"
-        if not sets and not waits:
-            yield f"job '{job.name}' neither runs nor waits"
 
 
 def _units(decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
@@ -127,32 +107,24 @@ def _set_faults(members: list[Job], outcome: SetOutcome) -> Iterator[str]:
         yield from (f"job '{job.name}' is exclusive and shares its unit" for job in members if job.exclusive)
     for job, epoch_s in zip(members, outcome.epoch_s, strict=True):
         end_s = job.remaining_epochs * epoch_s
-        if job.deadline_s is not None and not end_s <= job.deadline_s * (1 + TOLERANCE):
+        if job.deadline_s is not None and exceeds(end_s, job.deadline_s, ROUNDING):
             yield f"job '{job.name}' completes after {end_s:.9g} s, its deadline is {job.deadline_s:.9g} s"
 
 
-def why_not_wait(instance: SharingInstance, job: Job, outcomes: Outcomes) -> Iterator[str]:
-    """Reasons why a job may not wait."""
-    if not job.can_wait:
-        yield f"job '{job.name}' waits and may not"
-    if job.deadline_s is None:
-        return
-    epochs = [
-        alone.epoch_s
-        for name, alone in outcomes.alone[job.job_class].items()
-        if not outcomes.of(name, (job.job_class,)).refused
-    ]
-    end_s = instance.round_s + job.remaining_epochs * min(epochs, default=math.inf)
-    if end_s > job.deadline_s * (1 + TOLERANCE):
-        yield (
-            f"job '{job.name}' waits and then completes after {end_s:.9g} s at best, its deadline is "
-            f"{job.deadline_s:.9g} s"
+def _running(
+    members: list[Job], unit_type: str, outcome: SetOutcome, outcomes: Outcomes
+) -> Iterator[_Running]:
+    for job, epoch_s in zip(members, outcome.epoch_s, strict=True):
+        yield _Running(
+            epoch_s,
+            completion_s=job.remaining_epochs * epoch_s,
+            power_w=outcome.power_w / len(members),
+            slowdown=epoch_s / outcomes.alone[job.job_class][unit_type].epoch_s,
+            throughput=outcomes.best_epoch_s(job.job_class) / epoch_s,
         )
 
 
-def _totals(
-    instance: SharingInstance, decision: SharingDecision, runs: list[_Running], outcomes: Outcomes
-) -> dict[str, float]:
+def _totals(instance: SharingInstance, decision: SharingDecision, runs: list[_Running]) -> dict[str, float]:
     used = Counter(formed.unit_type for formed in decision.sets)
     sleeping_w = fsum(
         max(0, unit.count - used[unit.name]) * unit.sleep_power_w for unit in instance.unit_types
@@ -170,52 +142,20 @@ def _totals(
     if runs:
         totals["mean_epoch_s"] = fsum(run.epoch_s for run in runs) / len(runs)
         totals["mean_completion_s"] = fsum(run.completion_s for run in runs) / len(runs)
-        slowdowns = [run.epoch_s / run.alone[run.unit_type].epoch_s for run in runs]
-        totals["mean_slowdown"] = fsum(slowdowns) / len(runs)
+        totals["mean_slowdown"] = fsum(run.slowdown for run in runs) / len(runs)
     return totals
 
 
-def _over_budget(instance: SharingInstance, totals: dict[str, float]) -> Iterator[str]:
-    for name, limit in instance.budgets:
-        value = totals.get(name)
-        if limit is not None and value is not None and not value <= limit * (1 + TOLERANCE):
-            yield f"budgets.{name}: the decision needs {value:.9g}, the budget is {limit:.9g}"
-
-
 def _objective(
-    instance: SharingInstance,
-    runs: list[_Running],
-    waiting: list[Job],
-    totals: dict[str, float],
-    outcomes: Outcomes,
-) -> float | None:
-    """Value of the instance's objective, None for an unknown one."""
-    value = {
-        "throughput": totals["normalised_throughput"],
-        "power": totals["power_w"],
-        "energy": totals["energy_j"] / J_PER_KWH,
-        "eaco": instance.alpha * totals["energy_j"] / J_PER_KWH
-        + (1 - instance.alpha) * fsum(run.epoch_s for run in runs) / S_PER_H / max(1, len(instance.jobs)),
-    }.get(instance.objective)
-    if value is None or instance.objective == "throughput":
-        return value
-    return value + fsum(instance.waiting_penalty * dearest_alone(instance, job, outcomes) for job in waiting)
-
-
-def dearest_alone(instance: SharingInstance, job: Job, outcomes: Outcomes) -> float:
-    """Most that a job could add to the objective alone on a unit of any type that admits it."""
-    costs = []
-    for name, alone in outcomes.alone[job.job_class].items():
-        outcome = outcomes.of(name, (job.job_class,))
-        if outcome.refused:
-            continue
-        kwh = outcome.power_w * job.remaining_epochs * alone.epoch_s / J_PER_KWH
-        epoch_h = alone.epoch_s / S_PER_H / len(instance.jobs)
-        costs.append(
-            {
-                "power": max(0.0, outcome.power_w - outcomes.types[name].sleep_power_w),
-                "energy": kwh,
-                "eaco": instance.alpha * kwh + (1 - instance.alpha) * epoch_h,
-            }[instance.objective]
-        )
-    return max(costs, default=0.0)
+    runs: list[_Running], waiting: list[Job], totals: dict[str, float], outcomes: Outcomes
+) -> float:
+    """Value of the instance's objective."""
+    if outcomes.instance.objective == "throughput":
+        return totals["normalised_throughput"]
+    rates = outcomes.rates
+    charged = (
+        rates.watt * totals["power_w"],
+        rates.joule * totals["energy_j"],
+        rates.epoch_s * fsum(run.epoch_s for run in runs),
+    )
+    return fsum([*charged, *map(outcomes.waiting_cost, waiting)])

@@ -8,8 +8,9 @@ from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.verification.claims import Rules, check_result
+from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
 
-TOTALS = {"carbon": "carbon_g", "energy": "energy_j", "money": "money"}
+TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items() if name != "mean-completion"}
 """Criterion to the name of its budget and total."""
 FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
 

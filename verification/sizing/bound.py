@@ -16,116 +16,158 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.verification.claims import is_finite
-from wattsched.verification.interval import Enclosure, float_above, float_below
-from wattsched.verification.report import Proof
-from wattsched.verification.sizing.cluster import places_of
-from wattsched.verification.sizing.configurations import Menus
-from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
-from wattsched.verification.sizing.exact import cheapest_exactly
-from wattsched.verification.sizing.outcomes import OBJECTIVES
-from wattsched.verification.sizing.prices import BOTTLENECK, Row, Tariff, rows_of, tariff_of
+from wattsched.instances.units import J_PER_KWH
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
+from wattsched.verification.report import TOLERANCE, Proof, charges
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import RowPrices, Use, in_range, least_costs
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
 
 EXACT_OPTIONS = 10_000
-"""Rational arithmetic takes 40 to 100 microseconds for an option; larger rounds are proven in doubles."""
-
-NEGLIGIBLE = 1e-40
-"""Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
-
-LARGEST_PRICE = 1e100
-"""Larger prices leave the range of doubles when they are multiplied with uses, and prove nothing."""
+"""Rational arithmetic takes some 40 microseconds for an option; larger rounds are proven in doubles."""
 
 CLAIM_TOLERANCE = 1e-9
 """By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
 
-def prove(
-    instance: Instance,
-    prices: Mapping[str, object],
-    *,
-    exact: bool = False,
-) -> Proof:
+def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     """Bound on the instance's objective that row prices prove.
+
+    Rational arithmetic is used for small rounds, and for numbers near the ends of the range of doubles;
+    doubles with a bound on their rounding for the rest.
 
     Parameters
     ----------
     instance : Instance
         Validated, free of faults as `validity.faults_of` finds them, with a known objective.
     prices : mapping of str to number
-        Derivative of the objective by the bound of a row: not positive for ``min``, not negative for ``max``.
-        Of either sign for rows of sets, which are equalities. Rows that are not named have price 0.
-    exact : bool
-        Ask for rational arithmetic whatever it takes. Otherwise it is used for small rounds and for numbers
-        near the ends of the range of doubles, and doubles with a bound on their rounding for the rest.
+        As `report.charges` takes them; rows of sets are equalities.
     """
-    menus = Menus(instance, places_of(instance.cluster))
-    rows = rows_of(instance, menus)
-    sense = OBJECTIVES[instance.objective]
-    charged, faults = _charged(prices, rows, sense)
+    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    rows, sense = rows_of(instance, configurations), OBJECTIVES[instance.objective]
+    shares = [name for name, row in rows.items() if row.kind == "share"]
+    charged, faults = charges(prices, rows.keys() - shares, shares, sense)
     if faults:
         return Proof(faults)
-    tariff = tariff_of(rows, charged, menus.places)
+    paid = prices_of(rows, charged)
     try:
         for job in instance.jobs:
-            if not menus.of(job).listed:
+            if not configurations.of(job).listed:
                 raise ValueError(f"job '{job.name}' has no configuration that it could run as")
-        exact = exact or _is_small(instance, menus) or not in_range(instance, menus, tariff)
-        cheapest = cheapest_exactly if exact else cheapest_in_doubles
-        total, worst, size = cheapest(instance, menus, tariff)
+        exact = _is_small(instance, configurations) or not in_range(instance, configurations, paid)
+        cheapest = least_costs(instance, configurations, paid, RATIONALS if exact else DOUBLES)
     except ValueError as error:
         return Proof([f"certificate: {error}"])
-    bound = _bound(instance, tariff, total, worst)
-    return _proof(bound, size + tariff.terms, tariff.leeway, sense, exact)
-
-
-def _charged(
-    prices: Mapping[str, object], rows: Mapping[str, Row], sense: str
-) -> tuple[dict[str, Fraction], list[str]]:
-    """What a unit of each row costs, and what is wrong with the prices."""
-    charged: dict[str, Fraction] = {}
-    faults = []
-    for name, price in prices.items():
-        told = f"certificate: the price {price!r:.40} of row '{name}'"
-        if not is_finite(price):
-            faults.append(f"{told} is not a finite number")
-        elif abs(price) > LARGEST_PRICE:
-            faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
-        elif name not in rows:
-            faults.append(f"{told} is of no row that this round has")
-        elif rows[name].kind != "share" and ((price > 0) if sense == "min" else (price < 0)):
-            wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
-            faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
-        elif abs(price) >= NEGLIGIBLE:
-            charged[name] = -Fraction(price) if sense == "min" else Fraction(price)
-    return charged, faults
-
-
-def _is_small(instance: Instance, menus: Menus) -> bool:
-    sizes = (len(menus.of(job).listed) + len(menus.in_sets(job.name)) for job in instance.jobs)
-    return sum(sizes) <= EXACT_OPTIONS
-
-
-def _bound(instance: Instance, tariff: Tariff, total: Enclosure, worst: Enclosure) -> Enclosure:
-    """Lower bound on the cost."""
-    bound = total - tariff.capacity
-    if instance.objective not in BOTTLENECK:
-        return bound
-    shares = sum(tariff.worst.values(), Fraction(0))
-    if shares > 1:
-        return bound * (1 / shares)
-    rest = worst * (1 - shares)
-    return Enclosure(bound.low + rest.low, bound.high + rest.high)
-
-
-def _proof(bound: Enclosure, terms: Fraction, leeway: Fraction, sense: str, exact: bool) -> Proof:
-    """What a bound proves; `terms` is the size of the numbers that it is the sum of."""
-    size = max(Fraction(1, 10**6), abs(bound.high) + terms)
-    reach = bound.high + Fraction(CLAIM_TOLERANCE) * size
+    used = [(rows[name], Fraction(price)) for name, price in charged.items()]
+    capacity = sum((price * (row.limit - row.standing) for row, price in used), Fraction(0))
+    # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
+    terms = sum((price * (row.limit + row.standing) for row, price in used), cheapest.size)
+    leeway = sum((price * row.limit for row, price in used if row.kind in ("power", "energy")), Fraction(0))
+    bound = cheapest.total - capacity
+    if instance.objective in BOTTLENECK:
+        shared = sum((price for use, price in paid.items() if use[0] == "worst"), Fraction(0))
+        bound = bound * (1 / shared) if shared > 1 else bound + cheapest.worst * (1 - shared)
+    reach = bound.high + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), abs(bound.high) + terms)
     proven, honest = float_below(bound.low), float_above(reach)
     if sense == "max":
         proven, honest = -proven, -honest
-    return Proof([], proven, honest, float_above(leeway), exact=exact)
+    return Proof([], proven, honest, float_above(leeway * Fraction(TOLERANCE)), exact=exact)
+
+
+def _is_small(instance: Instance, configurations: JobConfigurations) -> bool:
+    jobs = instance.jobs
+    sizes = (len(configurations.of(job).listed) + len(configurations.in_sets(job.name)) for job in jobs)
+    return sum(sizes) <= EXACT_OPTIONS
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row ``uses of the options <= limit - standing`` of the aggregated program; of a set ``= 0``.
+
+    Attributes
+    ----------
+    kind : {"room", "power", "energy", "worst", "share"}
+        What an option uses: its block, its watts or joules above idle; a job's value in the objective; or 1
+        by the first job of a set and -1 by another.
+    uses : mapping of Use to number
+        How much of the row what an option pays for uses: of carbon, grams per joule.
+    limit, standing : Fraction
+        What there is, and what idle GPUs and nodes use of it whatever is decided.
+    """
+
+    kind: Literal["room", "power", "energy", "worst", "share"]
+    uses: Mapping[Use, int | Fraction]
+    limit: Fraction = Fraction(0)
+    standing: Fraction = Fraction(0)
+
+
+def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, Row]:
+    """Rows of the aggregated program by name, also those that are implied by others."""
+    rows = {}
+    for pool, free in free_gpus(instance, configurations.pools).items():
+        for size, gpus in free.items():
+            name = f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"
+            uses: dict[Use, int] = {("room", pool, block): block for block in free if block >= size}
+            rows[name] = Row("room", uses, Fraction(gpus))
+    rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
+    if instance.objective in BOTTLENECK:
+        rows |= {f"worst:{job.name}": Row("worst", {("worst", job.name): 1}) for job in instance.jobs}
+    return rows
+
+
+def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:
+    budgets, types = instance.budgets, instance.cluster.gpu_types
+    standing_w = {
+        name: Fraction(types[pool.gpu_type].idle_power_w) * pool.available
+        + sum((Fraction(node.base_power_w) for node in pool.nodes), Fraction(0))
+        for name, pool in pools.items()
+    }
+    capped = [
+        (f":{d.name}", d.power_cap_w, [p for p in pools if d.name in pools[p].domains])
+        for d in instance.cluster.power_domains
+    ]
+    for name, limit_w, inside in [("", budgets.power_w, list(pools)), *capped]:
+        if limit_w is not None:
+            standing = sum((standing_w[pool] for pool in inside), Fraction(0))
+            uses: dict[Use, int] = {("watt", pool): 1 for pool in inside}
+            yield f"power_w{name}", Row("power", uses, Fraction(limit_w), standing)
+    standing_j = Fraction(0)
+    if budgets.scope == "round":
+        standing_j = sum(standing_w.values(), Fraction(0)) * Fraction(instance.round_s)
+    if budgets.energy_j is not None:
+        yield "energy_j", Row("energy", {("joule",): 1}, Fraction(budgets.energy_j), standing_j)
+    if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
+        grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
+        yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
+
+
+def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
+    """A row for each job of a set but the first, in each pool."""
+    for declared in configurations.instance.sets:
+        first, *others = declared.rates
+        for one in configurations.in_sets(first):
+            if one.set == declared.name:
+                pool = one.setting[0]
+                for job in others:
+                    uses: dict[Use, int] = {
+                        ("share", one.set, pool, first): 1,
+                        ("share", one.set, pool, job): -1,
+                    }
+                    yield f"share:{one.set}:{pool}:{job}", Row("share", uses)
+
+
+def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float]) -> RowPrices:
+    """What options pay at charges of rows, which are negative at most for sets."""
+    paid: dict[Use, Fraction] = defaultdict(Fraction)
+    for name, charge in charged.items():
+        for use, amount in rows[name].uses.items():
+            paid[use] += Fraction(charge) * amount
+    return paid

@@ -11,18 +11,15 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.verification.sizing.cluster import Place, block_of
+from wattsched.topology.cluster import GpuType
+from wattsched.verification.sizing.pools import Pool, block_of
 
 Setting = tuple[str, int, int | None, float | None, int | None]
 """Pool, GPU count, frequency, power limit, batch size."""
 
 
-Row = tuple[str, int, int | None, float | None, int | None, float, float, float | None]
-"""Row of a table: the pool or GPU type that it names, the other settings, rate, power, `completion_s`."""
-
-
 class Configuration(NamedTuple):
-    """What a job may run as; ``unit_s`` is the table's `completion_s`, where it states that and no rate.
+    """What a job may run as; ``completion_s`` is of a table that states that and no rate, for a unit of work.
 
     In a set, `power_w` is that of all its ``members``, of which one ``leads``: it takes the GPUs.
     """
@@ -30,15 +27,15 @@ class Configuration(NamedTuple):
     setting: Setting
     rate: float
     power_w: float
-    unit_s: float | None = None
+    completion_s: float | None = None
     set: str | None = None
     members: int = 1
     leads: bool = True
 
 
 @dataclass(frozen=True)
-class Menu:
-    """Configurations that equal jobs share, whatever their work, deadline and current placement."""
+class Configurations:
+    """What equal jobs may run as alone, whatever their work, deadline and current placement."""
 
     listed: list[Configuration]
 
@@ -76,30 +73,33 @@ class Menu:
 
     def best_s(self, job: Job) -> float:
         """Best completion from a standing start; a running job restarts first."""
-        restart_s = job.restart_s if job.current is not None else 0.0
-        return job.remaining_work / self.best_rate + restart_s
+        return job.remaining_work / self.best_rate + _start_s(job)
 
     def least_energy_j(self, job: Job) -> float:
         """Least energy to completion from a standing start."""
-        restart_s = job.restart_s if job.current is not None else 0.0
-        return min(per_work * job.remaining_work + power_w * restart_s for per_work, power_w in self.thrifty)
+        start_s = _start_s(job)
+        return min(per_work * job.remaining_work + power_w * start_s for per_work, power_w in self.thrifty)
 
 
-class Menus:
-    """Menus of the jobs of an instance; equal jobs share one."""
+def _start_s(job: Job) -> float:
+    return job.restart_s if job.current is not None else 0.0
 
-    def __init__(self, instance: Instance, places: dict[str, Place]):
+
+class JobConfigurations:
+    """Configurations of the jobs of an instance; equal jobs share theirs."""
+
+    def __init__(self, instance: Instance, pools: dict[str, Pool]):
         self.instance = instance
-        self.places = places
-        self.profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
-        self._made: dict[Hashable, Menu] = {}
-        self._of: dict[str, Menu] = {}
+        self.pools = pools
+        self._profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
+        self._made: dict[Hashable, Configurations] = {}
+        self._of: dict[str, Configurations] = {}
         self._modelled: dict[Hashable, list[Configuration]] = {}
-        self._tables: dict[int, dict[str, list[Row]]] = {}
-        self._in_sets = _set_rows(instance, places)
+        self._tables: dict[int, dict[str, list[Configuration]]] = {}
+        self._in_sets = _set_rows(instance, pools)
 
-    def of(self, job: Job) -> Menu:
-        """Menu of a job of the instance.
+    def of(self, job: Job) -> Configurations:
+        """What a job of the instance may run as alone.
 
         Raises
         ------
@@ -114,95 +114,94 @@ class Menus:
         return self._of[job.name]
 
     def in_sets(self, job: str) -> list[Configuration]:
-        """What the job of that name may run as in sets, besides its menu."""
+        """What the job of that name may run as in sets, besides alone."""
         return self._in_sets.get(job, [])
 
-    def _make(self, job: Job) -> Menu:
+    def _make(self, job: Job) -> Configurations:
         listed: list[Configuration] = []
-        for place in self.places.values():
-            if job.pools is not None and place.name not in job.pools and place.gpu_type not in job.pools:
-                continue
-            # Blocks are powers of two: a count fits into the largest if it is no larger.
-            fewest, most = job.min_gpus or 1, min(place.largest_block, job.max_gpus or place.largest_block)
-            if job.model is None:
-                listed += self._table_rows(job, place, fewest, most)
-            else:
-                rows = self._model_rows(job, place)
+        for pool in self.pools.values():
+            if job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools):
+                # Blocks are powers of two: a count fits into the largest if it is no larger.
+                fewest, most = job.min_gpus or 1, min(pool.largest_block, job.max_gpus or pool.largest_block)
+                rows = self._table_rows(job, pool) if job.model is None else self._model_rows(job, pool)
                 listed += [row for row in rows if fewest <= row.setting[1] <= most]
-        return Menu(listed)
+        return Configurations(listed)
 
-    def _table_rows(self, job: Job, place: Place, fewest: int, most: int) -> list[Configuration]:
+    def _table_rows(self, job: Job, pool: Pool) -> list[Configuration]:
+        """Rows of a job's table that name the pool or its GPU type."""
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
         if id(table) not in self._tables:
-            self._tables[id(table)] = _by_place(table)
-        by_place, name = self._tables[id(table)], place.name
-        return [
-            Configuration((name, gpus, mhz, limit_w, batch), rate, power_w, unit_s)
-            for named in dict.fromkeys((name, place.gpu_type))
-            for _, gpus, mhz, limit_w, batch, rate, power_w, unit_s in by_place.get(named, ())
-            if fewest <= gpus <= most
-        ]
+            self._tables[id(table)] = _by_pool(table)
+        by_pool = self._tables[id(table)]
+        rows = list(by_pool.get(pool.name, ()))
+        if pool.gpu_type != pool.name:
+            of_type = by_pool.get(pool.gpu_type, ())
+            rows += [row._replace(setting=(pool.name, *row.setting[1:])) for row in of_type]
+        return rows
 
-    def _model_rows(self, job: Job, place: Place) -> list[Configuration]:
+    def _model_rows(self, job: Job, pool: Pool) -> list[Configuration]:
         choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
-        key = (job.model, place.name, *(None if c is None else tuple(c) for c in choices))
+        key = (job.model, pool.name, *(None if c is None else tuple(c) for c in choices))
         if key not in self._modelled:
-            self._modelled[key] = self._from_profile(job, place)
+            self._modelled[key] = self._from_profile(job, pool)
         return self._modelled[key]
 
-    def _from_profile(self, job: Job, place: Place) -> list[Configuration]:
+    def _from_profile(self, job: Job, pool: Pool) -> list[Configuration]:
         assert job.model is not None
-        gpu_type = self.instance.cluster.gpu_types[place.gpu_type]
-        profile = self._profile(job.model, place.gpu_type, gpu_type.profile or place.gpu_type)
-        if profile is None:
+        gpu_type = self.instance.cluster.gpu_types[pool.gpu_type]
+        stand_in = gpu_type.profile or pool.gpu_type
+        known = self._profiles.get((job.model, pool.gpu_type)) or self._profiles.get((job.model, stand_in))
+        profile = known or find(job.model, stand_in)
+        settings = [] if profile is None else _settings(job, gpu_type, profile)
+        if profile is None or not settings:
             return []
-        frequencies: list[float | None] = [None]
-        limits: list[float | None] = [None]
-        if profile.frequency is not None:
-            offered = job.frequencies_mhz or gpu_type.frequencies_mhz or profile.frequency.choices_mhz
-            frequencies = [float(f) for f in offered]
-        elif profile.power_limits is not None:
-            asked = job.power_limits_w or gpu_type.power_limits_w
-            # A stand-in's limits are those of another board: the power factor is between them.
-            limits = (
-                [w / gpu_type.power_factor for w in asked] if asked else list(profile.power_limits.limit_w)
-            )
-        powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
-        settings = [
-            (gpus, batch, frequency, limit)
-            for gpus in (powers_of_two if job.gpu_counts is None else job.gpu_counts)
-            for batch in (profile.batch_sizes if job.batch_sizes is None else job.batch_sizes)
-            if gpus <= batch <= gpus * profile.max_local_batch
-            for frequency in frequencies
-            for limit in limits
-        ]
-        if not settings:
-            return []
-        gpus, batch, mhz, limit = (np.array(c, dtype=float) for c in zip(*settings, strict=True))
-        rates = profile.rate(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.speed_factor
-        watts = profile.power_w(gpus, batch, mhz, limit, place.gpus_per_node) * gpu_type.power_factor
+        g, b, f, w = (np.array(column, dtype=float) for column in zip(*settings, strict=True))
+        rates = profile.rate(g, b, f, w, pool.gpus_per_node) * gpu_type.speed_factor
+        watts = profile.power_w(g, b, f, w, pool.gpus_per_node) * gpu_type.power_factor
         return [
             Configuration(
                 (
-                    place.name,
-                    g,
-                    None if f is None else round(f),
-                    None if w is None else round(w * gpu_type.power_factor, 6),
-                    b,
+                    pool.name,
+                    gpus,
+                    None if mhz is None else round(mhz),
+                    None if limit_w is None else round(limit_w * gpu_type.power_factor, 6),
+                    batch,
                 ),
                 rate,
                 power_w,
             )
-            for (g, b, f, w), rate, power_w in zip(settings, rates.tolist(), watts.tolist(), strict=True)
+            for (gpus, batch, mhz, limit_w), rate, power_w in zip(
+                settings, rates.tolist(), watts.tolist(), strict=True
+            )
         ]
 
-    def _profile(self, model: str, gpu_type: str, stand_in: str) -> Profile | None:
-        own = self.profiles.get((model, gpu_type)) or self.profiles.get((model, stand_in))
-        return own or find(model, stand_in)
+
+def _settings(
+    job: Job, gpu_type: GpuType, profile: Profile
+) -> list[tuple[int, int, float | None, float | None]]:
+    """GPU counts, batch sizes, frequencies and power limits that a job with a model may choose."""
+    frequencies: list[float | None] = [None]
+    limits: list[float | None] = [None]
+    if profile.frequency is not None:
+        offered = job.frequencies_mhz or gpu_type.frequencies_mhz or profile.frequency.choices_mhz
+        frequencies = [float(f) for f in offered]
+    elif profile.power_limits is not None:
+        asked = job.power_limits_w or gpu_type.power_limits_w
+        # A stand-in's limits are those of another board: the power factor is between them.
+        limits = [w / gpu_type.power_factor for w in asked] if asked else [*profile.power_limits.limit_w]
+    powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
+    return [
+        (gpus, batch, frequency, limit)
+        for gpus in (powers_of_two if job.gpu_counts is None else job.gpu_counts)
+        for batch in (profile.batch_sizes if job.batch_sizes is None else job.batch_sizes)
+        if gpus <= batch <= gpus * profile.max_local_batch
+        for frequency in frequencies
+        for limit in limits
+    ]
 
 
-def _set_rows(instance: Instance, places: dict[str, Place]) -> dict[str, list[Configuration]]:
+def _set_rows(instance: Instance, pools: dict[str, Pool]) -> dict[str, list[Configuration]]:
     """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use."""
     jobs = {job.name: job for job in instance.jobs}
     found: dict[str, list[Configuration]] = {}
@@ -210,16 +209,16 @@ def _set_rows(instance: Instance, places: dict[str, Place]) -> dict[str, list[Co
         members = [jobs[name] for name in declared.rates]
         fewest = max(job.min_gpus or 1 for job in members)
         most = min(job.max_gpus or declared.gpus for job in members)
-        for place in places.values():
-            names = {place.name, place.gpu_type}
-            if declared.pool not in names or not fewest <= declared.gpus <= min(most, place.largest_block):
+        for pool in pools.values():
+            names = {pool.name, pool.gpu_type}
+            if declared.pool not in names or not fewest <= declared.gpus <= min(most, pool.largest_block):
                 continue
             if any(job.pools is not None and names.isdisjoint(job.pools) for job in members):
                 continue
             settings = declared.frequency_mhz, declared.power_limit_w
             for number, (name, rate) in enumerate(declared.rates.items()):
                 row = Configuration(
-                    (place.name, declared.gpus, *settings, declared.batch_sizes.get(name)),
+                    (pool.name, declared.gpus, *settings, declared.batch_sizes.get(name)),
                     rate,
                     declared.power_w,
                     set=declared.name,
@@ -236,23 +235,21 @@ def _key(job: Job) -> Hashable:
     return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
 
 
-def _by_place(table: OptionTable) -> dict[str, list[Row]]:
-    """Rows of a table by the pool or GPU type that they name."""
-    unit_s = table.completion_s
-    rates = table.rate if unit_s is None else [1.0 / seconds for seconds in unit_s]
+def _by_pool(table: OptionTable) -> dict[str, list[Configuration]]:
+    """Rows of a table by the pool or GPU type that they name, which their settings name too."""
+    completion_s = table.completion_s
+    rates = table.rate if completion_s is None else [1.0 / seconds for seconds in completion_s]
     assert rates is not None
     absent = [None] * len(rates)
-    found: dict[str, list[Row]] = {}
-    for row in zip(
+    settings = zip(
         table.pool,
         table.gpus,
         table.frequency_mhz or absent,
         table.power_limit_w or absent,
         table.batch_size or absent,
-        rates,
-        table.power_w,
-        unit_s or absent,
         strict=True,
-    ):
-        found.setdefault(row[0], []).append(row)
+    )
+    found: dict[str, list[Configuration]] = {}
+    for row in zip(settings, rates, table.power_w, completion_s or absent, strict=True):
+        found.setdefault(row[0][0], []).append(Configuration(*row))
     return found

@@ -1,63 +1,35 @@
-r"""The objective `work-value` as the checker reads it: what a second of each job's work is worth.
+r"""What each job does in a decision, the rules that concern it alone, and what that is worth.
 
-With :math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight, and :math:`Z^\ge`
-of those that are at least as large, itself included, its value is the root of :math:`w (Z^> + Z^\ge)`. Its
-size is its remaining work over the best rate that it has with the fewest GPUs. Sizes per weight are compared
-after rounding to 30 binary digits, so that the last digits of a rate do not decide.
-
-What each job does in a decision, the rules that concern it alone, and what it is worth.
-
-The checker's rules of sets: all jobs of a declared set run on the same GPUs, or none is in it.
+The objectives stand here once, for decisions as for the least costs of a proof. Of `work-value`: with
+:math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight, and :math:`Z^\ge` of
+those that are at least as large, itself included, a second of its work is worth the root of
+:math:`w (Z^> + Z^\ge)`. Its size is its remaining work over the best rate that it has with the fewest GPUs.
+Sizes per weight are compared after rounding to 30 binary digits, so that the last digits of a rate do not
+decide.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance, Job
-from wattsched.verification.sizing.cluster import gpus_of
-from wattsched.verification.sizing.configurations import Configuration, Menu
+from wattsched.instances.units import S_PER_H
+from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
+from wattsched.verification.report import TOLERANCE, exceeds
+from wattsched.verification.sizing.configurations import Configurations, JobConfigurations
+from wattsched.verification.sizing.pools import gpus_of
 
 SHORTEST_HOLD_S = 600.0
-
-
-def hold_s(instance: Instance) -> float:
-    """Seconds over which a restart is spread: those that a configuration is expected to be kept."""
-    return max(SHORTEST_HOLD_S, instance.round_s)
-
-
-def squared_values(jobs: Iterable[tuple[Job, float]]) -> dict[str, Fraction]:
-    """Squares of the values, by the jobs' names.
-
-    Parameters
-    ----------
-    jobs : iterable of (Job, float)
-        All jobs of the instance, with their best rates at the fewest GPUs.
-    """
-    alike: dict[float, list[Job]] = defaultdict(list)
-    for job, reference_rate in jobs:
-        alike[_rounded(job.remaining_work / reference_rate / job.weight)].append(job)
-    found: dict[str, Fraction] = {}
-    larger = Fraction(0)
-    for size in sorted(alike, reverse=True):
-        until = larger + sum(Fraction(job.weight) for job in alike[size])
-        found |= {job.name: Fraction(job.weight) * (larger + until) for job in alike[size]}
-        larger = until
-    return found
-
-
-def _rounded(size: float) -> float:
-    mantissa, exponent = math.frexp(size)
-    return math.ldexp(round(mantissa * 2**30), exponent)
-
-
-TOLERANCE = 1e-6
-"""Relative tolerance of every comparison."""
+"""A restart is spread over this time at least: a configuration is expected to be kept as long."""
 
 OBJECTIVES = {
     "total-completion": "min",
@@ -70,6 +42,9 @@ OBJECTIVES = {
 }
 """Objectives and their senses."""
 
+BOTTLENECK = ("makespan", "max-min")
+"""Objectives in which the worst job counts; the others are sums."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -79,7 +54,7 @@ class Outcome:
     """
 
     job: Job
-    menu: Menu
+    configurations: Configurations
     assignment: Assignment | None
     completion_s: float
     rate: float = 0.0
@@ -89,48 +64,40 @@ class Outcome:
     leads: bool = True
 
 
-def outcome_of(
-    instance: Instance,
-    job: Job,
-    menu: Menu,
-    assignment: Assignment | None,
-    in_sets: Sequence[Configuration] = (),
-) -> Outcome | str:
-    """Outcome of a job, or why it has none; `in_sets` is what it may run as in sets."""
-    if not menu.rows:
+def outcome_of(configurations: JobConfigurations, job: Job, assignment: Assignment | None) -> Outcome | str:
+    """Outcome of a job, or why it has none."""
+    try:
+        alone = configurations.of(job)
+    except ValueError as error:
+        return f"has no configurations: {error}"
+    if not alone.rows:
         return "has no configuration that it could run as, now or later"
-    best_s = menu.best_s(job)
+    best_s = alone.best_s(job)
     if not 0 < best_s < math.inf:
         return f"is complete after {best_s:g} s at best, which is no time that can be compared"
+    held = job.current
     if assignment is None:
-        completion_s = instance.round_s + best_s
-        return Outcome(job, menu, None, completion_s, restarts=job.current is not None)
-    setting = (
-        assignment.pool,
-        assignment.gpus,
-        assignment.frequency_mhz,
-        assignment.power_limit_w,
-        assignment.batch_size,
-    )
+        later_s = configurations.instance.round_s + best_s
+        return Outcome(job, alone, None, later_s, restarts=held is not None)
+    a = assignment
+    setting = (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size)
     members, leads = 1, True
-    if assignment.set is not None:
-        row = next((r for r in in_sets if (r.set, r.setting) == (assignment.set, setting)), None)
+    if a.set is not None:
+        in_sets = configurations.in_sets(job.name)
+        row = next((r for r in in_sets if (r.set, r.setting) == (a.set, setting)), None)
         if row is None:
-            return f"has no configuration in a set '{assignment.set}' {_words(assignment)}"
+            return f"has no configuration in a set '{a.set}' {_words(a)}"
         members, leads = row.members, row.leads
         rate, power_w = row.rate, row.power_w / members
-    elif setting not in menu.rows:
-        return f"has no configuration {_words(assignment)}"
-    elif setting in menu.ambiguous:
-        return f"has several rows {_words(assignment)}, and the decision cannot say which"
+    elif setting not in alone.rows:
+        return f"has no configuration {_words(a)}"
+    elif setting in alone.ambiguous:
+        return f"has several rows {_words(a)}, and the decision cannot say which"
     else:
-        rate, power_w = menu.rows[setting]
-    held = job.current
-    restarts = held is not None and (
-        (assignment.gpus, assignment.batch_size, assignment.pool) != (held.gpus, held.batch_size, held.pool)
-    )
+        rate, power_w = alone.rows[setting]
+    restarts = held is not None and (a.gpus, a.batch_size, a.pool) != (held.gpus, held.batch_size, held.pool)
     completion_s = job.remaining_work / rate + (job.restart_s if restarts else 0.0)
-    return Outcome(job, menu, assignment, completion_s, rate, power_w, restarts, members, leads)
+    return Outcome(job, alone, a, completion_s, rate, power_w, restarts, members, leads)
 
 
 def _words(a: Assignment) -> str:
@@ -147,7 +114,7 @@ def own_faults(outcome: Outcome) -> Iterator[str]:
     """Rules that concern one job alone."""
     job, assignment = outcome.job, outcome.assignment
     deadline_s = job.deadline_s
-    if deadline_s is not None and not outcome.completion_s <= deadline_s * (1 + TOLERANCE):
+    if deadline_s is not None and exceeds(outcome.completion_s, deadline_s, TOLERANCE):
         yield f"is complete after {outcome.completion_s:.9g} s, its deadline is {deadline_s:.9g} s"
     if assignment is None:
         if not job.can_wait:
@@ -167,55 +134,6 @@ def migrates(outcome: Outcome) -> bool:
     if held is None or assignment is None or outcome.restarts or not held.nodes:
         return False
     return gpus_of(held.nodes) != gpus_of(assignment.nodes)
-
-
-def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
-    """Objective of a decision in which every job has an outcome.
-
-    Raises
-    ------
-    ValueError
-        For an objective that has no definition here.
-    """
-    if not outcomes:
-        return 0.0
-    match instance.objective:
-        case "total-completion":
-            return total(o.job.weight * o.completion_s for o in outcomes)
-        case "makespan":
-            return max(o.job.weight * o.completion_s for o in outcomes)
-        case "progress":
-            running = (o for o in outcomes if o.assignment is not None)
-            return total(o.job.weight * 3600.0 / o.completion_s for o in running)
-        case "max-min":
-            return min(o.menu.best_s(o.job) / o.completion_s / o.job.weight for o in outcomes)
-        case "proportional":
-            return total(o.job.weight * math.log(o.completion_s / o.menu.best_s(o.job)) for o in outcomes)
-        case "goodput":
-            return total(o.job.weight * _speed(o, instance.round_s) for o in outcomes)
-        case "work-value":
-            squares = squared_values((o.job, o.menu.reference_rate) for o in outcomes)
-            held_s = hold_s(instance)
-            return total(
-                math.sqrt(squares[o.job.name]) * _speed(o, min(held_s, o.completion_s)) for o in outcomes
-            )
-    raise ValueError(f"objective '{instance.objective}' is not known")
-
-
-def total(values: Iterable[float]) -> float:
-    """Exactly rounded sum; infinite when it is too large for a number."""
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return math.inf
-
-
-def _speed(outcome: Outcome, kept_s: float) -> float:
-    """Speed relative to the smallest configuration, less the part of the time that a restart takes."""
-    if outcome.assignment is None:
-        return 0.0
-    lost_s = outcome.job.restart_s if outcome.restarts else 0.0
-    return outcome.rate / outcome.menu.reference_rate * max(0.0, 1.0 - lost_s / kept_s)
 
 
 def set_faults(instance: Instance, decision: Decision) -> Iterator[str]:
@@ -243,8 +161,144 @@ def users_of(decision: Decision) -> list[Assignment]:
 
 
 def _formed(decision: Decision) -> dict[str, list[Assignment]]:
-    found: dict[str, list[Assignment]] = {}
+    found: dict[str, list[Assignment]] = defaultdict(list)
     for assignment in decision.jobs:
         if assignment.set is not None:
-            found.setdefault(assignment.set, []).append(assignment)
+            found[assignment.set].append(assignment)
     return found
+
+
+# --- what outcomes are worth --------------------------------------------------------------------------
+
+
+class JobTerms(NamedTuple):
+    """What jobs bring into the objective: weights with their sizes, and seconds to completion at best.
+
+    Of `work-value` the weight is what a second of a job's work is worth.
+    """
+
+    weight: Numbers
+    weight_size: Numbers
+    best_s: Numbers
+
+
+class Choices(NamedTuple):
+    """What jobs choose, in arrays of shape (n_choices,).
+
+    Attributes
+    ----------
+    terms : JobTerms
+        Of all jobs.
+    job : int array
+        Who chooses.
+    runs : bool array, or bool for all
+        Others wait.
+    seconds, lost_s : arrays
+        To completion, and those of a restart among them.
+    speed : callable
+        The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
+    """
+
+    terms: JobTerms
+    job: IntArray
+    runs: BoolArray | bool
+    seconds: Numbers
+    lost_s: Numbers
+    speed: Callable[[], Numbers]
+
+
+def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
+    """What choices are worth, with the sign that makes it a cost, and the sizes of these numbers.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    terms, job, seconds = chosen.terms, chosen.job, chosen.seconds
+    weight = terms.weight[job]
+    match instance.objective:
+        case "total-completion" | "makespan":
+            cost = weight * seconds
+        case "progress":
+            cost = (-S_PER_H * chosen.runs) * weight / seconds
+        case "max-min":
+            cost = -terms.best_s[job] / seconds / weight
+        case "proportional":
+            slowdown, size = arithmetic.log(seconds / terms.best_s[job])
+            return weight * slowdown, weight * size
+        case "goodput" | "work-value" as name:
+            speed, kept_s = chosen.speed(), arithmetic.number(instance.round_s)
+            if name == "work-value":
+                kept_s = np.minimum(max(arithmetic.number(SHORTEST_HOLD_S), kept_s), seconds)
+            lost = np.minimum(0, chosen.lost_s / kept_s - 1)
+            return weight * speed * lost, terms.weight_size[job] * speed
+        case name:
+            raise ValueError(f"objective '{name}' is not known")
+    return cost, arithmetic.magnitude(cost)
+
+
+def terms_of(
+    instance: Instance, reference_rates: Sequence[float], best_s: Numbers, arithmetic: Arithmetic
+) -> JobTerms:
+    """Terms of the jobs.
+
+    Parameters
+    ----------
+    reference_rates : sequence of float
+        The jobs' best rates at the fewest GPUs.
+    """
+    if instance.objective == "work-value":
+        return JobTerms(*arithmetic.sqrt(_squared_values(instance.jobs, reference_rates)), best_s)
+    weight = arithmetic.array(job.weight for job in instance.jobs)
+    return JobTerms(weight, arithmetic.magnitude(weight), best_s)
+
+
+def _squared_values(jobs: Sequence[Job], reference_rates: Sequence[float]) -> list[Fraction]:
+    """Squares of what a second of each job's work is worth."""
+    alike: dict[float, list[int]] = defaultdict(list)
+    for number, (job, rate) in enumerate(zip(jobs, reference_rates, strict=True)):
+        mantissa, exponent = math.frexp(job.remaining_work / rate / job.weight)
+        alike[math.ldexp(round(mantissa * 2**30), exponent)].append(number)
+    weight = [Fraction(job.weight) for job in jobs]
+    squares = [Fraction(0)] * len(weight)
+    larger = Fraction(0)
+    for size in sorted(alike, reverse=True):
+        until = larger + sum(weight[number] for number in alike[size])
+        for number in alike[size]:
+            squares[number] = weight[number] * (larger + until)
+        larger = until
+    return squares
+
+
+def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
+    """Objective of a decision in which every job has an outcome, in the order of the jobs.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    array = DOUBLES.array
+    reference_rates = [o.configurations.reference_rate for o in outcomes]
+    rates = array(o.rate for o in outcomes)
+    best_s = array(o.configurations.best_s(o.job) for o in outcomes)
+    chosen = Choices(
+        terms_of(instance, reference_rates, best_s, DOUBLES),
+        job=np.arange(len(outcomes)),
+        runs=np.array([o.assignment is not None for o in outcomes], dtype=bool),
+        seconds=array(o.completion_s for o in outcomes),
+        lost_s=array(o.job.restart_s if o.restarts else 0.0 for o in outcomes),
+        speed=lambda: rates / array(reference_rates),
+    )
+    costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+    found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
+    return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
+
+
+def total(values: Iterable[float]) -> float:
+    """Exactly rounded sum; infinite when it is too large for a number."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf

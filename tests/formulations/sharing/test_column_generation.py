@@ -18,7 +18,7 @@ from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
-from wattsched.verification.sharing.bound import lower_bound
+from wattsched.verification.sharing.bound import prove
 from wattsched.verification.sharing.checker import check
 
 
@@ -34,7 +34,7 @@ def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> No
     assert plan.prices is not None
     margin = 1e-7 + 2e-5 * abs(relaxed.bound)
     assert relaxed.bound - margin <= plan.outside <= relaxed.bound + 1e-7 * max(1.0, abs(relaxed.bound))
-    proven = lower_bound(instance, plan.prices)
+    proven = prove(instance, plan.prices).bound
     assert proven == pytest.approx(plan.program.reported(plan.outside), rel=1e-6, abs=1e-7)
     known = eaco(patterns_of(instance), instance.objective)
     assert known is None or plan.encode(known) is not None

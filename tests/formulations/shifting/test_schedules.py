@@ -19,7 +19,7 @@ from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
-from wattsched.verification.shifting.bound import lower_bound
+from wattsched.verification.shifting.bound import prove
 from wattsched.verification.shifting.checker import check
 
 CASES = 200
@@ -46,7 +46,9 @@ def test_equals_brute_force(first: int) -> None:
         assert plan.program.objective(solution.x) == pytest.approx(best, rel=1e-6, abs=1e-9), seed
         assert solution.prices is not None
         assert plan.named_prices is not None
-        assert lower_bound(instance, plan.named_prices(solution.prices)) <= best + 1e-9 * max(1.0, abs(best))
+        bound = prove(instance, plan.named_prices(solution.prices)).bound
+        assert bound is not None
+        assert bound <= best + 1e-9 * max(1.0, abs(best))
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
@@ -88,7 +90,9 @@ def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatc
         plan = schedules.build(horizon_of(instance), instance.objective)
         assert plan.outside == -np.inf
         assert plan.prices is not None
-        assert lower_bound(instance, plan.prices) <= best + 1e-9 * max(1.0, abs(best)), seed
+        bound = prove(instance, plan.prices).bound
+        assert bound is not None
+        assert bound <= best + 1e-9 * max(1.0, abs(best)), seed
         solution = highs.solve(plan.program, Limits(gap=0.0))
         if solution.x is not None:
             report = check(instance, plan.decode(solution.x, {}))
@@ -133,7 +137,8 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
         exact = float(least.sum() + horizon.standing[which] - charges)
         size = float(least.sum() + abs(charges) + horizon.standing[which])
         found = prices.named(horizon, which)
-        bound = lower_bound(instance, found)
+        bound = prove(instance, found).bound
+        assert bound is not None
         assert bound <= exact + 1e-9 * size, seed
         assert bound >= exact - 1e-7 * size, seed
         guided = priced_cost(horizon, SchedulePricing(horizon, 500).cheapest(prices), prices)
@@ -149,7 +154,9 @@ def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) ->
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
     lp = found.master.cost + horizon.standing[which]
-    assert lp * (1 - 5e-3) <= lower_bound(instance, found.prices.named(horizon, which)) <= lp
+    bound = prove(instance, found.prices.named(horizon, which)).bound
+    assert bound is not None
+    assert lp * (1 - 5e-3) <= bound <= lp
 
 
 def test_decisions_become_schedules_and_back() -> None:

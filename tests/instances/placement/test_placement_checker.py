@@ -137,8 +137,8 @@ def test_prices_that_prove_nothing_are_told(
     window: PlacementInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, price, told in (
-        ("task:w", 1.0, "certificate: the instance has no row 'task:w'"),
-        ("node:t", 1.0, "certificate: the price 1 of row 'node:t' has the wrong sign"),
+        ("task:w", 1.0, "certificate: the price 1.0 of row 'task:w' proves nothing: the instance has no row"),
+        ("node:t", 1.0, "certificate: the price 1.0 of row 'node:t' is positive"),
         ("task:x", float("nan"), "certificate: the price nan of row 'task:x' is not a finite number"),
     ):
         (fault,) = prove(window, {name: price}).faults

@@ -10,21 +10,40 @@ from brute_force.shifting import optimum
 from strategies.shifting import tiny
 
 from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.verification.shifting import bound, cost_to_go
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.verification.shifting import bound, least_cost
+
+
+def proven(instance: ShiftingInstance, prices: dict[str, float]) -> float:
+    """Bound that prices prove; infinite where a job has no schedule."""
+    proof = bound.prove(instance, prices)
+    assert proof.bound is not None or "no schedule" in proof.faults[0]
+    return math.inf if proof.bound is None else proof.bound
 
 
 @pytest.mark.parametrize(
     ("prices", "words"),
     [
-        ({"gpus:A100@99": -1.0}, "is no row"),
-        ({"energy_j": -1.0}, "is no row"),
+        (
+            {"gpus:A100@99": -1.0},
+            "row 'gpus:A100@99' proves nothing: the instance has no row of that name",
+        ),
+        ({"energy_j": -1.0}, "no row"),
         ({"carbon_g": 1.0}, "is positive"),
         ({"carbon_g": float("nan")}, "is not a finite number"),
     ],
 )
 def test_prices_are_refused(prices: dict[str, float], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        bound.lower_bound(shifting_horizon(jobs=3, slots=4), prices)
+    (fault,) = bound.prove(shifting_horizon(jobs=3, slots=4), prices).faults
+    assert words in fault
+
+
+def test_a_job_that_no_schedule_ends_in_time_is_named() -> None:
+    instance = shifting_horizon(jobs=3, slots=4)
+    late = instance.jobs[1].model_copy(update={"deadline_s": 1e-3})
+    jobs = [instance.jobs[0], late, instance.jobs[2]]
+    (fault,) = bound.prove(instance.model_copy(update={"jobs": jobs}), {}).faults
+    assert f"job '{late.name}' has no schedule that ends in time" in fault
 
 
 def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,8 +53,8 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     bounds = []
     for levels, followed in ((4, 1), (16, 4), (64, 100), (1024, 100_000)):
         monkeypatch.setattr(bound, "LEVELS", (levels, levels))
-        monkeypatch.setattr(cost_to_go, "MOST_FOLLOWED", followed)
-        bounds.append(bound.lower_bound(instance, prices))
+        monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
+        bounds.append(proven(instance, prices))
     assert bounds[0] < bounds[1] < bounds[2]
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
 
@@ -49,6 +68,6 @@ def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
         best = optimum(instance)
         for _ in range(10):
             prices = {row: -(10 ** rng.uniform(0, 18)) for row in rows if rng.random() < 0.5}
-            proven = bound.lower_bound(instance, prices)
-            assert not math.isnan(proven)
-            assert best is None or proven <= best + 1e-9 * abs(best), number
+            found = proven(instance, prices)
+            assert not math.isnan(found)
+            assert best is None or found <= best + 1e-9 * abs(best), number

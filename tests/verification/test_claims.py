@@ -56,7 +56,7 @@ def test_an_infeasible_result_passes() -> None:
         ({"totals": RESULT["totals"] | {"foo": 1.0}}, "totals.foo"),
         ({"certificate": RESULT["certificate"] | {"prices": {"job:job0": 10**400}}}, "not a finite number"),
         ({"certificate": RESULT["certificate"] | {"prices": {"job:job0": True}}}, "not a finite number"),
-        ({"certificate": RESULT["certificate"] | {"prices": {"row": 1.0}}}, "has no row 'row'"),
+        ({"certificate": RESULT["certificate"] | {"prices": {"row": 1.0}}}, "of row 'row' proves nothing"),
         ({"decision": None, "termination": "x"}, "the result holds no decision to check"),
         ({"decision": None}, "the result holds no decision to check"),
         ({"objective": RESULT["objective"] - 1.0}, "objective: the result claims"),

@@ -62,8 +62,16 @@ def test_unfinished_work_runs_on_at_its_fastest_after_the_horizon() -> None:
         (decided(run(0, 1), run(0, 1)), "overlaps"),
         (decided(run(0, 4)), "holds GPUs in slot 2, but it ends at 125"),
         (decided(run(0, 1, gpus=3)), "no row of its table"),
-        (ShiftingDecision(jobs=[], waiting=[]), "job 'x' is not decided"),
-        (ShiftingDecision(jobs=[], waiting=["x", "x"]), "named 2 times"),
+        (ShiftingDecision(jobs=[], waiting=[]), "job 'x' neither runs nor waits"),
+        (ShiftingDecision(jobs=[], waiting=["x", "x"]), "job 'x' is named 2 times among those that wait"),
+        (
+            ShiftingDecision(jobs=decided(run(0, 2)).jobs * 2, waiting=[]),
+            "job 'x' is named 2 times among those that run",
+        ),
+        (
+            ShiftingDecision(jobs=decided(run(0, 2)).jobs, waiting=["x"]),
+            "job 'x' runs and waits",
+        ),
         (ShiftingDecision(jobs=[], waiting=["x", "y"]), "job 'y' is not in the instance"),
     ],
 )

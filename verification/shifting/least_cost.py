@@ -1,16 +1,15 @@
-r"""What is left of a job costs at least this much at prices: dynamic programming over levels of work left.
+r"""The least that a schedule of one job costs at prices, or a bound below it.
 
-Levels are safe. What is left is rounded down to one. Over a run (an option without a pause) the work done is
-rounded as a whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for an option that
-does a of them, and in the first slot of the run as much more as makes the sum of any number of slots at least
-the true one. Schedules of the true job have thus counterparts that do no less work in the same slots, and
-costs never fall with the work left.
-
-The least that a schedule of one job costs at prices; only the certificate uses it.
-
-Schedules are followed slot by slot with their exact work, all at once. Those that by `cost_to_go` cost more
+Schedules are followed slot by slot with their exact work, all at once. Those that by `CostToGo` cost more
 than a known one, and those that leave more work than another at more cost, are dropped. Where too many are
 left, the most costly ones count for what they cost at least.
+
+What is left of a job costs at least what dynamic programming over levels of work left finds. Levels are safe.
+What is left is rounded down to one. Over a run (an option without a pause) the work done is rounded as a
+whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for an option that does a of
+them, and in the first slot of the run as much more as makes the sum of any number of slots at least the true
+one. Schedules of the true job have thus counterparts that do no less work in the same slots, and costs never
+fall with the work left.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
 it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
@@ -19,80 +18,130 @@ it is cheapest. Where that is more than a known schedule costs, slots from T on 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
+from wattsched.instances.sizing.instance import OptionTable
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.verification.report import ROUNDING
+from wattsched.verification.shifting.outcomes import after_horizon, fitting_rows
 
-ROUNDING = 1e-9
-"""Times, relative to themselves, and work, relative to a slot's, that count as rounding."""
+FEW_LEVELS = 64
+"""Levels that are tried first."""
+MOST_FOLLOWED = 100
+"""Schedules of a job that are followed together."""
 _MARGIN = 1e-7
 """Share of a level by which levels done exceed what rounding could make too few."""
+_PAUSED, _NEVER = -2, -1
+"""States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
 
 
 @dataclass(frozen=True)
+class PricedOptions:
+    """Rows of a table that fit into their pools, and what they are charged.
+
+    Attributes
+    ----------
+    rate, power_w, extra_w : float arrays, shape (n_options,)
+        `extra_w` is the draw above that of idle GPUs.
+    kinds : dict of (int, str, int or None) to int
+        GPU count, pool and batch size: options of one kind change into each other without a restart.
+    kind : int array, shape (n_options,)
+    gpu : float array, shape (slots, n_options)
+        Charge for the GPUs of an option.
+    after : (float, float)
+        Rate and watts of what is left after the horizon.
+    """
+
+    rate: FloatArray
+    power_w: FloatArray
+    extra_w: FloatArray
+    kinds: dict[tuple[int, str, int | None], int]
+    kind: IntArray
+    gpu: FloatArray
+    after: tuple[float, float]
+
+    @classmethod
+    def of(cls, instance: ShiftingInstance, table: OptionTable, gpu: dict[str, FloatArray]) -> PricedOptions:
+        """Options of a table; `gpu` is the charge for a GPU by pool, then slot."""
+        rows = fitting_rows(instance, table)
+        gpus = np.array(table.gpus, dtype=float)[rows]
+        power_w = np.array(table.power_w, dtype=float)[rows]
+        idle_w = np.array([instance.pools[table.pool[r]].idle_power_w for r in rows])
+        batch: list[int | None] = (
+            [None] * len(table.gpus) if table.batch_size is None else [*table.batch_size]
+        )
+        each = [(table.gpus[r], table.pool[r], batch[r]) for r in rows]
+        kinds = {kind: k for k, kind in enumerate(dict.fromkeys(each))}
+        return cls(
+            rate=np.array(table.rate, dtype=float)[rows],
+            power_w=power_w,
+            extra_w=np.maximum(power_w - gpus * idle_w, 0.0),
+            kinds=kinds,
+            kind=np.array([kinds[kind] for kind in each], dtype=np.int64),
+            gpu=np.array([gpu[table.pool[r]] for r in rows]).T * gpus,
+            after=after_horizon(instance, table),
+        )
+
+
 class PricedJob:
     """A job, its options, and what they are charged.
 
     Attributes
     ----------
-    slot_s : float
-    first, slots : int
-        First slot that the job may run in, and slots of the horizon.
-    work, restart_s : float
-    deadline_s : float
-        Infinite for none.
-    must_finish, ran : bool
-        `ran` makes the first start a restart.
-    held : int
-        Kind of options that needs no restart in the first slot, -1 for none.
-    rate, power_w, extra_w : float arrays, shape (n_options,)
-        `extra_w` is the draw above that of idle GPUs.
-    kind : int array, shape (n_options,)
-        Options of one kind change into each other without a restart.
+    options : PricedOptions
     delay : float
         Charge for a second of completion time, which counts from the beginning of the horizon here.
     joule : float array, shape (slots + 1,)
         Charge for a joule, at last after the horizon.
-    gpu : float array, shape (slots, n_options)
-        Charge for the GPUs of an option.
+    first, slots : int
+        First slot that the job may run in, and slots of the horizon.
+    deadline_s : float
+        Infinite for none.
+    ran : bool
+        Makes the first start a restart.
+    held : int
+        Kind of options that needs no restart in the first slot, -1 for none.
     """
 
-    slot_s: float
-    first: int
-    slots: int
-    work: float
-    restart_s: float
-    deadline_s: float
-    must_finish: bool
-    ran: bool
-    held: int
-    rate: FloatArray
-    power_w: FloatArray
-    extra_w: FloatArray
-    kind: IntArray
-    delay: float
-    joule: FloatArray
-    gpu: FloatArray
+    def __init__(
+        self,
+        instance: ShiftingInstance,
+        job: ShiftingJob,
+        options: PricedOptions,
+        delay: float,
+        joule: FloatArray,
+    ):
+        held = job.current
+        self.options, self.delay, self.joule = options, delay, joule
+        self.slot_s, self.slots = instance.slot_s, instance.slots
+        self.first = math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s)
+        self.work, self.restart_s, self.must_finish = job.remaining_work, job.restart_s, job.must_finish
+        self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
+        self.ran = job.has_run or held is not None
+        self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
 
     def unfinished(self, work: FloatArray) -> FloatArray:
         """What work costs that is left at the end of the horizon."""
-        options = range(len(self.rate))
-        fastest = min(options, key=lambda o: (-self.rate[o], self.power_w[o], o))
-        seconds = work / self.rate[fastest]
+        rate, power_w = self.options.after
+        seconds = work / rate
         end_s = self.slots * self.slot_s + seconds
-        cost = self.delay * end_s + self.joule[-1] * self.power_w[fastest] * seconds
+        cost = self.delay * end_s + self.joule[-1] * power_w * seconds
         return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)
 
 
 class _Move:
-    """An option for a slot, of which some seconds are lost; arrays by option and level."""
+    """Every option for a slot, of which some seconds are lost; arrays by option and level."""
 
     def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
-        needs_s = lost_s + work / job.rate[:, None]
+        options = job.options
+        needs_s = lost_s + work / options.rate[:, None]
         self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
-        self.joules = job.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
+        self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
 
@@ -109,21 +158,20 @@ class CostToGo:
     """
 
     def __init__(self, job: PricedJob, end: int, levels: int):
-        self.job, self.n = job, len(job.rate)
-        self.step = job.work / levels
+        self.job, rate, kind = job, job.options.rate, job.options.kind
+        self.n, self.step = len(rate), job.work / levels
         self.level = np.arange(levels + 1)
         work = np.asarray(self.step * self.level, dtype=np.float64)
         self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
-        slot = np.arange(job.slots + 1)[:, None]
-        exact = slot * (job.rate * job.slot_s / self.step)
+        exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
         self.floor = np.floor(exact)
         behind = exact - self.floor
         worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
         self.makes_up = worst - behind[1:] + _MARGIN
         self.row = (np.arange(self.n) * len(self.level))[:, None]
-        self.ranks, self.partners = _ranks(job.kind), _partners(job.kind)
-        shape = (end - job.first + 1, self.n + 2, levels + 1)
-        self._cost = np.full(shape, math.inf)
+        members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
+        self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
+        self._cost = np.full((end - job.first + 1, self.n + 2, levels + 1), math.inf)
         if end == job.slots:
             self._cost[-1] = job.unfinished(work)
         for position in range(end - job.first - 1, -1, -1):
@@ -135,7 +183,7 @@ class CostToGo:
         Parameters
         ----------
         state : int array
-            The option of the slot before; -2 for a job that is paused, -1 for one that never ran.
+            The option of the slot before, or paused, or never run.
         """
         level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
         # In the middle of a run: the part of a level that its first slot was given more is given back.
@@ -151,18 +199,18 @@ class CostToGo:
         of_kind = again[options]
         for kinds, options in more:
             of_kind[kinds] = np.minimum(of_kind[kinds], again[options])
-        np.minimum(later[-2], of_kind.min(axis=0), out=now[-2])
-        np.minimum(later[-1], start.min(axis=0), out=now[-1])
+        np.minimum(later[_PAUSED], of_kind.min(axis=0), out=now[_PAUSED])
+        np.minimum(later[_NEVER], start.min(axis=0), out=now[_NEVER])
         # A run that goes on is not begun again, or every slot would be given a part of a level.
         running = now[: self.n]
-        np.minimum(going_on, later[-2], out=running)
-        np.minimum(running, _of_others(of_kind)[self.job.kind], out=running)
+        np.minimum(going_on, later[_PAUSED], out=running)
+        np.minimum(running, _of_others(of_kind)[self.job.options.kind], out=running)
         for options, partners in self.partners:
             running[options] = np.minimum(running[options], start[partners])
 
     def _first(self, slot: int, lost_s: float) -> FloatArray:
         """Levels of the first slot of a run."""
-        able = self.job.rate * (self.job.slot_s - lost_s) / self.step
+        able = self.job.options.rate * (self.job.slot_s - lost_s) / self.step
         return np.asarray(np.ceil(able + self.makes_up[slot]))
 
     def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
@@ -177,29 +225,22 @@ class CostToGo:
             cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
         cost += move.delay
         cost += job.joule[slot] * move.joules
-        cost += job.gpu[slot][:, None]
+        cost += job.options.gpu[slot][:, None]
         return cost
 
 
-def _ranks(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
+def _ranks(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
     """Kinds and their first options, those with a second one and these, and so on."""
-    members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
-    ranks = []
-    for rank in range(max(len(options) for options in members)):
+    for rank in range(max(map(len, members))):
         kinds = [k for k, options in enumerate(members) if len(options) > rank]
-        ranks.append((np.array(kinds), np.array([members[k][rank] for k in kinds])))
-    return ranks
+        yield np.array(kinds), np.array([members[k][rank] for k in kinds])
 
 
-def _partners(kind: IntArray) -> list[tuple[IntArray, IntArray]]:
+def _partners(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
     """Options, and for each another one of its kind, in as many ways as there are."""
-    members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
-    ways = []
-    for turn in range(1, max(len(options) for options in members)):
+    for turn in range(1, max(map(len, members))):
         able = [options for options in members if len(options) > turn]
-        partners = [np.roll(options, turn) for options in able]
-        ways.append((np.concatenate(able), np.concatenate(partners)))
-    return ways
+        yield np.concatenate(able), np.concatenate([np.roll(options, turn) for options in able])
 
 
 def _of_others(of_kind: FloatArray) -> FloatArray:
@@ -210,13 +251,7 @@ def _of_others(of_kind: FloatArray) -> FloatArray:
     return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
 
 
-FEW_LEVELS = 64
-MOST_FOLLOWED = 100
-_PAUSED, _NEVER = -2, -1
-
-
-@dataclass(frozen=True)
-class _Followed:
+class _Followed(NamedTuple):
     """Schedules up to a slot.
 
     Attributes
@@ -236,9 +271,19 @@ class _Followed:
     least: FloatArray
 
     def take(self, which: IntArray) -> _Followed:
-        return _Followed(
-            self.state[which], self.kind[which], self.left[which], self.cost[which], self.least[which]
-        )
+        state, kind, left, cost, least = self
+        return _Followed(state[which], kind[which], left[which], cost[which], least[which])
+
+    def undominated(self) -> _Followed:
+        """Without schedules that leave as much work as another of their state, or more, at no less cost."""
+        if len(self.left) < 2:
+            return self
+        order = np.lexsort((self.cost, self.left, self.state))
+        # States are so far apart that the least cost so far begins anew with each of them.
+        apart = 1.0 + 2 * float(np.abs(self.cost).max())
+        cost = self.cost[order] - apart * self.state[order]
+        before = np.concatenate([[math.inf], np.minimum.accumulate(cost)[:-1]])
+        return self.take(order[cost < before])
 
 
 class LeastCost:
@@ -246,7 +291,7 @@ class LeastCost:
 
     def __init__(self, job: PricedJob):
         self.job = job
-        self.full = job.rate * job.slot_s
+        self.full = job.options.rate * job.slot_s
         self.known = float(self._single_runs().min(initial=math.inf))
         self.end = self._end()
 
@@ -257,8 +302,8 @@ class LeastCost:
 
     def _end(self) -> int:
         """Slot from which on schedules cost more than the known one."""
-        job = self.job
-        joules = job.work * float((job.extra_w / job.rate).min())
+        job, options = self.job, self.job.options
+        joules = job.work * float((options.extra_w / options.rate).min())
         # At high prices the difference is small beside its parts, and may be all rounding.
         room = self.known * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
         if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
@@ -267,17 +312,17 @@ class LeastCost:
 
     def _single_runs(self) -> FloatArray:
         """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options)."""
-        job = self.job
-        each = job.gpu + np.outer(job.joule[:-1], job.extra_w * job.slot_s)
+        job, options = self.job, self.job.options
+        each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
         spent = np.concatenate([np.zeros((1, len(self.full))), np.cumsum(each, axis=0)])
-        needs_s = job.work / job.rate + (job.restart_s if job.ran else 0.0)
+        needs_s = job.work / options.rate + (job.restart_s if job.ran else 0.0)
         before = np.maximum(np.ceil(needs_s / job.slot_s - 1e-6).astype(np.int64) - 1, 0)
         used_s = needs_s - before * job.slot_s
         begun = np.arange(job.first, job.slots)[:, None]
         last = np.minimum(begun + before, job.slots - 1)
         option, end_s = np.arange(len(self.full)), last * job.slot_s + used_s
-        cost = spent[last, option] - spent[begun[:, 0]] + job.gpu[last, option]
-        cost += job.joule[last] * job.extra_w * used_s + job.delay * end_s
+        cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
+        cost += job.joule[last] * options.extra_w * used_s + job.delay * end_s
         valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
         return np.where(valid, cost, math.inf)
 
@@ -295,15 +340,15 @@ class LeastCost:
 
     def _bound(self, levels: int) -> float:
         job, to_go = self.job, CostToGo(self.job, self.end, levels)
-        begun = np.array([_PAUSED if job.ran else _NEVER])
+        begun, work = np.array([_PAUSED if job.ran else _NEVER]), np.array([job.work])
         # What is held may go on without a restart, of which the levels know nothing.
-        least = np.full(1, -math.inf) if job.held >= 0 else to_go.at(job.first, begun, np.array([job.work]))
+        least = np.full(1, -math.inf) if job.held >= 0 else to_go.at(job.first, begun, work)
         dropped = math.inf
-        followed = _Followed(begun, np.array([job.held]), np.array([job.work]), np.zeros(1), least)
+        followed = _Followed(begun, np.array([job.held]), work, np.zeros(1), least)
         for slot in range(job.first, self.end):
             ended, onward = self._step(slot, followed, to_go)
             self.known = min(self.known, ended)
-            followed = _undominated(onward.take(np.flatnonzero(onward.least < self.known)))
+            followed = onward.take(np.flatnonzero(onward.least < self.known)).undominated()
             if len(followed.left) > MOST_FOLLOWED:
                 order = np.argsort(followed.least, kind="stable")
                 dropped = min(dropped, float(followed.least[order[MOST_FOLLOWED]]))
@@ -317,34 +362,21 @@ class LeastCost:
 
     def _step(self, slot: int, before: _Followed, to_go: CostToGo) -> tuple[float, _Followed]:
         """Least cost of schedules that end in the slot, and those that go on after it."""
-        job = self.job
-        free = (before.kind[:, None] == job.kind) | (before.state == _NEVER)[:, None]
+        job, options = self.job, self.job.options
+        never = before.state == _NEVER
+        free = (before.kind[:, None] == options.kind) | never[:, None]
         lost_s = np.where(free, 0.0, job.restart_s)
-        able, left = self.full - job.rate * lost_s, before.left[:, None]
+        able, left = self.full - options.rate * lost_s, before.left[:, None]
         # Twice what counts as rounding, so that nothing ends later here than in truth.
         ends = left <= able + 2 * ROUNDING * self.full
-        used_s = np.where(ends, lost_s + np.minimum(left, able) / job.rate, job.slot_s)
-        cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * job.extra_w * used_s
+        used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, job.slot_s)
+        cost = before.cost[:, None] + options.gpu[slot] + job.joule[slot] * options.extra_w * used_s
         end_s = slot * job.slot_s + used_s
-        ended = cost + job.delay * end_s
         in_time = ends & (end_s <= job.deadline_s)
+        ended = float((cost + job.delay * end_s)[in_time].min(initial=math.inf))
         which, option = np.nonzero(~ends)
-        resting = np.where(before.state == _NEVER, _NEVER, _PAUSED)
-        state = np.concatenate([resting, option])
+        state = np.concatenate([np.where(never, _NEVER, _PAUSED), option])
+        kind = np.concatenate([np.full(len(never), -1), options.kind[option]])
         rest = np.concatenate([before.left, (left - able)[which, option]])
         spent = np.concatenate([before.cost, cost[which, option]])
-        kind = np.concatenate([np.full(len(resting), -1), job.kind[option]])
-        least = spent + to_go.at(slot + 1, state, rest)
-        return float(ended[in_time].min(initial=math.inf)), _Followed(state, kind, rest, spent, least)
-
-
-def _undominated(followed: _Followed) -> _Followed:
-    """Without schedules that leave as much work as another of their state, or more, at no less cost."""
-    if len(followed.left) < 2:
-        return followed
-    order = np.lexsort((followed.cost, followed.left, followed.state))
-    # States are so far apart that the least cost so far begins anew with each of them.
-    apart = 1.0 + 2 * float(np.abs(followed.cost).max())
-    cost = followed.cost[order] - apart * followed.state[order]
-    before = np.concatenate([[math.inf], np.minimum.accumulate(cost)[:-1]])
-    return followed.take(order[cost < before])
+        return ended, _Followed(state, kind, rest, spent, spent + to_go.at(slot + 1, state, rest))

@@ -10,49 +10,26 @@ from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets
+from strategies.priced import OBJECTIVE, Priced, better, priced
 
 import wattsched
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
-from wattsched.verification.sizing.bound import prove
-from wattsched.verification.sizing.cluster import places_of
-from wattsched.verification.sizing.configurations import Menus
-from wattsched.verification.sizing.doubles import cheapest_in_doubles, in_range
-from wattsched.verification.sizing.exact import cheapest_exactly
-from wattsched.verification.sizing.outcomes import OBJECTIVES
-from wattsched.verification.sizing.prices import BOTTLENECK, rows_of, tariff_of
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS
+from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.pools import pools_of
 
 MANY = settings(max_examples=100)
-OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
-Priced = tuple[Instance, dict[str, float]]
-
-
-def better(a: float, b: float, objective: str) -> bool:
-    """Whether one value is better than another by more than the last digits."""
-    excess = b - a if OBJECTIVES[objective] == "min" else a - b
-    return excess > 1e-9 * max(0.1, abs(b))
-
-
-@st.composite
-def priced(draw: st.DrawFn) -> Priced:
-    """An instance with prices on any of its rows, of either sign on those of sets."""
-    objective = draw(OBJECTIVE)
-    instance = draw(instances_with_sets()).model_copy(update={"objective": objective})
-    rows = rows_of(instance, Menus(instance, places_of(instance.cluster)))
-    sign = -1.0 if OBJECTIVES[objective] == "min" else 1.0
-    scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0, "share": 300.0}
-    prices = {}
-    for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)):
-        share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
-        turned = -1.0 if rows[name].kind == "share" and draw(st.booleans()) else 1.0
-        prices[name] = turned * sign * share * scale[rows[name].kind]
-    return instance, prices
+PRICED = priced(instances_with_sets())
 
 
 @MANY
-@given(case=priced())
+@given(case=PRICED)
 def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> None:
     instance, prices = case
     proof = prove(instance, prices)
@@ -66,27 +43,31 @@ def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> No
 
 
 @MANY
-@given(case=priced(), chunk=st.sampled_from([1, 7, 1000]))
+@given(case=PRICED, chunk=st.sampled_from([1, 7, 1000]))
 def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
     instance, prices = case
     assume(not prove(instance, prices).faults)
-    menus = Menus(instance, places_of(instance.cluster))
+    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    rows = rows_of(instance, configurations)
     sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
-    charged = {name: sign * Fraction(price) for name, price in prices.items()}
-    tariff = tariff_of(rows_of(instance, menus), charged, menus.places)
-    assume(in_range(instance, menus, tariff))
-    exact = cheapest_exactly(instance, menus, tariff)
-    rounded = cheapest_in_doubles(instance, menus, tariff, chunk)
-    compared = 2 if instance.objective in BOTTLENECK else 1
-    for inner, outer in list(zip(exact, rounded, strict=True))[:compared]:
+    charged = {name: sign * price for name, price in prices.items()}
+    paid = prices_of(rows, charged)
+    assume(in_range(instance, configurations, paid))
+    exact = least_costs(instance, configurations, paid, RATIONALS)
+    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk)
+    terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
+    watts = sum(price for use, price in paid.items() if use[0] == "watt")
+    shares = sum(abs(price) for use, price in paid.items() if use[0] == "share")
+    compared = ("total", "worst") if instance.objective in BOTTLENECK else ("total",)
+    for name in compared:
+        inner, outer = getattr(exact, name), getattr(rounded, name)
         assert outer.low <= inner.low <= inner.high <= outer.high
-        room = abs(inner.high) + tariff.terms + sum(tariff.watt.values()) * 1000 + len(instance.jobs) * 100
-        room += sum(map(abs, tariff.share.values()))
+        room = abs(inner.high) + terms + watts * 1000 + len(instance.jobs) * 100 + shares
         assert outer.high - outer.low <= room * Fraction(1, 2**44)
 
 
 @MANY
-@given(case=priced())
+@given(case=PRICED)
 def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     """Two implementations that share nothing but the formula."""
     instance, prices = case

@@ -1,0 +1,54 @@
+"""Rounds with prices of their rows, and what their bounds are compared with."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.bound import rows_of
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.pools import pools_of
+
+OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
+Priced = tuple[Instance, dict[str, float]]
+
+ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [1000.0, 400.0], "power_w": [200.0, 800.0]}
+SIX = Instance.model_validate(
+    {
+        "objective": "total-completion",
+        "cluster": {
+            "gpu_types": {"A": {"idle_power_w": 50.0}},
+            "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}],
+        },
+        "budgets": {"power_w": 900.0},
+        "jobs": [{"name": f"j{i}", "options": ROW} for i in range(6)],
+    }
+)
+"""Six jobs, each 400 s on all four GPUs; waiting costs 300 s more."""
+
+
+def with_objective(instance: Instance, objective: str) -> Instance:
+    return instance.model_copy(update={"objective": objective})
+
+
+def better(a: float, b: float, objective: str) -> bool:
+    """Whether one value is better than another by more than the last digits."""
+    excess = b - a if OBJECTIVES[objective] == "min" else a - b
+    return excess > 1e-9 * max(0.1, abs(b))
+
+
+@st.composite
+def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
+    """An instance with prices on any of its rows: of the right sign, or of either on those of sets."""
+    instance = with_objective(draw(instances), draw(OBJECTIVE))
+    rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
+    sign = -1.0 if OBJECTIVES[instance.objective] == "min" else 1.0
+    # Where prices have the size of a round's, bounds are worth something.
+    scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0, "share": 300.0}
+    prices = {}
+    for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)) if rows else []:
+        share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
+        turned = -1.0 if rows[name].kind == "share" and draw(st.booleans()) else 1.0
+        prices[name] = turned * sign * share * scale[rows[name].kind]
+    return instance, prices

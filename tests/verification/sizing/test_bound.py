@@ -1,0 +1,205 @@
+"""Certificates: every price vector proves a bound that holds, and no claim beyond it passes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import small_instances
+from strategies.priced import ROW, SIX, Priced, better, priced, with_objective
+
+from wattsched import solve
+from wattsched.documents import verdict_on
+from wattsched.formulations.sizing.data import expand
+from wattsched.instances.generators import generate
+from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS
+from wattsched.verification.sizing import bound
+from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.outcomes import BOTTLENECK
+from wattsched.verification.sizing.pools import pools_of
+
+MANY = settings(max_examples=80)
+PRICED = priced(small_instances(max_jobs=3))
+
+# --- any prices prove a bound ------------------------------------------------------------------------
+
+
+@MANY
+@given(case=PRICED)
+def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> None:
+    instance, prices = case
+    proof = prove(instance, prices)
+    best = optimum(instance, instance.objective)
+    if proof.faults:
+        assert "no option that is complete by its deadline" in proof.faults[0] or "no conf" in proof.faults[0]
+        assert best is None
+    elif best is not None:
+        assert proof.bound is not None
+        assert not better(best, proof.bound, instance.objective)
+
+
+@MANY
+@given(case=PRICED, chunk=st.sampled_from([1, 7, 1000]))
+def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
+    instance, prices = case
+    assume(not prove(instance, prices).faults)
+    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    rows = rows_of(instance, configurations)
+    charged = {name: abs(price) for name, price in prices.items()}
+    paid = prices_of(rows, charged)
+    assume(in_range(instance, configurations, paid))
+    exact = least_costs(instance, configurations, paid, RATIONALS)
+    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk)
+    terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
+    watts = sum(price for use, price in paid.items() if use[0] == "watt")
+    compared = ("total", "worst") if instance.objective in BOTTLENECK else ("total",)
+    for name in compared:
+        inner, outer = getattr(exact, name), getattr(rounded, name)
+        assert outer.low <= inner.low <= inner.high <= outer.high
+        room = abs(inner.high) + terms + watts * 1000 + len(instance.jobs) * 100
+        # An option that ends at its deadline to the last digits leaves both in doubt.
+        doubt = inner.high - inner.low
+        assert outer.high - outer.low <= doubt + room * Fraction(1, 2**44)
+
+
+@MANY
+@given(case=PRICED)
+def test_the_bound_is_that_of_the_program(case: Priced) -> None:
+    """Two implementations that share nothing but the formula."""
+    instance, prices = case
+    options = expand(instance)
+    assume(not options.jobs_without_options())
+    program = problem("sizing").formulation("mckp")(options, instance.objective).program
+    sign = 1.0 if program.sense == "min" else -1.0
+    # Rows that can never bind are not in the program.
+    prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
+    y = np.array([sign * prices.get(name, 0.0) for name in program.row_names()])
+    lower = program.lagrangian_bound(y)
+    proof = prove(instance, prices)
+    assert proof.bound is not None
+    assert proof.reach is not None
+    # Above 1 the shares of a bottleneck are scaled, which proves more than its variable's range does.
+    tight = sum(abs(p) for name, p in prices.items() if name.startswith("worst:")) <= 1
+    slack = 1e-9 * (1 + abs(lower) + float(np.abs(y) @ np.abs(program.row_upper)))
+    assert sign * proof.bound >= lower - slack
+    assert sign * proof.reach >= lower
+    if tight:
+        assert sign * proof.bound <= lower + slack
+
+
+def test_an_option_that_ends_on_its_deadline_counts() -> None:
+    """Whether 0.1 + 0.2 is 0.3 is a question of arithmetic; what is proven holds for both answers."""
+    exact = with_deadline(700.0)
+    assert prove(exact, {}).bound == 6 * 400
+    only = {**ROW, "gpus": [1], "pool": ["A"], "completion_s": [900.0], "power_w": [200.0]}
+    for deadline_s, expected in ((900.0, 5400.0), (899.9999, 5400.0), (1200.0, 5400.0)):
+        assert prove(with_deadline(deadline_s, options=only), {}).bound == expected
+    faults = prove(with_deadline(890.0, options=only), {}).faults
+    assert faults == ["certificate: job 'j0' has no option that is complete by its deadline"]
+
+
+def with_deadline(deadline_s: float, **fields: Any) -> Instance:
+    content = SIX.model_dump()
+    for job in content["jobs"]:
+        job.update({"deadline_s": deadline_s, **fields})
+    return Instance.model_validate(content)
+
+
+def test_prices_by_hand() -> None:
+    # A GPU at 75 s: four of them for 400 s pay as much as waiting, 700 s.
+    assert prove(SIX, {"gpus:A": -75.0}).bound == 6 * 700 - 4 * 75
+    # The row of blocks of four counts the same GPUs, although the program leaves it out.
+    assert prove(SIX, {"buddy:A:4": -75.0}).bound == 6 * 700 - 4 * 75
+    # 900 - 100 - 4 * 50 W are for the jobs; at half a second per watt 400 + 0.5 * 600 is 700 again.
+    assert prove(SIX, {"power_w": -0.5}).bound == 6 * 700 - 0.5 * 600
+    assert prove(SIX, {}).bound == 6 * 400
+    slowest = with_objective(SIX, "makespan")
+    assert prove(slowest, {}).bound == 400
+    assert prove(
+        slowest, {f"worst:j{i}": -1 / 8 for i in range(6)} | {"gpus:A": -9.375}
+    ).bound == pytest.approx(6 / 8 * 700 - 4 * 9.375 + 2 / 8 * 400)
+    # Prices that sum to 6/4 prove as much as their 4/6, which sum to 1.
+    twice = {f"worst:j{i}": -1 / 4 for i in range(6)} | {"gpus:A": -18.75}
+    assert prove(slowest, twice).bound == pytest.approx(700 - 4 * 18.75 * 4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ({"gpus:A": 1.0}, "the price 1.0 of row 'gpus:A' is positive"),
+        (
+            {"gpus:B": -1.0},
+            "price -1.0 of row 'gpus:B' proves nothing: the instance has no row of that name",
+        ),
+        ({"buddy:A:8": -1.0}, "no row"),
+        ({"energy_j": -1.0}, "no row"),
+        ({"worst:j1": -1.0}, "no row"),
+        ({"power_w": math.nan}, "the price nan of row 'power_w' is not a finite number"),
+        ({"power_w": -math.inf}, "not a finite number"),
+        ({"power_w": "-1"}, "not a finite number"),
+        ({"power_w": True}, "not a finite number"),
+        ({"power_w": -(10**400)}, "not a finite number"),
+    ],
+)
+def test_prices_that_are_none(prices: dict[str, Any], said: str) -> None:
+    proof = prove(SIX, prices)
+    assert said in proof.faults[0]
+    assert proof.bound is None
+
+
+def test_wrong_signs_depend_on_the_sense() -> None:
+    progress = with_objective(SIX, "progress")
+    assert prove(progress, {"gpus:A": 1.0}).faults == []
+    assert (
+        "negative: more of it cannot make a max objective worse"
+        in prove(progress, {"gpus:A": -1.0}).faults[0]
+    )
+    for instance in (SIX, progress):
+        assert prove(instance, {"gpus:A": -0.0, "power_w": 0}).faults == []
+
+
+def test_numbers_at_the_ends_of_the_range_are_left_to_exact_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bound, "EXACT_OPTIONS", 0)
+    assert not prove(SIX, {"gpus:A": -75.0}).exact
+    assert not prove(SIX, {"gpus:A": -1e-300}).exact
+    jobs = [job.model_copy(update={"weight": 1e300}) for job in SIX.jobs]
+    proof = prove(SIX.model_copy(update={"jobs": jobs}), {"gpus:A": -1e-300})
+    assert proof.exact
+    assert proof.bound == pytest.approx(6 * 400 * 1e300)
+
+
+def test_costs_and_prices_that_cancel_leave_their_rounding() -> None:
+    """No GPU is free: at its value's price running costs nothing, up to the last digit of that price."""
+    content = SIX.model_dump()
+    content["cluster"]["nodes"][0]["unavailable"] = [0, 1, 2, 3]
+    content["jobs"] = [{"name": "j", "options": {**ROW, "completion_s": [21.0, 400.0]}}]
+    instance = with_objective(Instance.model_validate(content), "progress")
+    price = 3600 / 21
+    proof = prove(instance, {"gpus:A": price})
+    assert proof.bound is not None
+    assert proof.reach is not None
+    assert proof.bound == pytest.approx(0.0, abs=1e-13)
+    assert -1e-9 * 2 * price <= proof.reach < 0.0
+    assert verdict_on(instance, solve(instance, gap=0.0).model_dump(mode="json")).faults == []
+
+
+def test_two_thousand_jobs_are_proven_in_doubles() -> None:
+    instance = generate("uniform", jobs=2000, seed=1)
+    prices = {"gpus:A100": -278.6, "power_w": -1.55, "energy_j": -2e-7}
+    proof = prove(instance, prices)
+    assert not proof.exact
+    assert proof.bound is not None
+    assert proof.reach is not None
+    assert proof.bound == pytest.approx(proof.reach, rel=1e-8)

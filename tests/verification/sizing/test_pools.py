@@ -1,0 +1,42 @@
+"""The checker's own reading of a cluster is that of the topology."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from strategies.instances import clusters, small_instances
+
+from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
+from wattsched.formulations.sizing.data import expand
+from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.buddy import free_by_level
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import pools_of
+from wattsched.verification.sizing import pools as checked
+
+
+@given(content=clusters())
+@settings(max_examples=200, deadline=None)
+def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
+    """The checker walks the tree itself; pools, blocks and places are those of the topology."""
+    cluster = Cluster.model_validate(content)
+    pools, read = pools_of(cluster), checked.pools_of(cluster)
+    assert list(read) == [pool.name for pool in pools]
+    for pool in pools:
+        own = read[pool.name]
+        assert (own.gpu_type, own.gpus_per_node) == (pool.gpu_type, pool.gpus_per_node)
+        assert (own.domains, own.largest_block) == (pool.domains, pool.largest_block)
+        assert own.sizes == pool.blocks[:, 1].tolist()
+        assert own.available == pool.available.sum()
+        for (node, gpu), (block, offset) in own.where.items():
+            assert pool.position(node, gpu) == pool.blocks[block, 0] + offset
+
+
+@given(instance=small_instances())
+@settings(max_examples=30)
+def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
+    found = checked.free_gpus(instance, checked.pools_of(instance.cluster))
+    options = expand(instance)
+    for pool, free in zip(options.pools, free_by_uses(options), strict=True):
+        assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))
