@@ -131,8 +131,8 @@ class Segments:
         records.gpu_s[jobs] += (time_s - since) * self._gpus[jobs]
         idle_w, power_w = self._idle_w[jobs], self._power_w[jobs]
         records.energy_j[jobs] += idle_w * (works - since) + power_w * (time_s - works)
-        begin, turn, end = (self._carbon.per_watt(at) for at in (since, works, time_s))
-        records.carbon_g[jobs] += idle_w * (turn - begin) + power_w * (end - turn)
+        grams = self._carbon.per_watt
+        records.carbon_g[jobs] += idle_w * grams(since, works) + power_w * grams(works, time_s)
         records.done[jobs] += self._rate[jobs] * (time_s - works)
         self._left[jobs] = left
         self._since_s[jobs] = time_s

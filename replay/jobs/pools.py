@@ -21,7 +21,7 @@ from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.allocation import Request, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import Occupancy, block_size, fits
+from wattsched.topology.buddy import Occupancy, fits
 from wattsched.topology.pools import Pool
 
 NOWHERE = -1
@@ -264,46 +264,13 @@ class Placement:
         return np.array(everyone_moved, dtype=np.int64), wake_s
 
 
-class Fragmentation:
-    """Integrates free GPUs and fragments (see the head of this file) over time.
-
-    Attributes
-    ----------
-    free_gpu_s, fragment_gpu_s : float
-        GPU seconds that were free, and F(M) over time.
-    """
-
-    def __init__(self, trace: Trace, pools: Sequence[PoolState]) -> None:
-        levels = np.log2(block_size(trace.requested_gpus)).astype(np.int64)
-        self._jobs = np.bincount(levels, minlength=1)
-        self._n_jobs = max(1, len(trace))
-        self._pools = pools
-        self.free_gpu_s = self.fragment_gpu_s = 0.0
-        self._free = self._fragments = 0.0
-        self.measure()
-
-    @property
-    def now(self) -> float:
-        """Share of the free GPUs that are fragments, 0 when none is free."""
-        return self._fragments / self._free if self._free else 0.0
-
-    @property
-    def mean(self) -> float:
-        """Share of the free GPU time so far."""
-        return self.fragment_gpu_s / self.free_gpu_s if self.free_gpu_s else 0.0
-
-    def advance(self, seconds: float) -> None:
-        """Count GPUs that stay free so long."""
-        self.free_gpu_s += self._free * seconds
-        self.fragment_gpu_s += self._fragments * seconds
-
-    def measure(self) -> None:
-        """Count the free GPUs of this moment."""
-        free = usable = 0
-        for pool in self._pools:
-            by_level = pool.occupancy.free_gpus
-            free += int(by_level[0])
-            # Larger jobs than the pool's blocks use none of them.
-            reach = self._jobs[: len(by_level)]
-            usable += int(reach @ by_level[: len(reach)])
-        self._free, self._fragments = float(free), free - usable / self._n_jobs
+def fragments(trace: Trace, pools: Sequence[PoolState]) -> tuple[int, float]:
+    """Free GPUs, and F(M) of them (see the head of this file)."""
+    free = usable = 0
+    for pool in pools:
+        by_level = pool.occupancy.free_gpus
+        free += int(by_level[0])
+        # Larger jobs than the pool's blocks use none of them.
+        reach = trace.jobs_by_level[: len(by_level)]
+        usable += int(reach @ by_level[: len(reach)])
+    return free, free - usable / max(1, len(trace))

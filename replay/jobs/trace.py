@@ -18,7 +18,7 @@ from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import free_by_level
+from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
@@ -75,6 +75,11 @@ class Trace:
     def free_gpus(self) -> tuple[IntArray, ...]:
         """F of `topology.buddy` of each pool when no job runs."""
         return tuple(free_by_level(pool.blocks, pool.available) for pool in self.pools)
+
+    @cached_property
+    def jobs_by_level(self) -> IntArray:
+        """How many jobs ask for blocks of 1, 2, 4, ... GPUs."""
+        return np.bincount(np.log2(block_size(self.requested_gpus)).astype(np.int64), minlength=1)
 
     @cached_property
     def idle_w(self) -> FloatArray:
