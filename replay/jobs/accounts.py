@@ -249,7 +249,7 @@ class Meter:
     busy_gpu_s: float = 0.0
     free_gpu_s: float = 0.0
     fragment_gpu_s: float = 0.0
-    now: Flows = Flows()
+    now: Flows = field(default_factory=Flows)
     power: StepLog = field(default_factory=StepLog)
     busy: StepLog = field(default_factory=StepLog)
 

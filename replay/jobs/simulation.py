@@ -148,12 +148,13 @@ class Replay:
         if self._arrived == len(self.trace) and not self._here:
             return math.inf
         works = segments.works_s[running]
+        arrival_s: list[float] = self.trace.arrival_s[self._arrived : self._arrived + 1].tolist()
         return min(
             float(np.min(segments.finish_s[running], initial=math.inf)),
             float(np.min(works[works > self.time_s], initial=math.inf)),
             self._round_s(),
             self._limit_s,
-            *self.trace.arrival_s[self._arrived : self._arrived + 1].tolist(),
+            *arrival_s,
             max(self.time_s, self._nodes.next_s()),
         )
 

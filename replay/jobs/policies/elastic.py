@@ -15,10 +15,11 @@ is expected to be kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from wattsched.formulations.sizing.objectives import HOLD_S, useful_share
+from wattsched.formulations.sizing.objectives import HOLD_S, OBJECTIVES, useful_share
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray
@@ -122,3 +123,7 @@ class Elastic:
         """Solve the round to the gap asked for."""
         options = RoundOptions.of(state, self._counts, self._wait_s)
         return self._solver.decide(options, options.program(self._cost(options)))
+
+
+progress = partial(Elastic, cost=OBJECTIVES["progress"].cost)
+completion = partial(Elastic, cost=OBJECTIVES["total-completion"].cost)

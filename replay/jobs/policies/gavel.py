@@ -37,27 +37,23 @@ MEMORY_ROUNDS = 10.0
 class FixedRounds:
     """Rounds of a fixed length; between them everything stays as it is.
 
-    Parameters
+    Attributes
     ----------
-    round_s : float
+    next_s : float
+        Time of the next round.
     """
 
     def __init__(self, round_s: float) -> None:
         self._round_s = round_s
-        self._next_s = -np.inf
+        self.next_s = -np.inf
 
     def kept(self, state: State) -> Decision | None:
         """Decision before the next round has come; None when it has, and begins."""
         # Rounds of the replay may come a rounding error early.
-        if state.time_s < self._next_s - 1e-6 * self._round_s:
-            return Decision(state.row.copy(), again_s=self._next_s, host=state.shared)
-        self._next_s = state.time_s + self._round_s
+        if state.time_s < self.next_s - 1e-6 * self._round_s:
+            return Decision(state.row.copy(), again_s=self.next_s, host=state.shared)
+        self.next_s = state.time_s + self._round_s
         return None
-
-    @property
-    def next_s(self) -> float:
-        """Time of the next round."""
-        return self._next_s
 
 
 class Turns:
@@ -91,12 +87,13 @@ class Turns:
             Row of every job of the state, -1 of those that are no takers or have no room.
         """
         received = self._received(state)[takers]
-        room, row = FreeGpus.whole(state), np.full(len(state), WAIT, dtype=np.int64)
+        room, of = FreeGpus(state.trace.free_gpus), state.configurations
+        row = np.full(len(state), WAIT, dtype=np.int64)
         for i, pool in by_priority(target, received):
             if row[j := takers[i]] == WAIT:
-                row[j] = room.take(state.request[j, pool : pool + 1])
+                row[j] = room.take_row(of, state.request[j, pool : pool + 1])
         for j in takers[row[takers] == WAIT].tolist():
-            row[j] = room.take(state.request[j])
+            row[j] = room.take_row(of, state.request[j])
         return row
 
     def _received(self, state: State) -> FloatArray:

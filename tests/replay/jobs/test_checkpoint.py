@@ -112,7 +112,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no Outcome"):
         load(file, Outcome, run)
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/3'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/4'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (checked(head, b""), "was written by another program"),

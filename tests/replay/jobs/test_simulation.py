@@ -85,7 +85,7 @@ class AtRandom:
 
     def decide(self, state: State) -> Decision:
         """Draw rows, and hosts among those that run on as many GPUs."""
-        known, room = state.configurations, FreeGpus.whole(state)
+        known, room = state.configurations, FreeGpus(state.trace.free_gpus)
         row, host = np.full((2, len(state)), WAIT)
         self._left -= 1
         first = np.arange(1) if self._left < 0 else self._draw.permutation(len(state))
@@ -98,7 +98,7 @@ class AtRandom:
             if len(others) and self._draw.random() < 0.6:
                 row[j], host[j] = mine, self._draw.choice(others)
             elif self._left < 0 or self._draw.random() < 0.8:
-                row[j] = room.take(np.array([mine]))
+                row[j] = room.take_row(known, np.array([mine]))
         # Any of a set may be called its host.
         for j in np.flatnonzero(host >= 0).tolist():
             if self._draw.random() < 0.3 and host[j] >= 0:
