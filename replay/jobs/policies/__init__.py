@@ -31,8 +31,8 @@ POLICIES = {
 }
 """Name to what makes the policy from a `PolicyContext`: ``file:callable`` in this folder.
 
-It is imported when the policy is asked for. Adding a policy is one file, or a callable beside its like, and one
-line here.
+It is imported when the policy is asked for. Adding a policy is one file, or a callable beside its like, and
+one line here.
 """
 
 SPENDERS = ("sizing", "powerflow", "greenflow")
