@@ -54,8 +54,7 @@ class JobRecords:
     @classmethod
     def empty(cls, n: int) -> JobRecords:
         """Records of jobs that have not arrived."""
-        never = (np.full(n, np.inf) for _ in range(2))
-        return cls(*never, *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
+        return cls(*np.full((2, n), np.inf), *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
 
 
 @dataclass
@@ -87,16 +86,10 @@ class Outcome:
 
     Attributes
     ----------
-    trace : Trace
-    policy : str
-    jobs : JobRecords
-    rounds : Rounds
-    meter : Meter
     begin_s, end_s : float
         First arrival and last completion.
-    budget : Budget, optional
     periods : Periods, optional
-        What was spent of it.
+        What was spent of the budget, if there is one.
     """
 
     trace: Trace

@@ -221,7 +221,7 @@ class LeastCost:
 
 
 class _Costs(NamedTuple):
-    """Watts that sets cost, 0 for no jobs, and what a job of a class adds, infinite where it is not admitted."""
+    """Watts that sets cost, 0 for no jobs, and what a job adds to them, infinite where it is not admitted."""
 
     sets: Sets
     set_w: Callable[[Classes], float]
