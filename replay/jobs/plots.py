@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.outcome import Outcome
 
 SIZE_IN = (9.0, 9.0)
-MINUTE_S, HOUR_S, DAY_S = 60, S_PER_H, S_PER_DAY
 MOST_STEPS = 300
 """Changes that a line can show; beyond, means are drawn."""
 WIDTHS = {
-    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": HOUR_S, "3 hours": 3 * HOUR_S,
-    "6 hours": 6 * HOUR_S, "12 hours": 12 * HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "30 days": 30 * DAY_S,
+    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": 3600.0, "3 hours": 10_800.0,
+    "6 hours": 21_600.0, "12 hours": 43_200.0, "day": 86_400.0, "week": 604_800.0, "30 days": 2_592_000.0,
 }  # fmt: skip
 """Lengths of time over which means are taken."""
 
@@ -44,7 +43,7 @@ class Scale:
     def of(cls, outcomes: Sequence[Outcome]) -> Scale:
         """Days for long traces, and means where lines would be too dense to read."""
         lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
-        unit, unit_s = ("days", DAY_S) if lasts_s > 3 * DAY_S else unit_of(lasts_s)
+        unit, unit_s = ("days", S_PER_DAY) if lasts_s > 3 * S_PER_DAY else unit_of(lasts_s)
         if max(len(outcome.meter.power.time_s) for outcome in outcomes) <= MOST_STEPS:
             return cls(unit, unit_s, "", 0.0)
         few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
@@ -53,9 +52,9 @@ class Scale:
 
 def unit_of(longest_s: float) -> tuple[str, float]:
     """Hours, or minutes and seconds where hours would be small fractions."""
-    if longest_s > 2 * HOUR_S:
-        return "hours", HOUR_S
-    return ("minutes", MINUTE_S) if longest_s > 2 * MINUTE_S else ("seconds", 1.0)
+    if longest_s > 2 * S_PER_H:
+        return "hours", S_PER_H
+    return ("minutes", 60.0) if longest_s > 120.0 else ("seconds", 1.0)
 
 
 def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
