@@ -8,7 +8,7 @@ no period is ever overspent, whatever a policy does.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from scipy.optimize import brentq
@@ -89,22 +89,6 @@ class Allowance:
     exhausted: bool
 
 
-@dataclass
-class Periods:
-    """One entry per period of a replay, the last one perhaps unfinished.
-
-    Attributes
-    ----------
-    begin_s, spent : list of float
-    short : list of bool
-        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
-    """
-
-    begin_s: list[float] = field(default_factory=list)
-    spent: list[float] = field(default_factory=list)
-    short: list[bool] = field(default_factory=list)
-
-
 class Ledger:
     """Spending against a budget, period by period.
 
@@ -116,7 +100,11 @@ class Ledger:
     Attributes
     ----------
     end_s : float
-        When the period ends.
+        When the present period ends.
+    begin_s, spent : list of float
+        Of each period, the last one perhaps unfinished.
+    short : list of bool
+        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
 
     Raises
     ------
@@ -125,15 +113,16 @@ class Ledger:
     """
 
     def __init__(self, budget: Budget, begin_s: float, standing_w: float) -> None:
-        self.budget = budget
-        self.periods = Periods()
-        self._standing_w = standing_w
+        self.budget, self._standing_w = budget, standing_w
+        self.begin_s: list[float] = []
+        self.spent: list[float] = []
+        self.short: list[bool] = []
         self._open(begin_s)
 
     def advance(self, until_s: float, power_w: float, short: bool) -> None:
         """Count a constant draw until then, at most to the end of the period."""
-        self.periods.spent[-1] += power_w * self._per_watt(until_s)
-        self.periods.short[-1] &= short
+        self.spent[-1] += power_w * self._per_watt(until_s)
+        self.short[-1] &= short
         self._time_s = until_s
         if until_s >= self.end_s:
             self._open(self.end_s)
@@ -149,7 +138,7 @@ class Ledger:
 
     def allowance(self) -> Allowance:
         """What is left now."""
-        left, left_s = self.budget.amount - self.periods.spent[-1], self.end_s - self._time_s
+        left, left_s = self.budget.amount - self.spent[-1], self.end_s - self._time_s
         per_joule = float(self.budget.per_kwh.at(self._time_s)) / J_PER_KWH
         per_watt, spare = self._per_watt(self.end_s), self._spare()
         over_w = max(spare, 0.0) / (left_s * per_joule) if per_joule else math.inf
@@ -165,7 +154,7 @@ class Ledger:
 
     def _spare(self) -> float:
         """What is left beyond the idle draw."""
-        return self.budget.amount - self.periods.spent[-1] - self._standing_w * self._per_watt(self.end_s)
+        return self.budget.amount - self.spent[-1] - self._standing_w * self._per_watt(self.end_s)
 
     def _per_watt(self, until_s: float) -> float:
         """What a watt costs from now until then."""
@@ -173,9 +162,9 @@ class Ledger:
 
     def _open(self, begin_s: float) -> None:
         self._time_s, self.end_s = begin_s, begin_s + self.budget.period_s
-        self.periods.begin_s.append(begin_s)
-        self.periods.spent.append(0.0)
-        self.periods.short.append(True)
+        self.begin_s.append(begin_s)
+        self.spent.append(0.0)
+        self.short.append(True)
         if self._spare() < 0:
             idle = self._standing_w * self._per_watt(self.end_s)
             raise ValueError(

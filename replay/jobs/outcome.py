@@ -12,7 +12,7 @@ import numpy as np
 
 from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
-from wattsched.replay.jobs.budget import Budget, Periods
+from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -88,7 +88,7 @@ class Outcome:
     ----------
     begin_s, end_s : float
         First arrival and last completion.
-    periods : Periods, optional
+    ledger : Ledger, optional
         What was spent of the budget, if there is one.
     """
 
@@ -99,8 +99,7 @@ class Outcome:
     meter: Meter
     begin_s: float
     end_s: float
-    budget: Budget | None = None
-    periods: Periods | None = None
+    ledger: Ledger | None = None
 
     @property
     def jct_s(self) -> FloatArray:
@@ -109,10 +108,10 @@ class Outcome:
 
     def budget_used(self) -> tuple[FloatArray, BoolArray]:
         """Part of the budget that each period used, and whether it is over and was always short."""
-        if self.budget is None or self.periods is None:
+        if (ledger := self.ledger) is None:
             return np.zeros(0), np.zeros(0, dtype=bool)
-        over = np.array(self.periods.begin_s) + self.budget.period_s <= self.end_s
-        return np.array(self.periods.spent) / self.budget.amount, over & np.array(self.periods.short)
+        over = np.array(ledger.begin_s) + ledger.budget.period_s <= self.end_s
+        return np.array(ledger.spent) / ledger.budget.amount, over & np.array(ledger.short)
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,9 @@ def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale) -> None:
     """Draw the constant power of each period that would spend its budget."""
-    budget = outcomes[0].budget
-    if budget is None:
+    if outcomes[0].ledger is None:
         return
+    budget = outcomes[0].ledger.budget
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
     begins = np.arange(begin_s, end_s, budget.period_s)
     price = budget.per_kwh.per_watt(begins, begins + budget.period_s)

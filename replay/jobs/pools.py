@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,18 +28,12 @@ NOWHERE = -1
 """Host of a job that holds no GPUs."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """An aligned block of the pool's line, of which a job uses the first `gpus`."""
 
     start: int
     size: int
     gpus: int
-
-    @property
-    def held(self) -> tuple[int, ...]:
-        """Positions that the job uses."""
-        return tuple(range(self.start, self.start + self.gpus))
 
 
 class PoolState:
@@ -73,13 +67,9 @@ class PoolState:
         ValueError
             If the jobs do not fit beside those that run.
         """
-        if fits([size for _, _, size in arriving], self.occupancy.free_gpus):
-            self._fill(arriving)
-            return []
-        return self._rearrange(arriving)
-
-    def _fill(self, arriving: Sequence[tuple[int, int, int]]) -> None:
-        """Place into free blocks, the largest jobs first, each into the smallest block."""
+        if not fits([size for _, _, size in arriving], self.occupancy.free_gpus):
+            return self._rearrange(arriving)
+        # The largest jobs first, each into the smallest free block.
         free = self.occupancy.maximal()
         for job, gpus, size in sorted(arriving, key=lambda item: (-item[2], item[0])):
             wanted = size.bit_length() - 1
@@ -88,13 +78,15 @@ class PoolState:
             for half in range(wanted, level):
                 heapq.heappush(free[half], start + (1 << half))
             self._take(job, Block(start, size, gpus))
+        return []
 
     def _rearrange(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
         """Place by the buddy allocator, which moves few running jobs."""
         # Names sort as the numbers do, so that ties are broken by number.
         requests = {job: Request(f"{job:09d}", size, gpus) for job, gpus, size in arriving}
         for job, block in self.blocks.items():
-            requests[job] = Request(f"{job:09d}", block.size, block.gpus, block.held)
+            held = tuple(range(block.start, block.start + block.gpus))
+            requests[job] = Request(f"{job:09d}", block.size, block.gpus, held)
         allocation = allocate(self.pool, self.pool.available, list(requests.values()))
         before, self.blocks = self.blocks, {}
         self.occupancy = Occupancy(self.pool.blocks, self.pool.available)
@@ -116,7 +108,6 @@ class Placement:
     ----------
     pools : list of PoolState
         Blocks of each pool, by host.
-    nodes : Nodes
     host : int array, shape (n_jobs,)
         -1 for a job that holds no GPUs, itself for one that is alone.
     """
@@ -205,24 +196,22 @@ class Placement:
         for job, p in zip(jobs.tolist(), self._configurations.pool[rows].tolist(), strict=True):
             pool, host = self.pools[p], int(self.host[job])
             self.host[job] = NOWHERE
-            if host in self._guests:
-                self._part(pool, host, job)
-                continue
-            block = pool.blocks[job]
-            pool.release(job)
-            self.nodes.leave(self.nodes.of(p, block.start, block.gpus), time_s)
+            guests = self._guests.pop(host, [])
+            if not guests:
+                self._leave(p, pool.blocks[job], time_s)
+                pool.release(job)
+            elif job == host:
+                host, *guests = guests
+                pool.blocks[host] = pool.blocks.pop(job)
+                self.host[[host, *guests]] = host
+            else:
+                guests.remove(job)
+            if guests:
+                self._guests[host] = guests
 
-    def _part(self, pool: PoolState, host: int, job: int) -> None:
-        """Take a job out of a set."""
-        guests = self._guests.pop(host)
-        if job == host:
-            host, *guests = guests
-            pool.blocks[host] = pool.blocks.pop(job)
-            self.host[[host, *guests]] = host
-        else:
-            guests.remove(job)
-        if guests:
-            self._guests[host] = guests
+    def _leave(self, pool: int, block: Block, time_s: float) -> None:
+        """End a job on the nodes of a block."""
+        self.nodes.leave(self.nodes.of(pool, block.start, block.gpus), time_s)
 
     def join(self, job: int, other: int) -> None:
         """Let a job use the GPUs of another."""
@@ -253,7 +242,7 @@ class Placement:
             before = dict(pool.blocks)
             moved = pool.place(list(items))
             for job in moved:
-                self.nodes.leave(self.nodes.of(p, before[job].start, before[job].gpus), time_s)
+                self._leave(p, before[job], time_s)
             for job in [*mine.tolist(), *moved]:
                 block = pool.blocks[job]
                 wake_s[job] = self.nodes.enter(self.nodes.of(p, block.start, block.gpus))

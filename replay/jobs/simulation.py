@@ -138,8 +138,7 @@ class Replay:
             meter=self._meter,
             begin_s=self._begin_s,
             end_s=self.time_s,
-            budget=self.budget,
-            periods=None if self._ledger is None else self._ledger.periods,
+            ledger=self._ledger,
         )
 
     def _next_s(self) -> float:

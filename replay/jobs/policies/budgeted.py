@@ -119,7 +119,7 @@ class Sizing:
         decision = self._solver.decide(options, program, next_review_s(state.time_s, self._context))
         if np.isinf(allowance.in_proportion_w):
             return decision
-        price, limit_w = -self._solver.prices["power_w"], program.row_upper[-1]
+        price, limit_w = -self._solver.prices.get("power_w", 0.0), program.row_upper[-1]
         self.price.see(state.time_s, allowance, least * allowance.per_joule + price)
         # A limit that is worth less than the gap may be left unused.
         short = price * limit_w > self._context.gap * abs(self._solver.objective)

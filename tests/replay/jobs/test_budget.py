@@ -42,14 +42,14 @@ def run(trace: Trace, name: str, budget: Budget, round_s: float = 0.0, sleep: Sl
 
 def spent_again(outcome: Outcome) -> Sequence[float]:
     """What every period took, from the log of the power alone."""
-    assert outcome.budget is not None
-    assert outcome.periods is not None
+    assert outcome.ledger is not None
+    budget = outcome.ledger.budget
     times = np.append(outcome.meter.power.time_s, outcome.end_s)
     watts = np.array(outcome.meter.power.values)
     found = []
-    for begin_s in outcome.periods.begin_s:
-        inside = np.clip(times, begin_s, begin_s + outcome.budget.period_s)
-        found.append(float(outcome.budget.per_kwh.per_watt(inside[:-1], inside[1:]) @ watts))
+    for begin_s in outcome.ledger.begin_s:
+        inside = np.clip(times, begin_s, begin_s + budget.period_s)
+        found.append(float(budget.per_kwh.per_watt(inside[:-1], inside[1:]) @ watts))
     return found
 
 
@@ -80,9 +80,9 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s, sleep)
     assert np.all(np.isfinite(outcome.jobs.end_s))
     assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
-    assert outcome.periods is not None
-    assert np.all(np.array(outcome.periods.spent) <= amount * (1 + 1e-9))
-    assert spent_again(outcome) == pytest.approx(outcome.periods.spent, rel=1e-9, abs=1e-9 * amount)
+    assert outcome.ledger is not None
+    assert np.all(np.array(outcome.ledger.spent) <= amount * (1 + 1e-9))
+    assert spent_again(outcome) == pytest.approx(outcome.ledger.spent, rel=1e-9, abs=1e-9 * amount)
 
 
 @pytest.mark.parametrize("name", ["sizing", "powerflow", "greenflow", "srtf", "elastic"])
@@ -99,8 +99,8 @@ def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> No
     while replay.time_s < begin_s + period_s:
         assert replay.step()
     outcome = replay.outcome()
-    assert outcome.periods is not None
-    assert 0.99 < outcome.periods.spent[0] / amount <= 1 + 1e-9, outcome.periods
+    assert outcome.ledger is not None
+    assert 0.99 < outcome.ledger.spent[0] / amount <= 1 + 1e-9, outcome.ledger
 
 
 def test_free_power_has_no_price() -> None:
@@ -127,9 +127,9 @@ def test_a_ledger_by_hand() -> None:
     assert ledger.allowance().exhausted
     assert ledger.next_s(10.0) == 100.0
     ledger.advance(100.0, 10.0, False)
-    assert ledger.periods.begin_s == [0.0, 100.0]
-    assert ledger.periods.spent == pytest.approx([3000.0, 0.0])
-    assert ledger.periods.short == [False, True]
+    assert ledger.begin_s == [0.0, 100.0]
+    assert ledger.spent == pytest.approx([3000.0, 0.0])
+    assert ledger.short == [False, True]
 
 
 def test_power_follows_the_intensity() -> None:
