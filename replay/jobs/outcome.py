@@ -225,10 +225,8 @@ def finish_time_fairness(outcome: Outcome) -> FloatArray:
     2023; Themis, NSDI 2020).
     """
     trace, end_s = outcome.trace, outcome.jobs.end_s
-    times = np.unique(np.concatenate([trace.arrival_s, end_s]))
-    change = np.zeros(len(times))
-    np.add.at(change, np.searchsorted(times, trace.arrival_s), trace.requested_gpus)
-    np.add.at(change, np.searchsorted(times, end_s), -trace.requested_gpus)
+    times, at = np.unique(np.append(trace.arrival_s, end_s), return_inverse=True)
+    change = np.bincount(at, np.append(trace.requested_gpus, -trace.requested_gpus))
     contention = Steps(times, np.maximum(np.cumsum(change) / trace.available.sum(), 1.0))
     stay_s = end_s - trace.arrival_s
     total = contention.integral(end_s) - contention.integral(trace.arrival_s)

@@ -56,7 +56,6 @@ class _Packing:
 
     Parameters
     ----------
-    state : State
     running : dict of int to list of int
         Sets that there are to begin with.
     slack : float
@@ -125,12 +124,7 @@ def fifo_packed(state: State) -> Units:
 
 
 class Gandiva:
-    """Random pairs of all jobs while there are more jobs than units; what is more takes turns.
-
-    Parameters
-    ----------
-    seed : int
-    """
+    """Random pairs of all jobs while there are more jobs than units; what is more takes turns."""
 
     def __init__(self, seed: int = rules.SEED):
         self._pairs = rules.Gandiva(seed)
@@ -306,16 +300,15 @@ class _Moves:
 
     def _targets(self, own: int) -> list[tuple[float, list[int]]]:
         """Units that take a job of a class by what it adds to their cost, the cheapest first."""
-        found = self._targets_of.get(own)
-        if found is None:
+        if own not in self._targets_of:
             alike: defaultdict[Classes, list[int]] = defaultdict(list)
             for unit, classes in self._classes.items():
                 alike[classes].append(unit)
             if (free := next(self._state.free_units(self.units), None)) is not None:
                 alike[()].append(free)
             added = ((self._costs.added_w(classes, own), units) for classes, units in alike.items())
-            found = self._targets_of[own] = sorted(pair for pair in added if pair[0] < math.inf)
-        return found
+            self._targets_of[own] = sorted(pair for pair in added if pair[0] < math.inf)
+        return self._targets_of[own]
 
     def _takes(self, unit: int, job: int) -> bool:
         if unit not in self.units or self._slack == math.inf:

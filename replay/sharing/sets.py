@@ -55,10 +55,6 @@ class Together:
 class Sets:
     """The sets of an instance with units of one type.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-
     Attributes
     ----------
     classes : range
@@ -117,7 +113,6 @@ def least_energy(
 
     Parameters
     ----------
-    sets : Sets
     of : sequence of classes
         The sets that may run, those of single jobs among them.
     work : sequence of float, optional

@@ -71,13 +71,13 @@ def rank_weights(size: FloatArray, concavity: float = CONCAVITY) -> FloatArray:
     return np.asarray(place * (1.0 - (1.0 - 1.0 / place) ** power) ** (1.0 - concavity))
 
 
-def in_time(options: RoundOptions, cost: Cost = rank, slack: float = SLACK) -> FloatArray:
-    """Cost with a penalty for options with which the last job would end late.
+def in_time(options: RoundOptions, slack: float = SLACK) -> FloatArray:
+    """Cost of `rank` with a penalty for options with which the last job would end late.
 
     Late is beyond (1 + slack) times the shortest time in which all jobs of the state fit into the cluster, by
     their GPU seconds. A job that ends in time in its smallest configuration may do what it wants, even wait.
     """
-    plain, late_s = cost(options), (1.0 + slack) * horizon_s(options)
+    plain, late_s = rank(options), (1.0 + slack) * horizon_s(options)
     seconds = np.where(options.waiting, np.inf, options.completion_s)
     late = (seconds[options.start[:-1]] > late_s)[options.job] & (seconds > late_s)
     excess = np.minimum(np.log(np.maximum(seconds / late_s, 1.0)), 3.0)
