@@ -122,7 +122,7 @@ class Case:
         gpus_w = 8 * self.pool.nodes * trace.cluster.gpu_types[self.pool.gpu_type].idle_power_w
         idle_w = gpus_w + sum(node.base_power_w for node in trace.cluster.nodes)
         per_watt = self.carbon(trace).per_watt
-        return lambda begin_s, end_s: idle_w * float(per_watt(end_s) - per_watt(begin_s))
+        return lambda begin_s, end_s: idle_w * float(per_watt(begin_s, end_s))
 
     def carbon(self, trace: Trace) -> Carbon:
         """Intensities from the first arrival on."""

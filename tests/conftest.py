@@ -47,6 +47,7 @@ JITTERED = {
     "wattsched.formulations.shifting.data:Horizon": ("rate", "power_w", "extra_w", "per_joule"),
     "wattsched.formulations.sharing.data:Patterns": ("epoch_s", "power_w"),
     "wattsched.formulations.placement.data:Window": ("waiting",),
+    "wattsched.replay.jobs.policies.rounds:RoundOptions": ("rate", "busy_w", "completion_s"),
 }
 """The arrays that instances are expanded to, and their rates, watts and costs."""
 

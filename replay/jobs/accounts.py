@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,38 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
 
 
-@dataclass(frozen=True)
-class Carbon:
-    """Carbon intensity that stays the same from each time to the next; the last one stays for good.
+class Steps:
+    """A quantity that stays the same from each time to the next; the last value stays for good.
 
-    Attributes
+    Parameters
+    ----------
+    time_s, values : float arrays, shape (n,)
+        Times ascend; before the first one its value counts.
+    """
+
+    def __init__(self, time_s: FloatArray, values: FloatArray) -> None:
+        self.time_s, self.values = time_s, values
+        self._before = np.append(0.0, np.cumsum(values[:-1] * np.diff(time_s)))
+
+    def at(self, time_s: FloatArray | float) -> FloatArray:
+        """Values from then on."""
+        return np.asarray(self.values[self._last(time_s)])
+
+    def integral(self, until_s: FloatArray | float) -> FloatArray:
+        """Integral from the first time until then."""
+        last = self._last(until_s)
+        return np.asarray(self._before[last] + (until_s - self.time_s[last]) * self.values[last])
+
+    def _last(self, time_s: FloatArray | float) -> IntArray:
+        return np.maximum(np.searchsorted(self.time_s, time_s, side="right") - 1, 0)
+
+
+class Carbon(Steps):
+    """Carbon intensity over time.
+
+    Parameters
     ----------
     time_s, g_per_kwh : float arrays, shape (n,)
-        Times ascend; before the first one its intensity counts.
 
     Raises
     ------
@@ -30,16 +54,15 @@ class Carbon:
         When times do not ascend, or an intensity is negative or no number.
     """
 
-    time_s: FloatArray
-    g_per_kwh: FloatArray
-
-    def __post_init__(self) -> None:
-        if len(self.time_s) == 0 or len(self.time_s) != len(self.g_per_kwh):
+    def __init__(self, time_s: FloatArray, g_per_kwh: FloatArray) -> None:
+        if len(time_s) == 0 or len(time_s) != len(g_per_kwh):
             raise ValueError("carbon intensity: give one value for each time, and at least one")
-        if np.any(np.diff(self.time_s) <= 0):
+        if np.any(np.diff(time_s) <= 0):
             raise ValueError("carbon intensity: the times must ascend")
-        if not np.all((self.g_per_kwh >= 0) & np.isfinite(self.g_per_kwh)):
+        if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
             raise ValueError("carbon intensity: g_per_kwh must be at least 0")
+        super().__init__(time_s, g_per_kwh)
+        self.g_per_kwh = g_per_kwh
 
     @classmethod
     def constant(cls, g_per_kwh: float) -> Carbon:
@@ -52,21 +75,9 @@ class Carbon:
         known = np.isfinite(trace.g_per_kwh)
         return cls(trace.begin_s[known] - trace.begin_s[0] + at_s, trace.g_per_kwh[known])
 
-    def per_watt(self, until_s: FloatArray | float) -> FloatArray:
-        """Grams for each watt drawn from time 0 until then."""
-        at = np.maximum(np.searchsorted(self.time_s, until_s, side="right") - 1, 0)
-        grams = self._before[at] + (np.asarray(until_s) - self.time_s[at]) * self.g_per_kwh[at]
-        return np.asarray(grams / J_PER_KWH)
-
-    def at(self, time_s: float) -> float:
-        """Grams per kWh from then on."""
-        return float(self.g_per_kwh[max(int(np.searchsorted(self.time_s, time_s, side="right")) - 1, 0)])
-
-    @cached_property
-    def _before(self) -> FloatArray:
-        """Integral of the intensity from time 0 to each time."""
-        steps = np.diff(self.time_s) * self.g_per_kwh[:-1]
-        return np.cumsum([self.time_s[0] * self.g_per_kwh[0], *steps])
+    def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
+        """Grams for each watt drawn in between."""
+        return np.asarray((self.integral(end_s) - self.integral(begin_s)) / J_PER_KWH)
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,12 @@ class Sleep:
 class Nodes:
     """Which nodes of all pools have jobs, and which are asleep.
 
+    Attributes
+    ----------
+    asleep : bool array, shape (n_nodes,)
+    idle_cluster_w : float
+        Draw of the cluster when all its GPUs are idle and all nodes awake.
+
     Raises
     ------
     ValueError
@@ -108,27 +125,28 @@ class Nodes:
     """
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
-        base = {node.name: node.base_power_w for node in cluster.nodes}
         # Without sleep, nodes do so after an endless time.
-        self._after_s = sleep.after_s if sleep is not None else np.inf
-        self._asleep_w, self._wake_s = (sleep.power_w, sleep.wake_s) if sleep is not None else (0.0, 0.0)
-        self._first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
-        self._node = [pool.node_index + first for pool, first in zip(pools, self._first, strict=False)]
-        self.base_w = np.array([base[name] for pool in pools for name in pool.nodes], dtype=float)
+        self._after_s, self._asleep_w, self._wake_s = (
+            (np.inf, 0.0, 0.0) if sleep is None else (sleep.after_s, sleep.power_w, sleep.wake_s)
+        )
+        names = [name for pool in pools for name in pool.nodes]
+        first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
+        self._node = [pool.node_index + begin for pool, begin in zip(pools, first, strict=False)]
+        base_w = {node.name: node.base_power_w for node in cluster.nodes}
+        self._base_w = np.array([base_w[name] for name in names], dtype=float)
         gpus = [np.bincount(p.node_index[p.available], minlength=len(p.nodes)) for p in pools]
         idle_w = [cluster.gpu_types[pool.gpu_type].idle_power_w for pool in pools]
         self._idle_w = np.concatenate([n * watts for n, watts in zip(gpus, idle_w, strict=True)])
-        standing_w = self.base_w + self._idle_w
+        standing_w = self._base_w + self._idle_w
+        self.idle_cluster_w = float(standing_w.sum())
         for node in np.flatnonzero(self._asleep_w > standing_w * (1 + 1e-9))[:1]:
-            name = [name for pool in pools for name in pool.nodes][node]
             raise ValueError(
-                f"sleep: must be at most {standing_w[node]:g}, which node '{name}' draws when idle, "
+                f"sleep: must be at most {standing_w[node]:g}, which node '{names[node]}' draws when idle, "
                 f"got {self._asleep_w:g}"
             )
-        n = len(self.base_w)
-        self._jobs = np.zeros(n, dtype=np.int64)
-        self._empty_since = np.full(n, time_s)
-        self.asleep: BoolArray = np.zeros(n, dtype=bool)
+        self._jobs = np.zeros(len(names), dtype=np.int64)
+        self._empty_since = np.full(len(names), time_s)
+        self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
     def of(self, pool: int, start: int, gpus: int) -> IntArray:
         """Nodes of a run of GPUs on the line of a pool."""
@@ -155,25 +173,71 @@ class Nodes:
         """Let nodes fall asleep whose time has come."""
         self.asleep |= (self._jobs == 0) & (self._empty_since + self._after_s <= time_s)
 
-    def standing_w(self) -> tuple[float, float]:
-        """Draw of the nodes without GPUs (asleep: with them), and idle draw that the sleepers' GPUs spare."""
-        awake = float(self.base_w[~self.asleep].sum())
-        sleeping = self._asleep_w * int(self.asleep.sum())
-        return awake + sleeping, float(self._idle_w[self.asleep].sum())
+    def draw(self) -> tuple[float, float]:
+        """Draw of the nodes without GPUs (asleep: with them), and of all GPUs of those awake when idle."""
+        awake = ~self.asleep
+        sleeping_w = self._asleep_w * int(self.asleep.sum())
+        return float(self._base_w[awake].sum()) + sleeping_w, float(self._idle_w[awake].sum())
+
+
+@dataclass
+class StepLog:
+    """A quantity that stays the same from each time to the next.
+
+    Attributes
+    ----------
+    time_s, values : list of float
+    """
+
+    time_s: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, time_s: float, value: float) -> None:
+        """Append, leaving out what does not change or last."""
+        if self.time_s and self.time_s[-1] == time_s:
+            self.time_s.pop()
+            self.values.pop()
+        if not self.values or self.values[-1] != value:
+            self.time_s.append(time_s)
+            self.values.append(value)
+
+
+class Flows(NamedTuple):
+    """What stays the same between two events.
+
+    Attributes
+    ----------
+    jobs_w, idle_w, base_w : float
+        Draw of the GPUs that jobs hold, of the others, and of the nodes without GPUs.
+    busy, free, fragments : float
+        GPUs that jobs hold, that are free, and that are fragments (`pools.fragments`).
+    """
+
+    jobs_w: float = 0.0
+    idle_w: float = 0.0
+    base_w: float = 0.0
+    busy: float = 0.0
+    free: float = 0.0
+    fragments: float = 0.0
+
+    @property
+    def power_w(self) -> float:
+        """Draw of the whole cluster."""
+        return self.jobs_w + self.idle_w + self.base_w
 
 
 @dataclass
 class Meter:
-    """Integrates the cluster's watts over time.
+    """Integrates `Flows` over time.
 
     Attributes
     ----------
-    jobs_j, idle_j, base_j : float
-        Joules of the GPUs that jobs hold, of the others, and of the nodes without GPUs.
-    carbon_g : float
-        Grams of all of them.
-    busy_gpu_s : float
-        GPU seconds that jobs held.
+    jobs_j, idle_j, base_j, carbon_g : float
+        Joules, and grams of all of them.
+    busy_gpu_s, free_gpu_s, fragment_gpu_s : float
+        GPU seconds.
+    power, busy : StepLog
+        Watts of the cluster, and GPUs that jobs hold, also between rounds.
     """
 
     carbon: Carbon
@@ -183,19 +247,36 @@ class Meter:
     base_j: float = 0.0
     carbon_g: float = 0.0
     busy_gpu_s: float = 0.0
+    free_gpu_s: float = 0.0
+    fragment_gpu_s: float = 0.0
+    now: Flows = field(default_factory=Flows)
+    power: StepLog = field(default_factory=StepLog)
+    busy: StepLog = field(default_factory=StepLog)
 
-    def advance(self, until_s: float, jobs_w: float, idle_w: float, base_w: float, busy_gpus: int) -> None:
-        """Count watts that stay the same until then."""
-        seconds = until_s - self.time_s
-        self.jobs_j += jobs_w * seconds
-        self.idle_j += idle_w * seconds
-        self.base_j += base_w * seconds
-        grams = float(self.carbon.per_watt(until_s) - self.carbon.per_watt(self.time_s))
-        self.carbon_g += (jobs_w + idle_w + base_w) * grams
-        self.busy_gpu_s += busy_gpus * seconds
+    def advance(self, until_s: float) -> None:
+        """Count what stays the same until then."""
+        seconds, now = until_s - self.time_s, self.now
+        self.jobs_j += now.jobs_w * seconds
+        self.idle_j += now.idle_w * seconds
+        self.base_j += now.base_w * seconds
+        self.carbon_g += now.power_w * float(self.carbon.per_watt(self.time_s, until_s))
+        self.busy_gpu_s += now.busy * seconds
+        self.free_gpu_s += now.free * seconds
+        self.fragment_gpu_s += now.fragments * seconds
         self.time_s = until_s
+
+    def measure(self, flows: Flows) -> None:
+        """Take what stays the same from now on."""
+        self.now = flows
+        self.power.add(self.time_s, flows.power_w)
+        self.busy.add(self.time_s, flows.busy)
 
     @property
     def energy_j(self) -> float:
         """Joules of everything."""
         return self.jobs_j + self.idle_j + self.base_j
+
+    @property
+    def fragmentation(self) -> float:
+        """Share of the free GPU time so far in which GPUs were fragments."""
+        return self.fragment_gpu_s / self.free_gpu_s if self.free_gpu_s else 0.0

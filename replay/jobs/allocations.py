@@ -29,12 +29,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class Sharing:
-    """Sharing in the configurations of a trace.
-
-    Attributes
-    ----------
-    utilisation : float array, shape (n_rows,)
-    """
+    """Sharing in the configurations of a trace, whose `utilisation` has shape (n_rows,)."""
 
     def __init__(self, trace: Trace) -> None:
         rows = trace.configurations
@@ -62,9 +57,8 @@ class Sharing:
         _, of_job, jobs = np.unique(sets, return_inverse=True, return_counts=True)
         used = self.utilisation[rows]
         load = np.bincount(of_job, used)[of_job].astype(float)
-        number = jobs[of_job].astype(float)
         busy_w = used * np.maximum(self._range_w[rows], 0.0) / np.maximum(load, 1.0)
-        return slowdown(number, load), 1.0 / number, busy_w
+        return slowdown(jobs[of_job].astype(float), load), 1.0 / jobs[of_job], busy_w
 
 
 def slowdown(jobs: float | FloatArray, load: float | FloatArray) -> FloatArray:
@@ -125,17 +119,15 @@ class Segments:
         """End the segments of those of the jobs that hold a row."""
         jobs = jobs[self.row[jobs] != WAIT]
         records, since = self.records, self._since_s[jobs]
-        works = np.minimum(self.works_s[jobs], time_s)
-        left = self.remaining(jobs, time_s)
+        works, left = np.minimum(self.works_s[jobs], time_s), self.remaining(jobs, time_s)
+        idle_w, power_w = self._idle_w[jobs], self._power_w[jobs]
         records.held_s[jobs] += time_s - since
         records.gpu_s[jobs] += (time_s - since) * self._gpus[jobs]
-        idle_w, power_w = self._idle_w[jobs], self._power_w[jobs]
         records.energy_j[jobs] += idle_w * (works - since) + power_w * (time_s - works)
-        begin, turn, end = (self._carbon.per_watt(at) for at in (since, works, time_s))
-        records.carbon_g[jobs] += idle_w * (turn - begin) + power_w * (end - turn)
+        grams = self._carbon.per_watt
+        records.carbon_g[jobs] += idle_w * grams(since, works) + power_w * grams(works, time_s)
         records.done[jobs] += self._rate[jobs] * (time_s - works)
-        self._left[jobs] = left
-        self._since_s[jobs] = time_s
+        self._left[jobs], self._since_s[jobs] = left, time_s
 
     def open(self, jobs: IntArray, time_s: float, delay_s: FloatArray, sets: IntArray | None = None) -> None:
         """Begin segments in the rows that the jobs hold now.
@@ -153,30 +145,19 @@ class Segments:
             power_w = idle_w + busy_w
         self._rate[jobs], self._gpus[jobs] = rate, gpus
         self._power_w[jobs], self._idle_w[jobs] = power_w, idle_w
-        self._since_s[jobs] = time_s
-        self.works_s[jobs] = time_s + delay_s
+        self._since_s[jobs], self.works_s[jobs] = time_s, time_s + delay_s
         self.finish_s[jobs] = self.works_s[jobs] + self._left[jobs] / rate
-        first = self.records.first_start_s
-        first[jobs] = np.minimum(first[jobs], time_s)
+        np.minimum.at(self.records.first_start_s, jobs, time_s)
 
     def stop(self, jobs: IntArray) -> None:
         """Take the rows of jobs away."""
-        self.row[jobs] = WAIT
-        self.finish_s[jobs] = np.inf
+        self.row[jobs], self.finish_s[jobs] = WAIT, np.inf
         for held in (self._rate, self._gpus, self._power_w, self._idle_w):
             held[jobs] = 0.0
 
 
 class Allocations:
-    """Segments and places of the jobs of a trace.
-
-    Attributes
-    ----------
-    segments : Segments
-    placement : Placement
-    running : int array, shape (n_running,)
-        Jobs that hold GPUs, in the order of their arrival.
-    """
+    """Segments and places of the jobs of a trace, and those `running`, in the order of their arrival."""
 
     def __init__(self, trace: Trace, carbon: Carbon, sleep: Sleep | None, time_s: float) -> None:
         self.segments = Segments(trace, carbon)

@@ -8,7 +8,7 @@ no period is ever overspent, whatever a policy does.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from scipy.optimize import brentq
@@ -17,7 +17,6 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 
 Quantity = Literal["energy_j", "carbon_g", "money"]
-QUANTITIES: tuple[Quantity, ...] = ("energy_j", "carbon_g", "money")
 
 _ROUNDING = 1e-12
 
@@ -90,22 +89,6 @@ class Allowance:
     exhausted: bool
 
 
-@dataclass
-class Periods:
-    """One entry per period of a replay, the last one perhaps unfinished.
-
-    Attributes
-    ----------
-    begin_s, spent : list of float
-    short : list of bool
-        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
-    """
-
-    begin_s: list[float] = field(default_factory=list)
-    spent: list[float] = field(default_factory=list)
-    short: list[bool] = field(default_factory=list)
-
-
 class Ledger:
     """Spending against a budget, period by period.
 
@@ -114,6 +97,15 @@ class Ledger:
     standing_w : float
         Draw of the cluster when all its GPUs are idle and all nodes awake.
 
+    Attributes
+    ----------
+    end_s : float
+        When the present period ends.
+    begin_s, spent : list of float
+        Of each period, the last one perhaps unfinished.
+    short : list of bool
+        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
+
     Raises
     ------
     ValueError
@@ -121,66 +113,60 @@ class Ledger:
     """
 
     def __init__(self, budget: Budget, begin_s: float, standing_w: float) -> None:
-        self.budget = budget
-        self.periods = Periods()
-        self._standing_w = standing_w
-        self._time_s = begin_s
+        self.budget, self._standing_w = budget, standing_w
+        self.begin_s: list[float] = []
+        self.spent: list[float] = []
+        self.short: list[bool] = []
         self._open(begin_s)
 
     def advance(self, until_s: float, power_w: float, short: bool) -> None:
         """Count a constant draw until then, at most to the end of the period."""
-        self.periods.spent[-1] += power_w * self._per_watt(self._time_s, until_s)
-        self.periods.short[-1] &= short
+        self.spent[-1] += power_w * self._per_watt(until_s)
+        self.short[-1] &= short
         self._time_s = until_s
-        if until_s >= self._end_s:
-            self._open(self._end_s)
+        if until_s >= self.end_s:
+            self._open(self.end_s)
 
     def next_s(self, power_w: float) -> float:
         """When this draw has to end: with the period, or before, when only the idle draw is left."""
-        spare = self._spare()
-        over_w = power_w - self._standing_w
-        if over_w <= _ROUNDING * power_w or over_w * self._per_watt(self._time_s, self._end_s) <= spare:
-            return self._end_s
+        spare, over_w = self._spare(), power_w - self._standing_w
+        if over_w <= _ROUNDING * power_w or over_w * self._per_watt(self.end_s) <= spare:
+            return self.end_s
         if spare <= _ROUNDING * self.budget.amount:
             return self._time_s
-        within = brentq(
-            lambda at_s: over_w * self._per_watt(self._time_s, at_s) - spare, self._time_s, self._end_s
-        )
-        return float(within)
+        return float(brentq(lambda at_s: over_w * self._per_watt(at_s) - spare, self._time_s, self.end_s))
 
     def allowance(self) -> Allowance:
         """What is left now."""
-        left, left_s = self.budget.amount - self.periods.spent[-1], self._end_s - self._time_s
-        per_joule = self.budget.per_kwh.at(self._time_s) / J_PER_KWH
-        free = self._per_watt(self._time_s, self._end_s) == 0
+        left, left_s = self.budget.amount - self.spent[-1], self.end_s - self._time_s
+        per_joule = float(self.budget.per_kwh.at(self._time_s)) / J_PER_KWH
+        per_watt, spare = self._per_watt(self.end_s), self._spare()
+        over_w = max(spare, 0.0) / (left_s * per_joule) if per_joule else math.inf
         return Allowance(
             left=left,
             left_s=left_s,
-            even_w=math.inf if free else left / self._per_watt(self._time_s, self._end_s),
-            in_proportion_w=self._standing_w + max(self._spare(), 0.0) / (left_s * per_joule)
-            if per_joule
-            else math.inf,
+            even_w=left / per_watt if per_watt else math.inf,
+            in_proportion_w=self._standing_w + over_w,
             standing_w=self._standing_w,
             per_joule=per_joule,
-            exhausted=self._spare() <= _ROUNDING * self.budget.amount,
+            exhausted=spare <= _ROUNDING * self.budget.amount,
         )
 
     def _spare(self) -> float:
         """What is left beyond the idle draw."""
-        reserve = self._standing_w * self._per_watt(self._time_s, self._end_s)
-        return self.budget.amount - self.periods.spent[-1] - reserve
+        return self.budget.amount - self.spent[-1] - self._standing_w * self._per_watt(self.end_s)
 
-    def _per_watt(self, begin_s: float, end_s: float) -> float:
-        per_kwh = self.budget.per_kwh
-        return float(per_kwh.per_watt(end_s) - per_kwh.per_watt(begin_s))
+    def _per_watt(self, until_s: float) -> float:
+        """What a watt costs from now until then."""
+        return float(self.budget.per_kwh.per_watt(self._time_s, until_s))
 
     def _open(self, begin_s: float) -> None:
-        self._end_s = begin_s + self.budget.period_s
-        self.periods.begin_s.append(begin_s)
-        self.periods.spent.append(0.0)
-        self.periods.short.append(True)
+        self._time_s, self.end_s = begin_s, begin_s + self.budget.period_s
+        self.begin_s.append(begin_s)
+        self.spent.append(0.0)
+        self.short.append(True)
         if self._spare() < 0:
-            idle = self._standing_w * self._per_watt(begin_s, self._end_s)
+            idle = self._standing_w * self._per_watt(self.end_s)
             raise ValueError(
                 f"budget: {self.budget.amount:g} {self.budget.quantity} in the period from {begin_s:g} s on, "
                 f"but the idle cluster alone takes {idle:g}"

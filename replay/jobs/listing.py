@@ -83,7 +83,10 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
     if table and table not in tables:
         known = f"there are {', '.join(tables)}" if tables else "no file of tables was given"
         raise row.fault("table", f"there is no table '{table}', {known}")
-    least, most = (_bound(row, name) for name in ("min_gpus", "max_gpus"))
+    least, most = (
+        row.count(name, least=1) if row.cells.get(name, "").strip() else None
+        for name in ("min_gpus", "max_gpus")
+    )
     if least is not None and most is not None and least > most:
         raise row.fault("min_gpus", f"is {least}, above max_gpus {most}")
     if not (work := _amount(row, "work")):
@@ -116,7 +119,3 @@ def _request(row: Row, job: Job, cluster: Cluster) -> int:
     if gpus > available:
         raise row.fault("requested_gpus", f"is {gpus:,}, the cluster has {available:,} GPUs")
     return gpus
-
-
-def _bound(row: Row, column: str) -> int | None:
-    return row.count(column, least=1) if row.cells.get(column, "").strip() else None

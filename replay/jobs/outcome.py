@@ -11,9 +11,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from wattsched.instances.units import S_PER_H
-from wattsched.replay.jobs.accounts import Meter
-from wattsched.replay.jobs.budget import Budget, Periods
-from wattsched.replay.jobs.pools import Fragmentation
+from wattsched.replay.jobs.accounts import Meter, Steps
+from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -55,8 +54,7 @@ class JobRecords:
     @classmethod
     def empty(cls, n: int) -> JobRecords:
         """Records of jobs that have not arrived."""
-        never = (np.full(n, np.inf) for _ in range(2))
-        return cls(*never, *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
+        return cls(*np.full((2, n), np.inf), *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
 
 
 @dataclass
@@ -70,7 +68,7 @@ class Rounds:
     running, waiting, busy_gpus : list of int
         After the decision.
     fragmentation : list of float
-        Share of the free GPUs that are fragments (`Fragmentation`), after the decision.
+        Share of the free GPUs that are fragments (`pools.fragments`), after the decision.
     """
 
     time_s: list[float] = field(default_factory=list)
@@ -82,47 +80,16 @@ class Rounds:
     fragmentation: list[float] = field(default_factory=list)
 
 
-@dataclass
-class StepLog:
-    """A quantity that stays the same from each time to the next.
-
-    Attributes
-    ----------
-    time_s, values : list of float
-    """
-
-    time_s: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def add(self, time_s: float, value: float) -> None:
-        """Append, leaving out what does not change or last."""
-        if self.time_s and self.time_s[-1] == time_s:
-            self.time_s.pop()
-            self.values.pop()
-        if not self.values or self.values[-1] != value:
-            self.time_s.append(time_s)
-            self.values.append(value)
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A replay that has come to its end.
 
     Attributes
     ----------
-    trace : Trace
-    policy : str
-    jobs : JobRecords
-    rounds : Rounds
-    meter : Meter
-    power, busy : StepLog
-        Watts of the cluster, and GPUs that jobs hold, also between rounds.
-    fragmentation : Fragmentation
     begin_s, end_s : float
         First arrival and last completion.
-    budget : Budget, optional
-    periods : Periods, optional
-        What was spent of it.
+    ledger : Ledger, optional
+        What was spent of the budget, if there is one.
     """
 
     trace: Trace
@@ -130,13 +97,9 @@ class Outcome:
     jobs: JobRecords
     rounds: Rounds
     meter: Meter
-    power: StepLog
-    busy: StepLog
-    fragmentation: Fragmentation
     begin_s: float
     end_s: float
-    budget: Budget | None = None
-    periods: Periods | None = None
+    ledger: Ledger | None = None
 
     @property
     def jct_s(self) -> FloatArray:
@@ -145,10 +108,10 @@ class Outcome:
 
     def budget_used(self) -> tuple[FloatArray, BoolArray]:
         """Part of the budget that each period used, and whether it is over and was always short."""
-        if self.budget is None or self.periods is None:
+        if (ledger := self.ledger) is None:
             return np.zeros(0), np.zeros(0, dtype=bool)
-        over = np.array(self.periods.begin_s) + self.budget.period_s <= self.end_s
-        return np.array(self.periods.spent) / self.budget.amount, over & np.array(self.periods.short)
+        over = np.array(ledger.begin_s) + ledger.budget.period_s <= self.end_s
+        return np.array(ledger.spent) / ledger.budget.amount, over & np.array(ledger.short)
 
 
 @dataclass(frozen=True)
@@ -168,7 +131,7 @@ class Summary:
     gpu_utilisation, gpu_h : float
         Share of the GPU time that jobs held, and hours of it.
     fragmentation : float
-        Share of the free GPU time that a job of the trace could not have used (`Fragmentation`).
+        Share of the free GPU time that a job of the trace could not have used (`pools.fragments`).
     restarts, migrations, preemptions, rounds : int
     decision_median_s, decision_p99_s : float
         Wall-clock seconds of a decision.
@@ -237,7 +200,7 @@ def summary(outcome: Outcome) -> Summary:
         carbon_g=meter.carbon_g,
         gpu_utilisation=float(meter.busy_gpu_s / gpu_s) if makespan_s > 0 else 0.0,
         gpu_h=meter.busy_gpu_s / S_PER_H,
-        fragmentation=outcome.fragmentation.mean,
+        fragmentation=meter.fragmentation,
         restarts=int(jobs.restarts.sum()),
         migrations=int(jobs.migrations.sum()),
         preemptions=int(jobs.preemptions.sum()),
@@ -262,14 +225,11 @@ def finish_time_fairness(outcome: Outcome) -> FloatArray:
     2023; Themis, NSDI 2020).
     """
     trace, end_s = outcome.trace, outcome.jobs.end_s
-    times = np.unique(np.concatenate([trace.arrival_s, end_s]))
-    change = np.zeros(len(times))
-    np.add.at(change, np.searchsorted(times, trace.arrival_s), trace.requested_gpus)
-    np.add.at(change, np.searchsorted(times, end_s), -trace.requested_gpus)
-    contention = np.maximum(np.cumsum(change) / trace.available.sum(), 1.0)
-    integral = np.concatenate([[0.0], np.cumsum(contention[:-1] * np.diff(times))])
+    times, at = np.unique(np.append(trace.arrival_s, end_s), return_inverse=True)
+    change = np.bincount(at, np.append(trace.requested_gpus, -trace.requested_gpus))
+    contention = Steps(times, np.maximum(np.cumsum(change) / trace.available.sum(), 1.0))
     stay_s = end_s - trace.arrival_s
-    total = integral[np.searchsorted(times, end_s)] - integral[np.searchsorted(times, trace.arrival_s)]
+    total = contention.integral(end_s) - contention.integral(trace.arrival_s)
     alone_s = trace.work / trace.requested_rate
     # The fair time is alone_s * total / stay_s. Jobs that end as they arrive have their share.
     apart = alone_s * total > 0
@@ -290,7 +250,7 @@ def _jobs(outcome: Outcome) -> Table:
 RECORDS: dict[str, Callable[[Outcome], Table]] = {
     "jobs": _jobs,
     "rounds": lambda outcome: vars(outcome.rounds),
-    "power": lambda outcome: {"time_s": outcome.power.time_s, "power_w": outcome.power.values},
+    "power": lambda outcome: {"time_s": outcome.meter.power.time_s, "power_w": outcome.meter.power.values},
 }
 """A line per job in the order of arrival, per decision, and per change of the cluster's watts."""
 

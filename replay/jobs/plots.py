@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.replay.jobs.accounts import Steps
 from wattsched.replay.plots import Look, tidy
 from wattsched.topology.arrays import FloatArray
 
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from wattsched.replay.jobs.outcome import Outcome, StepLog
+    from wattsched.replay.jobs.accounts import StepLog
+    from wattsched.replay.jobs.outcome import Outcome
 
 SIZE_IN = (9.0, 9.0)
-MINUTE_S, HOUR_S, DAY_S = 60, S_PER_H, S_PER_DAY
 MOST_STEPS = 300
 """Changes that a line can show; beyond, means are drawn."""
 WIDTHS = {
-    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": HOUR_S, "3 hours": 3 * HOUR_S,
-    "6 hours": 6 * HOUR_S, "12 hours": 12 * HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "30 days": 30 * DAY_S,
+    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": 3600.0, "3 hours": 10_800.0,
+    "6 hours": 21_600.0, "12 hours": 43_200.0, "day": 86_400.0, "week": 604_800.0, "30 days": 2_592_000.0,
 }  # fmt: skip
 """Lengths of time over which means are taken."""
 
@@ -42,8 +43,8 @@ class Scale:
     def of(cls, outcomes: Sequence[Outcome]) -> Scale:
         """Days for long traces, and means where lines would be too dense to read."""
         lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
-        unit, unit_s = ("days", DAY_S) if lasts_s > 3 * DAY_S else unit_of(lasts_s)
-        if max(len(outcome.power.time_s) for outcome in outcomes) <= MOST_STEPS:
+        unit, unit_s = ("days", S_PER_DAY) if lasts_s > 3 * S_PER_DAY else unit_of(lasts_s)
+        if max(len(outcome.meter.power.time_s) for outcome in outcomes) <= MOST_STEPS:
             return cls(unit, unit_s, "", 0.0)
         few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
         return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
@@ -51,9 +52,9 @@ class Scale:
 
 def unit_of(longest_s: float) -> tuple[str, float]:
     """Hours, or minutes and seconds where hours would be small fractions."""
-    if longest_s > 2 * HOUR_S:
-        return "hours", HOUR_S
-    return ("minutes", MINUTE_S) if longest_s > 2 * MINUTE_S else ("seconds", 1.0)
+    if longest_s > 2 * S_PER_H:
+        return "hours", S_PER_H
+    return ("minutes", 60.0) if longest_s > 120.0 else ("seconds", 1.0)
 
 
 def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
@@ -68,9 +69,9 @@ def plot_outcomes(outcomes: Sequence[Outcome]) -> Figure:
     for number, outcome in enumerate(outcomes):
         look = Look.of(number)
         _draw_completion(completion, outcome, unit_s, look)
-        _draw_course(power, outcome, scale, outcome.power, 1000, look)
+        _draw_course(power, outcome, scale, outcome.meter.power, 1000, look)
         gpus = int(outcome.trace.available.sum())
-        _draw_course(occupancy, outcome, scale, outcome.busy, gpus / 100, look)
+        _draw_course(occupancy, outcome, scale, outcome.meter.busy, gpus / 100, look)
     _draw_budget(power, outcomes, scale)
     note = f"\nmean of each {scale.over}" if scale.over else ""
     completion.set(xlabel=f"completion time, {unit}", ylabel="jobs, %", ylim=(0, 103))
@@ -111,9 +112,7 @@ def means_over(
     edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
     if len(edges) == 1:
         return np.array([begin_s, end_s]), values[-1:]
-    integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(time_s))])
-    at = np.searchsorted(time_s, edges, side="right") - 1
-    until = np.where(at < 0, 0.0, integral[at] + (edges - time_s[at]) * values[at])
+    until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
     return edges, np.diff(until) / np.diff(edges)
 
 
@@ -144,12 +143,12 @@ def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale) -> None:
     """Draw the constant power of each period that would spend its budget."""
-    budget = outcomes[0].budget
-    if budget is None:
+    if outcomes[0].ledger is None:
         return
+    budget = outcomes[0].ledger.budget
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
     begins = np.arange(begin_s, end_s, budget.period_s)
-    price = budget.per_kwh.per_watt(begins + budget.period_s) - budget.per_kwh.per_watt(begins)
+    price = budget.per_kwh.per_watt(begins, begins + budget.period_s)
     even_kw = np.divide(budget.amount / 1000, price, out=np.full(len(begins), np.nan), where=price > 0)
     since = (np.append(begins, end_s) - begin_s) / scale.unit_s
     axes.stairs(even_kw, since, baseline=None, color="0.4", linewidth=2.5, label="budget, spent evenly")

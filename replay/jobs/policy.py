@@ -48,8 +48,6 @@ class State:
 
     Attributes
     ----------
-    time_s : float
-    trace : Trace
     jobs : int array, shape (n,)
         Numbers of the jobs in the trace.
     remaining : float array, shape (n,)
@@ -173,8 +171,6 @@ class PolicyContext:
 
     Attributes
     ----------
-    trace : Trace
-    restarts : Restarts
     round_s : float
         Seconds between the moments at which decisions are possible; 0: at any moment.
     gap : float
@@ -220,7 +216,7 @@ def require_valid(state: State, decision: Decision, policy: str) -> None:
 def _require_types(decision: Decision, policy: str) -> None:
     if not isinstance(decision, Decision):
         raise ValueError(f"policy '{policy}' decides {type(decision).__name__}, not a Decision")
-    arrays = {"row": decision.row} if decision.host is None else {"row": decision.row, "host": decision.host}
+    arrays = {"row": decision.row, "host": decision.row if decision.host is None else decision.host}
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind != "i":
             raise ValueError(f"policy '{policy}': {name} must be an array of whole numbers")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,25 +21,19 @@ from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.allocation import Request, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import Occupancy, block_size, fits
+from wattsched.topology.buddy import Occupancy, fits
 from wattsched.topology.pools import Pool
 
 NOWHERE = -1
 """Host of a job that holds no GPUs."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """An aligned block of the pool's line, of which a job uses the first `gpus`."""
 
     start: int
     size: int
     gpus: int
-
-    @property
-    def held(self) -> tuple[int, ...]:
-        """Positions that the job uses."""
-        return tuple(range(self.start, self.start + self.gpus))
 
 
 class PoolState:
@@ -73,13 +67,9 @@ class PoolState:
         ValueError
             If the jobs do not fit beside those that run.
         """
-        if fits([size for _, _, size in arriving], self.occupancy.free_gpus):
-            self._fill(arriving)
-            return []
-        return self._rearrange(arriving)
-
-    def _fill(self, arriving: Sequence[tuple[int, int, int]]) -> None:
-        """Place into free blocks, the largest jobs first, each into the smallest block."""
+        if not fits([size for _, _, size in arriving], self.occupancy.free_gpus):
+            return self._rearrange(arriving)
+        # The largest jobs first, each into the smallest free block.
         free = self.occupancy.maximal()
         for job, gpus, size in sorted(arriving, key=lambda item: (-item[2], item[0])):
             wanted = size.bit_length() - 1
@@ -88,13 +78,15 @@ class PoolState:
             for half in range(wanted, level):
                 heapq.heappush(free[half], start + (1 << half))
             self._take(job, Block(start, size, gpus))
+        return []
 
     def _rearrange(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
         """Place by the buddy allocator, which moves few running jobs."""
         # Names sort as the numbers do, so that ties are broken by number.
         requests = {job: Request(f"{job:09d}", size, gpus) for job, gpus, size in arriving}
         for job, block in self.blocks.items():
-            requests[job] = Request(f"{job:09d}", block.size, block.gpus, block.held)
+            held = tuple(range(block.start, block.start + block.gpus))
+            requests[job] = Request(f"{job:09d}", block.size, block.gpus, held)
         allocation = allocate(self.pool, self.pool.available, list(requests.values()))
         before, self.blocks = self.blocks, {}
         self.occupancy = Occupancy(self.pool.blocks, self.pool.available)
@@ -116,7 +108,6 @@ class Placement:
     ----------
     pools : list of PoolState
         Blocks of each pool, by host.
-    nodes : Nodes
     host : int array, shape (n_jobs,)
         -1 for a job that holds no GPUs, itself for one that is alone.
     """
@@ -205,24 +196,22 @@ class Placement:
         for job, p in zip(jobs.tolist(), self._configurations.pool[rows].tolist(), strict=True):
             pool, host = self.pools[p], int(self.host[job])
             self.host[job] = NOWHERE
-            if host in self._guests:
-                self._part(pool, host, job)
-                continue
-            block = pool.blocks[job]
-            pool.release(job)
-            self.nodes.leave(self.nodes.of(p, block.start, block.gpus), time_s)
+            guests = self._guests.pop(host, [])
+            if not guests:
+                self._leave(p, pool.blocks[job], time_s)
+                pool.release(job)
+            elif job == host:
+                host, *guests = guests
+                pool.blocks[host] = pool.blocks.pop(job)
+                self.host[[host, *guests]] = host
+            else:
+                guests.remove(job)
+            if guests:
+                self._guests[host] = guests
 
-    def _part(self, pool: PoolState, host: int, job: int) -> None:
-        """Take a job out of a set."""
-        guests = self._guests.pop(host)
-        if job == host:
-            host, *guests = guests
-            pool.blocks[host] = pool.blocks.pop(job)
-            self.host[[host, *guests]] = host
-        else:
-            guests.remove(job)
-        if guests:
-            self._guests[host] = guests
+    def _leave(self, pool: int, block: Block, time_s: float) -> None:
+        """End a job on the nodes of a block."""
+        self.nodes.leave(self.nodes.of(pool, block.start, block.gpus), time_s)
 
     def join(self, job: int, other: int) -> None:
         """Let a job use the GPUs of another."""
@@ -253,7 +242,7 @@ class Placement:
             before = dict(pool.blocks)
             moved = pool.place(list(items))
             for job in moved:
-                self.nodes.leave(self.nodes.of(p, before[job].start, before[job].gpus), time_s)
+                self._leave(p, before[job], time_s)
             for job in [*mine.tolist(), *moved]:
                 block = pool.blocks[job]
                 wake_s[job] = self.nodes.enter(self.nodes.of(p, block.start, block.gpus))
@@ -264,46 +253,13 @@ class Placement:
         return np.array(everyone_moved, dtype=np.int64), wake_s
 
 
-class Fragmentation:
-    """Integrates free GPUs and fragments (see the head of this file) over time.
-
-    Attributes
-    ----------
-    free_gpu_s, fragment_gpu_s : float
-        GPU seconds that were free, and F(M) over time.
-    """
-
-    def __init__(self, trace: Trace, pools: Sequence[PoolState]) -> None:
-        levels = np.log2(block_size(trace.requested_gpus)).astype(np.int64)
-        self._jobs = np.bincount(levels, minlength=1)
-        self._n_jobs = max(1, len(trace))
-        self._pools = pools
-        self.free_gpu_s = self.fragment_gpu_s = 0.0
-        self._free = self._fragments = 0.0
-        self.measure()
-
-    @property
-    def now(self) -> float:
-        """Share of the free GPUs that are fragments, 0 when none is free."""
-        return self._fragments / self._free if self._free else 0.0
-
-    @property
-    def mean(self) -> float:
-        """Share of the free GPU time so far."""
-        return self.fragment_gpu_s / self.free_gpu_s if self.free_gpu_s else 0.0
-
-    def advance(self, seconds: float) -> None:
-        """Count GPUs that stay free so long."""
-        self.free_gpu_s += self._free * seconds
-        self.fragment_gpu_s += self._fragments * seconds
-
-    def measure(self) -> None:
-        """Count the free GPUs of this moment."""
-        free = usable = 0
-        for pool in self._pools:
-            by_level = pool.occupancy.free_gpus
-            free += int(by_level[0])
-            # Larger jobs than the pool's blocks use none of them.
-            reach = self._jobs[: len(by_level)]
-            usable += int(reach @ by_level[: len(reach)])
-        self._free, self._fragments = float(free), free - usable / self._n_jobs
+def fragments(trace: Trace, pools: Sequence[PoolState]) -> tuple[int, float]:
+    """Free GPUs, and F(M) of them (see the head of this file)."""
+    free = usable = 0
+    for pool in pools:
+        by_level = pool.occupancy.free_gpus
+        free += int(by_level[0])
+        # Larger jobs than the pool's blocks use none of them.
+        reach = trace.jobs_by_level[: len(by_level)]
+        usable += int(reach @ by_level[: len(reach)])
+    return free, free - usable / max(1, len(trace))

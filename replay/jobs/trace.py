@@ -16,9 +16,9 @@ from wattsched.formulations.sizing.configurations import WAIT, Configurations, c
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.instances.traces.roster import Roster
 from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
-from wattsched.perfmodels.profile import Profile, find
+from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import free_by_level
+from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
@@ -35,9 +35,6 @@ class Trace:
 
     Attributes
     ----------
-    cluster : Cluster
-    pools : tuple of Pool
-    names : tuple of str
     arrival_s, work : float arrays, shape (n_jobs,)
         Work is in the unit of the configurations' rates.
     requested_gpus : int array, shape (n_jobs,)
@@ -75,6 +72,11 @@ class Trace:
     def free_gpus(self) -> tuple[IntArray, ...]:
         """F of `topology.buddy` of each pool when no job runs."""
         return tuple(free_by_level(pool.blocks, pool.available) for pool in self.pools)
+
+    @cached_property
+    def jobs_by_level(self) -> IntArray:
+        """How many jobs ask for blocks of 1, 2, 4, ... GPUs."""
+        return np.bincount(np.log2(block_size(self.requested_gpus)).astype(np.int64), minlength=1)
 
     @cached_property
     def idle_w(self) -> FloatArray:
@@ -142,9 +144,8 @@ def trace_of(
         For times that are negative or no numbers, and for a job that no pool can run.
     """
     arrival = np.asarray(arrival_s, dtype=float)
-    if not np.all(np.isfinite(arrival) & (arrival >= 0)):
-        late = int(np.flatnonzero(~(np.isfinite(arrival) & (arrival >= 0)))[0])
-        raise ValueError(f"job '{jobs[late].name}': arrival_s must be at least 0, got {arrival[late]:g}")
+    for bad in np.flatnonzero(~(np.isfinite(arrival) & (arrival >= 0)))[:1]:
+        raise ValueError(f"job '{jobs[bad].name}': arrival_s must be at least 0, got {arrival[bad]:g}")
     order = np.argsort(arrival, kind="stable")
     jobs = [jobs[i] for i in order]
     instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
@@ -153,15 +154,12 @@ def trace_of(
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
     rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])
-    of_kind = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
-    profiles = [_profiles(job, cluster) for job in of_kind]
-    batches = [_customary_batch(job, found) for job, found in zip(of_kind, profiles, strict=True)]
-    standard = _standard(rows, np.array(batches, dtype=float))
+    batches = [_batches(jobs[j], cluster) for j in np.unique(rows.of_job, return_index=True)[1]]
+    standard = _standard(rows, np.array([customary for customary, _ in batches], dtype=float))
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(rows, standard, requested, len(pools))
-    if len(jobs) and (stuck := np.flatnonzero((request < 0).all(axis=1))).size:
-        job = jobs[stuck[0]]
-        raise ValueError(f"job '{job.name}': no pool runs it on {requested[stuck[0]]} GPUs or fewer")
+    for stuck in np.flatnonzero((request < 0).all(axis=1))[:1]:
+        raise ValueError(f"job '{jobs[stuck].name}': no pool runs it on {requested[stuck]} GPUs or fewer")
     return Trace(
         cluster=cluster,
         pools=pools,
@@ -171,10 +169,7 @@ def trace_of(
         requested_gpus=requested,
         configurations=rows,
         standard=standard,
-        # A table's unit is its own; a profile without efficiency counts samples, not progress.
-        batches_compare=np.array(
-            [all(profile.efficiency is not None for profile in found) for found in profiles], dtype=bool
-        ),
+        batches_compare=np.array([compare for _, compare in batches], dtype=bool),
         request=request,
     )
 
@@ -224,20 +219,16 @@ def trace_of_durations(
     return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
 
 
-def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
-    """Profiles of a job's model on the GPU types of the cluster; none for a job with a table."""
-    if job.model is None:
-        return []
-    names = [kind.profile or name for name, kind in cluster.gpu_types.items()]
-    return [profile for name in names if (profile := find(job.model, name)) is not None]
-
-
-def _customary_batch(job: Job, profiles: Sequence[Profile]) -> float:
-    """Customary batch size of a kind of job, nan where its rows have none."""
+def _batches(job: Job, cluster: Cluster) -> tuple[float, bool]:
+    """Customary batch size of a kind of job, nan where its rows have none, and whether others compare."""
+    names = [kind.profile or name for name, kind in cluster.gpu_types.items()] if job.model else []
+    profiles = [profile for name in names if (profile := find(job.model or "", name)) is not None]
+    # A table's unit is its own; a profile without efficiency counts samples, not progress.
+    compare = all(profile.efficiency is not None for profile in profiles)
     if job.batch_sizes:
         # As `Roster.batches_with` has them.
-        return job.batch_sizes[0]
-    return profiles[0].default_batch if profiles else np.nan
+        return job.batch_sizes[0], compare
+    return profiles[0].default_batch if profiles else np.nan, compare
 
 
 def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
@@ -253,16 +244,14 @@ def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
 
 def _requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_pools: int) -> IntArray:
     """Find the standard row of each job and pool with the most GPUs up to those asked for."""
-    asked = np.stack([rows.of_job, requested], axis=1)
-    pairs, of_job = np.unique(asked, axis=0, return_inverse=True)
-    found = np.full((len(pairs), n_pools), WAIT, dtype=np.int64)
-    for row, (kind, gpus) in zip(found, pairs.tolist(), strict=True):
-        span = np.arange(rows.start[kind], rows.start[kind + 1])
-        fitting = span[standard[span] & (rows.gpus[span] <= gpus)]
-        # Ascending counts: the last one written is the largest.
-        fitting = fitting[np.argsort(rows.gpus[fitting], kind="stable")]
-        row[rows.pool[fitting]] = fitting
-    return found[of_job.reshape(-1)]
+    known, pool = np.flatnonzero(standard), np.arange(n_pools)
+    most = 1 + max(requested.max(initial=0), rows.gpus.max(initial=0))
+    place = (rows.kind[known] * n_pools + rows.pool[known]) * most + rows.gpus[known]
+    order = np.argsort(place)
+    asked = (rows.of_job[:, None] * n_pools + pool) * most + requested[:, None]
+    found = np.append(known[order], WAIT)[np.searchsorted(place[order], asked, side="right") - 1]
+    kind_pool = np.append(rows.kind * n_pools + rows.pool, WAIT)[found]
+    return np.where(kind_pool == asked // most, found, WAIT)
 
 
 def poisson_jobs(

@@ -19,6 +19,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 from wattsched.formulations.sharing import rules
 from wattsched.instances.sharing.decision import SharingDecision
@@ -55,7 +56,6 @@ class _Packing:
 
     Parameters
     ----------
-    state : State
     running : dict of int to list of int
         Sets that there are to begin with.
     slack : float
@@ -124,12 +124,7 @@ def fifo_packed(state: State) -> Units:
 
 
 class Gandiva:
-    """Random pairs of all jobs while there are more jobs than units; what is more takes turns.
-
-    Parameters
-    ----------
-    seed : int
-    """
+    """Random pairs of all jobs while there are more jobs than units; what is more takes turns."""
 
     def __init__(self, seed: int = rules.SEED):
         self._pairs = rules.Gandiva(seed)
@@ -144,11 +139,10 @@ class Gandiva:
                 one, other = self._pairs.draw.sample(single, 2)
                 if state.sets.of(state.classes((one, other))).admitted:
                     yield one, other
-                    single.remove(one)
-                    single.remove(other)
+                    single[:] = (j for j in single if j not in (one, other))
 
-        crowded = len(state.present) > state.units
-        return dict(enumerate(self._pairs.groups(state.present, crowded, propose)))
+        groups = self._pairs.groups(state.present, len(state.present) > state.units, propose)
+        return dict(enumerate(groups))
 
 
 class Eaco:
@@ -210,7 +204,7 @@ class LeastCost:
     def __call__(self, state: State) -> Units:
         """Decide."""
         if self._costs is None or self._costs.sets is not state.sets:
-            self._costs = _Costs(state.sets, self._value_w)
+            self._costs = _Costs.of(state.sets, self._value_w)
         moves = _Moves(state, self._costs, self._slack)
         for j in state.waiting():
             if (unit := moves.cheapest(j)) is not None:
@@ -220,33 +214,28 @@ class LeastCost:
         return moves.units
 
 
-class _Costs:
-    """Watts that sets cost, remembered.
+class _Costs(NamedTuple):
+    """Watts that sets cost, 0 for no jobs, and what a job adds to them, infinite where it is not admitted."""
 
-    Attributes
-    ----------
-    set_w : callable
-        Cost of a set, 0 for no jobs.
-    added_w : callable
-        What a job of a class adds to a set, infinite where it is not admitted.
-    """
+    sets: Sets
+    set_w: Callable[[Classes], float]
+    added_w: Callable[[Classes, int], float]
 
-    def __init__(self, sets: Sets, value_w: float):
-        self.sets = sets
+    @classmethod
+    def of(cls, sets: Sets, value_w: float) -> _Costs:
+        """Costs at the value of a job's time."""
 
         @cache
         def set_w(classes: Classes) -> float:
-            if not classes:
-                return 0.0
-            together = sets.of(classes)
-            return (together.power_w + value_w * len(classes)) * together.slowdown
+            together = sets.of(classes) if classes else None
+            return together.slowdown * (together.power_w + value_w * len(classes)) if together else 0.0
 
         @cache
         def added_w(classes: Classes, own: int) -> float:
             larger = tuple(sorted((*classes, own)))
             return set_w(larger) - set_w(classes) if sets.of(larger).admitted else math.inf
 
-        self.set_w, self.added_w = set_w, added_w
+        return cls(sets, set_w, added_w)
 
 
 class _Moves:
@@ -291,9 +280,7 @@ class _Moves:
                 targets = self._targets(own)
                 if not targets or targets[0][0] >= gain_w:
                     continue
-                for j in members:
-                    if state.job_class[j] != own or j in self._fixed:
-                        continue
+                for j in (j for j in members if state.job_class[j] == own and j not in self._fixed):
                     for added_w, units in targets:
                         saved_j = self._saved_j(j, gain_w - added_w, classes, horizon_s)
                         if saved_j <= most_j:
@@ -313,16 +300,15 @@ class _Moves:
 
     def _targets(self, own: int) -> list[tuple[float, list[int]]]:
         """Units that take a job of a class by what it adds to their cost, the cheapest first."""
-        found = self._targets_of.get(own)
-        if found is None:
+        if own not in self._targets_of:
             alike: defaultdict[Classes, list[int]] = defaultdict(list)
             for unit, classes in self._classes.items():
                 alike[classes].append(unit)
             if (free := next(self._state.free_units(self.units), None)) is not None:
                 alike[()].append(free)
             added = ((self._costs.added_w(classes, own), units) for classes, units in alike.items())
-            found = self._targets_of[own] = sorted(pair for pair in added if pair[0] < math.inf)
-        return found
+            self._targets_of[own] = sorted(pair for pair in added if pair[0] < math.inf)
+        return self._targets_of[own]
 
     def _takes(self, unit: int, job: int) -> bool:
         if unit not in self.units or self._slack == math.inf:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.topology.arrays import FloatArray
 from wattsched.verification.sharing.outcomes import Outcomes
 
 Classes = tuple[int, ...]
@@ -55,9 +55,12 @@ class Together:
 class Sets:
     """The sets of an instance with units of one type.
 
-    Parameters
+    Attributes
     ----------
-    instance : SharingInstance
+    classes : range
+        Numbers of the classes.
+    of : callable
+        Classes to how jobs of them run `Together`, which is remembered.
 
     Raises
     ------
@@ -72,19 +75,8 @@ class Sets:
         self._names = [job_class.name for job_class in instance.classes]
         self._outcomes = Outcomes(instance)
         self._most = instance.limits.jobs_per_set
-        self._known: dict[Classes, Together] = {}
-
-    @property
-    def classes(self) -> range:
-        """Numbers of the classes."""
-        return range(len(self._names))
-
-    def of(self, classes: Classes) -> Together:
-        """How jobs of these classes run together."""
-        found = self._known.get(classes)
-        if found is None:
-            found = self._known[classes] = self._find(classes)
-        return found
+        self.classes = range(len(self._names))
+        self.of = cache(self._find)
 
     def admitted(self) -> Iterator[Classes]:
         """Sets that the limits let be formed, the small ones first."""
@@ -95,12 +87,8 @@ class Sets:
 
     def reachable(self) -> list[Classes]:
         """Sets that the limits let be formed, and what may be left of them."""
-        found = {
-            part
-            for whole in self.admitted()
-            for n in range(1, len(whole) + 1)
-            for part in combinations(whole, n)
-        }
+        sizes = range(1, self._most + 1)
+        found = {part for whole in self.admitted() for n in sizes for part in combinations(whole, n)}
         return sorted(found, key=lambda classes: (len(classes), classes))
 
     def _find(self, classes: Classes) -> Together:
@@ -125,7 +113,6 @@ def least_energy(
 
     Parameters
     ----------
-    sets : Sets
     of : sequence of classes
         The sets that may run, those of single jobs among them.
     work : sequence of float, optional
@@ -142,30 +129,22 @@ def least_energy(
     """
     from scipy.optimize import linprog
 
-    power_w, size, done = _columns(sets, of)
-    alone_w = np.array([sets.of((c,)).power_w for c in sets.classes])
-    total = done.sum(axis=0)
-    rows, equal = [], (alone_w @ done)[None, :]
-    target = np.ones(1)
-    if work is not None:
-        weights = np.array(work, dtype=float)
-        equal, target = done, weights / float(weights @ alone_w)
-    if longer is not None:
-        rows.append(size - (1 + longer) * total)
-    if active is not None:
-        rows.append(active * total - 1)
-    upper = (np.array(rows), np.zeros(len(rows))) if rows else (None, None)
-    answer = linprog(power_w, A_ub=upper[0], b_ub=upper[1], A_eq=equal, b_eq=target)
-    if answer.status != 0 or answer.fun is None:
-        raise RuntimeError(f"no policy keeps these limits: {answer.message}")
-    return float(answer.fun)
-
-
-def _columns(sets: Sets, of: Sequence[Classes]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Watts and jobs of each set, shape (S,), and work that it does of each class per hour, shape (C, S)."""
     done = np.zeros((len(sets.classes), len(of)))
     for s, classes in enumerate(of):
         for c, count in Counter(classes).items():
             done[c, s] = count * sets.of((c,)).epoch_s[c] / sets.of(classes).epoch_s[c]
     power_w = np.array([sets.of(classes).power_w for classes in of])
-    return power_w, np.array([float(len(classes)) for classes in of]), done
+    size = np.array([float(len(classes)) for classes in of])
+    alone_w = np.array([sets.of((c,)).power_w for c in sets.classes])
+    total = done.sum(axis=0)
+    rows, equal, target = [np.zeros(len(of))], (alone_w @ done)[None, :], np.ones(1)
+    if work is not None:
+        equal, target = done, np.array(work) / float(np.array(work) @ alone_w)
+    if longer is not None:
+        rows.append(size - (1 + longer) * total)
+    if active is not None:
+        rows.append(active * total - 1)
+    answer = linprog(power_w, A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=target)
+    if answer.status != 0 or answer.fun is None:
+        raise RuntimeError(f"no policy keeps these limits: {answer.message}")
+    return float(answer.fun)

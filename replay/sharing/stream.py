@@ -31,10 +31,8 @@ class State:
 
     Attributes
     ----------
-    sets : Sets
     units : int
         How many there are.
-    job_class : list of int, length J
     epoch_s : list of float, length J
         Seconds per epoch alone.
     epochs, left, run_s : float arrays, shape (J,)
@@ -217,15 +215,11 @@ class _Stream:
         outcome.energy_j += (power_w * share + (state.units - active) * self._sleep_w) * passed_s
         outcome.unit_s += active * passed_s
         outcome.end_s += passed_s
-        self._complete(index[state.left[index] <= DONE].tolist())
+        if len(done := index[state.left[index] <= DONE]):
+            state.left[done], outcome.completed_s[done] = 0.0, outcome.end_s
+            gone = set(done.tolist())
+            state.present = [j for j in state.present if j not in gone]
+            kept = {unit: [j for j in members if j not in gone] for unit, members in state.running.items()}
+            state.running = {unit: members for unit, members in kept.items() if members}
         while self.arriving and self.arriving[-1][1] <= outcome.end_s:
             state.present.append(self.arriving.pop()[0])
-
-    def _complete(self, jobs: list[int]) -> None:
-        if not jobs:
-            return
-        state, gone = self.state, set(jobs)
-        state.left[jobs], self.outcome.completed_s[jobs] = 0.0, self.outcome.end_s
-        state.present = [j for j in state.present if j not in gone]
-        kept = {unit: [j for j in members if j not in gone] for unit, members in state.running.items()}
-        state.running = {unit: members for unit, members in kept.items() if members}

@@ -1,46 +1,42 @@
-"""Policies of the replay by name. Adding one is one file, or a class beside its like, and one line here."""
+"""Policies of the replay by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from pkgutil import resolve_name
 
-from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.replay.jobs.policies.budgeted import Capped, GreenFlow, PowerFlow, Sizing
-from wattsched.replay.jobs.policies.elastic import Elastic
-from wattsched.replay.jobs.policies.gavel import Gavel
-from wattsched.replay.jobs.policies.growth import elasticflow, optimus, sidecar, termination
-from wattsched.replay.jobs.policies.packing import Eaco, Gandiva
-from wattsched.replay.jobs.policies.requests import Fifo, Srtf, Tiresias
-from wattsched.replay.jobs.policies.rollout import Rollout
-from wattsched.replay.jobs.policies.sia import Sia
 from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 
-POLICIES: dict[str, Callable[[PolicyContext], Policy]] = {
-    "sizing": Sizing,
-    "elastic": Elastic,
-    "elastic-makespan": Rollout,
-    "elastic-progress": partial(Elastic, cost=OBJECTIVES["progress"].cost),
-    "elastic-completion": partial(Elastic, cost=OBJECTIVES["total-completion"].cost),
-    "fifo": Fifo,
-    "sidecar": sidecar,
-    "termination": termination,
-    "srtf": Srtf,
-    "tiresias-2dlas": Tiresias,
-    "optimus": optimus,
-    "elasticflow": elasticflow,
-    "gavel-max-min": Gavel,
-    "sia": Sia,
-    "gandiva": Gandiva,
-    "eaco": Eaco,
-    "powerflow": PowerFlow,
-    "greenflow": GreenFlow,
+POLICIES = {
+    "sizing": "budgeted:Sizing",
+    "elastic": "elastic:Elastic",
+    "elastic-makespan": "rollout:Rollout",
+    "elastic-progress": "elastic:progress",
+    "elastic-completion": "elastic:completion",
+    "fifo": "requests:Fifo",
+    "sidecar": "growth:sidecar",
+    "termination": "growth:termination",
+    "srtf": "requests:Srtf",
+    "tiresias-2dlas": "requests:Tiresias",
+    "optimus": "growth:optimus",
+    "elasticflow": "growth:elasticflow",
+    "gavel-max-min": "gavel:Gavel",
+    "sia": "sia:Sia",
+    "gandiva": "packing:Gandiva",
+    "eaco": "packing:Eaco",
+    "powerflow": "budgeted:PowerFlow",
+    "greenflow": "budgeted:greenflow",
 }
+"""Name to what makes the policy from a `PolicyContext`: ``file:callable`` in this folder.
+
+It is imported when the policy is asked for. Adding a policy is one file, or a callable beside its like, and
+one line here.
+"""
 
 SPENDERS = ("sizing", "powerflow", "greenflow")
-"""Policies that keep to a budget by themselves."""
+"""Policies that keep to a budget by themselves; any other is kept within it."""
 
 
 def names() -> list[str]:
@@ -56,7 +52,7 @@ def is_policy(name: str) -> bool:
 def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
-    Under a budget, one that knows of none is kept within it (`capped`).
+    Under a budget, one that knows of none is kept within it (`budgeted.Capped`).
 
     Raises
     ------
@@ -67,7 +63,12 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
         raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
     plain = name.removesuffix(SUFFIX)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
-    policy = POLICIES[plain](replace(context, trace=trace))
+    policy = _make(POLICIES[plain])(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:
-        policy = Capped(policy, context)
+        policy = _make("budgeted:Capped")(policy, context)
     return policy if trace is context.trace else Tuned(policy, trace)
+
+
+def _make(place: str) -> Callable[..., Policy]:
+    make: Callable[..., Policy] = resolve_name(f"{__name__}.{place}")
+    return make

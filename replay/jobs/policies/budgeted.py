@@ -22,7 +22,8 @@ the moment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -42,16 +43,10 @@ REVIEWS = 288
 """Decisions per period at least, every five minutes of a day."""
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """How jobs are valued (`elastic.values`): p of heSRPT, and the speed that seconds are counted at."""
+GPUS_SHORT, POWER_SHORT = (0.5, 0.5), (0.7, 0.0)
+"""How jobs are valued (`elastic.values`): p of heSRPT, and the speed that seconds are counted at.
 
-    concavity: float
-    speed: float
-
-
-GPUS_SHORT, POWER_SHORT = _Sizes(0.5, 0.5), _Sizes(0.7, 0.0)
-"""Where GPUs are what is short, jobs run at all speeds, and work of jobs that scale well takes fewer seconds
+Where GPUs are what is short, jobs run at all speeds, and work of jobs that scale well takes fewer seconds
 than at their slowest: valued by that, they would be given too much. Where power is short, jobs run slowly.
 Chosen on seeds 100 to 102 of the cases of benchmarks/budgets.py."""
 
@@ -76,26 +71,20 @@ class Price:
     """
 
     def __init__(self, context: PolicyContext) -> None:
-        self._budget = context.budget
-        self._period_s = context.budget.period_s if context.budget is not None else np.inf
-        self.later = context.least_price
-        self._before_s: float | None = None
+        self._budget, self.later = context.budget, context.least_price
+        self._before_s = -np.inf
 
     def see(self, time_s: float, allowance: Allowance, per_watt: float) -> None:
         """Take in the price of a watt at this moment, at which a joule costs something."""
-        now = per_watt / allowance.per_joule
-        if self._before_s is None:
-            self.later = now
-        else:
-            share = 1.0 - float(np.exp(-(time_s - self._before_s) / self._period_s))
-            self.later += share * (now - self.later)
+        assert self._budget is not None
+        share = 1.0 - float(np.exp((self._before_s - time_s) / self._budget.period_s))
+        self.later += share * (per_watt / allowance.per_joule - self.later)
         self._before_s = time_s
 
     def of_a_joule_later(self, time_s: float) -> float:
         """Price of later for what a joule takes of the budget on average over the day to come."""
         assert self._budget is not None
-        per_watt = self._budget.per_kwh.per_watt
-        return self.later * float(per_watt(time_s + CYCLE_S) - per_watt(time_s)) / CYCLE_S
+        return self.later * float(self._budget.per_kwh.per_watt(time_s, time_s + CYCLE_S)) / CYCLE_S
 
 
 class Sizing:
@@ -130,7 +119,7 @@ class Sizing:
         decision = self._solver.decide(options, program, next_review_s(state.time_s, self._context))
         if np.isinf(allowance.in_proportion_w):
             return decision
-        price, limit_w = -self._solver.prices["power_w"], program.row_upper[-1]
+        price, limit_w = -self._solver.prices.get("power_w", 0.0), program.row_upper[-1]
         self.price.see(state.time_s, allowance, least * allowance.per_joule + price)
         # A limit that is worth less than the gap may be left unused.
         short = price * limit_w > self._context.gap * abs(self._solver.objective)
@@ -144,54 +133,45 @@ class Sizing:
         """
         share = useful(options)
         done, draw_w = options.rate * share, options.busy_w * share
-        sizes = POWER_SHORT if _power_may_be_short(options, draw_w) else GPUS_SHORT
-        gain = values(options, sizes.concavity, sizes.speed)[options.job] * done
+        # Whether the budget leaves less than what all jobs draw at their most.
+        allowance, most_w = options.state.allowance, np.maximum.reduceat(draw_w, options.start[:-1]).sum()
+        short = allowance is not None and allowance.in_proportion_w - allowance.standing_w < most_w
+        sizes = POWER_SHORT if short else GPUS_SHORT
+        gain = values(options, *sizes)[options.job] * done
         needed_w = self._least_j[options.state.kind[options.job]] * done
         return now * draw_w - later * needed_w - gain
 
 
-def _power_may_be_short(options: RoundOptions, draw_w: FloatArray) -> bool:
-    """Whether the budget leaves less than what all jobs draw at their most."""
-    allowance = options.state.allowance
-    if allowance is None:
-        return False
-    most_w = np.maximum.reduceat(draw_w, options.start[:-1]).sum()
-    return bool(allowance.in_proportion_w - allowance.standing_w < most_w)
-
-
 class PowerFlow:
-    """Relative time saved per relative energy spent."""
+    """Relative time saved per relative energy spent.
 
-    name = "powerflow"
+    Parameters
+    ----------
+    name : str
+        For messages.
+    within : str
+        What of the `Allowance` the cluster may draw in a round.
+    """
 
-    def __init__(self, context: PolicyContext) -> None:
+    def __init__(self, context: PolicyContext, name: str = "powerflow", within: str = "even_w") -> None:
         self.restart_s = context.restarts.process_s
         self._rows = efficient(context.trace)
-        self._context = context
+        self._context, self._name, self._within = context, name, within
 
     def decide(self, state: State) -> Decision:
         """Apply the rule."""
         options = RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
-        program = options.program(options.completion_s, most_w=self.most_w(state))
-        point, detail, _ = choose(program, Timer(None))
+        most_w, again_s = np.inf, np.inf
+        if state.allowance is not None:
+            most_w = getattr(state.allowance, self._within)
+            again_s = next_review_s(state.time_s, self._context)
+        point, detail, _ = choose(options.program(options.completion_s, most_w=most_w), Timer(None))
         if point is None:
-            raise ValueError(f"policy '{self.name}': {detail}")
-        again_s = np.inf if state.allowance is None else next_review_s(state.time_s, self._context)
+            raise ValueError(f"policy '{self._name}': {detail}")
         return Decision(options.chosen(point), again_s=again_s)
 
-    def most_w(self, state: State) -> float:
-        """Most that the cluster may draw in the round."""
-        return np.inf if state.allowance is None else state.allowance.even_w
 
-
-class GreenFlow(PowerFlow):
-    """The same rule with a round's budget in proportion to time."""
-
-    name = "greenflow"
-
-    def most_w(self, state: State) -> float:
-        """Most that the cluster may draw in the round."""
-        return np.inf if state.allowance is None else state.allowance.in_proportion_w
+greenflow = partial(PowerFlow, name="greenflow", within="in_proportion_w")
 
 
 class Capped:

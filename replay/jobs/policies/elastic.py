@@ -15,10 +15,11 @@ is expected to be kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from wattsched.formulations.sizing.objectives import HOLD_S, useful_share
+from wattsched.formulations.sizing.objectives import HOLD_S, OBJECTIVES, useful_share
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray
@@ -70,13 +71,13 @@ def rank_weights(size: FloatArray, concavity: float = CONCAVITY) -> FloatArray:
     return np.asarray(place * (1.0 - (1.0 - 1.0 / place) ** power) ** (1.0 - concavity))
 
 
-def in_time(options: RoundOptions, cost: Cost = rank, slack: float = SLACK) -> FloatArray:
-    """Cost with a penalty for options with which the last job would end late.
+def in_time(options: RoundOptions, slack: float = SLACK) -> FloatArray:
+    """Cost of `rank` with a penalty for options with which the last job would end late.
 
     Late is beyond (1 + slack) times the shortest time in which all jobs of the state fit into the cluster, by
     their GPU seconds. A job that ends in time in its smallest configuration may do what it wants, even wait.
     """
-    plain, late_s = cost(options), (1.0 + slack) * horizon_s(options)
+    plain, late_s = rank(options), (1.0 + slack) * horizon_s(options)
     seconds = np.where(options.waiting, np.inf, options.completion_s)
     late = (seconds[options.start[:-1]] > late_s)[options.job] & (seconds > late_s)
     excess = np.minimum(np.log(np.maximum(seconds / late_s, 1.0)), 3.0)
@@ -122,3 +123,7 @@ class Elastic:
         """Solve the round to the gap asked for."""
         options = RoundOptions.of(state, self._counts, self._wait_s)
         return self._solver.decide(options, options.program(self._cost(options)))
+
+
+progress = partial(Elastic, cost=OBJECTIVES["progress"].cost)
+completion = partial(Elastic, cost=OBJECTIVES["total-completion"].cost)

@@ -37,36 +37,27 @@ MEMORY_ROUNDS = 10.0
 class FixedRounds:
     """Rounds of a fixed length; between them everything stays as it is.
 
-    Parameters
+    Attributes
     ----------
-    round_s : float
+    next_s : float
+        Time of the next round.
     """
 
     def __init__(self, round_s: float) -> None:
         self._round_s = round_s
-        self._next_s = -np.inf
+        self.next_s = -np.inf
 
     def kept(self, state: State) -> Decision | None:
         """Decision before the next round has come; None when it has, and begins."""
         # Rounds of the replay may come a rounding error early.
-        if state.time_s < self._next_s - 1e-6 * self._round_s:
-            return Decision(state.row.copy(), again_s=self._next_s, host=state.shared)
-        self._next_s = state.time_s + self._round_s
+        if state.time_s < self.next_s - 1e-6 * self._round_s:
+            return Decision(state.row.copy(), again_s=self.next_s, host=state.shared)
+        self.next_s = state.time_s + self._round_s
         return None
-
-    @property
-    def next_s(self) -> float:
-        """Time of the next round."""
-        return self._next_s
 
 
 class Turns:
-    """Rounds in which jobs take turns, so that each has its share of time of every pool.
-
-    Parameters
-    ----------
-    trace : Trace
-    """
+    """Rounds in which jobs take turns, so that each has its share of time of every pool."""
 
     def __init__(self, trace: Trace) -> None:
         self.rounds = FixedRounds(ROUND_S)
@@ -91,12 +82,13 @@ class Turns:
             Row of every job of the state, -1 of those that are no takers or have no room.
         """
         received = self._received(state)[takers]
-        room, row = FreeGpus.whole(state), np.full(len(state), WAIT, dtype=np.int64)
+        room, of = FreeGpus(state.trace.free_gpus), state.configurations
+        row = np.full(len(state), WAIT, dtype=np.int64)
         for i, pool in by_priority(target, received):
             if row[j := takers[i]] == WAIT:
-                row[j] = room.take(state.request[j, pool : pool + 1])
+                row[j] = room.take_row(of, state.request[j, pool : pool + 1])
         for j in takers[row[takers] == WAIT].tolist():
-            row[j] = room.take(state.request[j])
+            row[j] = room.take_row(of, state.request[j])
         return row
 
     def _received(self, state: State) -> FloatArray:
@@ -135,14 +127,13 @@ class Gavel:
     def __init__(self, context: PolicyContext) -> None:
         self.restart_s = context.restarts.process_s
         self._turns = Turns(context.trace)
-        self._jobs: IntArray = np.empty(0, dtype=np.int64)
-        self._shares: FloatArray = np.empty((0, len(context.trace.pools)))
+        self._jobs: IntArray | None = None
 
     def decide(self, state: State) -> Decision:
         """Give this round to those that have had least of their share."""
         if (kept := self._turns.rounds.kept(state)) is not None:
             return kept
-        if not np.array_equal(state.jobs, self._jobs):
+        if self._jobs is None or not np.array_equal(state.jobs, self._jobs):
             self._jobs, self._shares = state.jobs, shares(state)
         row = self._turns.rows(state, np.arange(len(state)), self._shares)
         return Decision(row, again_s=self._turns.rounds.next_s)
@@ -182,21 +173,19 @@ def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray)
         If the LP is not solved.
     """
     from scipy.optimize import linprog
-    from scipy.sparse import block_array, coo_array
+    from scipy.sparse import csr_array
 
     n, pools = value.shape
     row, pool = np.nonzero(value > 0)
-    k = np.arange(len(row))
-    ones = np.ones(len(row))
-    sums = coo_array((ones, (row, k)), shape=(n, len(row)))
-    worth = coo_array((-value[row, pool], (row, k)), shape=(n, len(row)))
-    taken = coo_array((use[row, pool], (pool, k)), shape=(pools, len(row)))
-    least = coo_array(np.ones((n, 1)))
-    rows: Any = block_array([[worth, least], [sums, None], [taken, None]], format="csr")
+    k, every, one = np.arange(len(row)), np.arange(n), np.ones(n)
+    # The least sum is below each, the shares of a row sum to at most 1, and pools have room.
+    entries = np.concatenate([-value[row, pool], one, np.ones(len(row)), use[row, pool]])
+    at = np.concatenate([row, every, n + row, 2 * n + pool]), np.concatenate([k, len(row) + 0 * every, k, k])
+    rows: Any = csr_array((entries, at), shape=(2 * n + pools, len(row) + 1))
     answer = linprog(
         np.append(np.zeros(len(row)), -1.0),
         A_ub=rows,
-        b_ub=np.concatenate([np.zeros(n), np.ones(n), capacity]),
+        b_ub=np.concatenate([0.0 * one, one, capacity]),
         method="highs",
     )
     if answer.x is None:

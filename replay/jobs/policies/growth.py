@@ -27,10 +27,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
+from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policies.rounds import fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.trace import Trace
@@ -78,7 +80,7 @@ class Snapshot:
         Configuration by its place in the kind, -1 for a job that waits.
     rate_asked : list of float
         Work per second in the configuration that the user asked for.
-    free : list of lists of int
+    free : sequence of int arrays
         Free GPUs of each pool by level, were nobody running (`topology.buddy`).
     """
 
@@ -90,7 +92,7 @@ class Snapshot:
     ran: list[bool]
     delay_s: list[float]
     restart_s: float
-    free: list[list[int]]
+    free: Sequence[IntArray]
 
     def __len__(self) -> int:
         return len(self.job)
@@ -108,6 +110,11 @@ class Snapshot:
             values = getattr(self, name)
             setattr(self, name, [values[j] for j in who])
 
+    def decision(self, chosen: Sequence[int]) -> Decision:
+        """Rows of chosen configurations."""
+        row = [WAIT if k == WAIT else kind.row[k] for kind, k in zip(self.kind, chosen, strict=True)]
+        return Decision(np.array(row, dtype=np.int64))
+
 
 class Snapshots:
     """Takes the jobs of states over, as far as rules of growth choose from: standard rows of all GPU counts.
@@ -116,16 +123,13 @@ class Snapshots:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._rows = fastest(trace, trace.standard)
-        self._first = np.searchsorted(self._rows, trace.configurations.start)
-        self._kinds: dict[int, Kind] = {}
+        rows, of = fastest(trace, trace.standard), trace.configurations
+        spans = np.split(rows, np.searchsorted(rows, of.start[1:-1]))
+        self._kinds = [Kind.of(of, span) for span in spans]
 
     def of(self, state: State) -> Snapshot:
         """Take the jobs of a state over."""
         of = state.configurations
-        for kind in np.unique(state.kind).tolist():
-            if kind not in self._kinds:
-                self._kinds[kind] = Kind.of(of, self._rows[self._first[kind] : self._first[kind + 1]])
         mine = [self._kinds[kind] for kind in state.kind.tolist()]
         held = [
             WAIT if row == WAIT else kind.index(int(of.pool[row]), int(of.gpus[row]))
@@ -140,7 +144,7 @@ class Snapshots:
             ran=state.ran.tolist(),
             delay_s=state.restarting_s.tolist(),
             restart_s=state.restart_s,
-            free=[free.tolist() for free in state.trace.free_gpus],
+            free=state.trace.free_gpus,
         )
 
 
@@ -149,42 +153,16 @@ Rule = Callable[[Snapshot], list[int]]
 
 
 class Growth:
-    """A rule of growth as a policy."""
+    """A rule of growth as a policy, whose restarts are of processes inside their pods, or of pods."""
 
-    def __init__(self, context: PolicyContext, rule: Rule, restart_s: float) -> None:
-        self.restart_s = restart_s
+    def __init__(self, context: PolicyContext, rule: Rule, *, pods: bool = False) -> None:
+        self.restart_s = context.restarts.pod_s if pods else context.restarts.process_s
         self._snapshots, self._rule = Snapshots(context.trace), rule
 
     def decide(self, state: State) -> Decision:
         """Share the GPUs out."""
         now = self._snapshots.of(state)
-        return decided(now, self._rule(now))
-
-
-def decided(now: Snapshot, chosen: Sequence[int]) -> Decision:
-    """Rows of chosen configurations."""
-    row = [WAIT if k == WAIT else kind.row[k] for kind, k in zip(now.kind, chosen, strict=True)]
-    return Decision(np.array(row, dtype=np.int64))
-
-
-def sidecar(context: PolicyContext) -> Growth:
-    """Seconds saved, restarts of the training process included."""
-    return Growth(context, seconds_saved, context.restarts.process_s)
-
-
-def termination(context: PolicyContext) -> Growth:
-    """Seconds saved, where the pod is terminated and another created."""
-    return Growth(context, seconds_saved, context.restarts.pod_s)
-
-
-def optimus(context: PolicyContext) -> Growth:
-    """Seconds saved but for restarts."""
-    return Growth(context, run_time_saved, context.restarts.process_s)
-
-
-def elasticflow(context: PolicyContext) -> Growth:
-    """Relative throughput gained."""
-    return Growth(context, throughput_gained, context.restarts.process_s)
+        return now.decision(self._rule(now))
 
 
 def seconds_saved(now: Snapshot) -> list[int]:
@@ -208,6 +186,12 @@ def throughput_gained(now: Snapshot) -> list[int]:
     return grow(now, range(len(now)), [[rate / kind.slowest for rate in kind.rate] for kind in now.kind])
 
 
+sidecar = partial(Growth, rule=seconds_saved)
+termination = partial(Growth, rule=seconds_saved, pods=True)
+optimus = partial(Growth, rule=run_time_saved)
+elasticflow = partial(Growth, rule=throughput_gained)
+
+
 def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]]) -> list[int]:
     """Choose configurations by marginal value per GPU, see the head of this file.
 
@@ -218,16 +202,15 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
     value : sequence of float sequences
         Of each job's configurations; waiting is worth nothing.
     """
-    room = [list(free) for free in now.free]
-    chosen = [WAIT] * len(now)
+    room, chosen = FreeGpus(now.free), [WAIT] * len(now)
     for j in admitted:
         kind, held = now.kind[j], now.held[j]
         smallest = kind.smallest
         if len(smallest) > 1 and held != WAIT:
             smallest = sorted(smallest, key=lambda k: kind.pool[k] != kind.pool[held])
         for k in smallest:
-            if _fits(room[kind.pool[k]], kind.block[k], 0):
-                _take(room[kind.pool[k]], kind.block[k], 0)
+            if room.fits(kind.pool[k], kind.block[k]):
+                room.take(kind.pool[k], kind.block[k])
                 chosen[j] = k
                 break
 
@@ -239,7 +222,7 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
             if held != WAIT and kind.pool[k] != kind.pool[held]:
                 break
             gain = (worth[k] - base) / (kind.gpus[k] - gpus)
-            if gain > most and _fits(room[kind.pool[k]], kind.block[k], block):
+            if gain > most and room.fits(kind.pool[k], kind.block[k], block):
                 most, at = gain, k
         return None if at == WAIT else (-most, j, at)
 
@@ -248,25 +231,10 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
     while heap:
         _, j, larger = heapq.heappop(heap)
         kind, held = now.kind[j], chosen[j]
-        free, less = room[kind.pool[larger]], 0 if held == WAIT else kind.block[held]
-        if _fits(free, kind.block[larger], less):
-            _take(free, kind.block[larger], less)
+        grown = kind.pool[larger], kind.block[larger], 0 if held == WAIT else kind.block[held]
+        if room.fits(*grown):
+            room.take(*grown)
             chosen[j] = larger
         if (entry := best(j)) is not None:
             heapq.heappush(heap, entry)
     return chosen
-
-
-def _fits(free: list[int], more: int, less: int) -> bool:
-    """Whether a block may grow from `less` GPUs to `more`; it counts at every level up to its own."""
-    if more >> len(free):
-        return False
-    for level in range(more.bit_length()):
-        if free[level] < more - (less if 1 << level <= less else 0):
-            return False
-    return True
-
-
-def _take(free: list[int], more: int, less: int) -> None:
-    for level in range(more.bit_length()):
-        free[level] -= more - (less if 1 << level <= less else 0)

@@ -117,7 +117,8 @@ class _Sets:
         of, request = self._state.configurations, self._state.request[job]
         known = request[request != WAIT]
         thriftiest = known[np.argsort(of.power_w[known] / of.rate[known], kind="stable")]
-        self.row[job] = row = WAIT if self._is_full(request) else self._room.take_first(thriftiest)
+        full = self._is_full(request)
+        self.row[job] = row = WAIT if full else self._room.take_row(of, thriftiest, in_order=True)
         if row == WAIT:
             self._full.add(request.tobytes())
             return False

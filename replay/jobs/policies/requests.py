@@ -27,35 +27,44 @@ THRESHOLD_GPU_S = 3600.0
 
 
 class FreeGpus:
-    """Free GPUs of every pool by the level of the blocks they lie in (`topology.buddy`)."""
+    """Free GPUs of every pool by the level of the blocks they lie in (`topology.buddy`).
 
-    def __init__(self, configurations: Configurations, free: Iterable[IntArray]) -> None:
-        self._configurations = configurations
-        self._free = [levels.copy() for levels in free]
+    Plain lists are faster here than arrays: levels are few.
+    """
+
+    def __init__(self, free: Iterable[IntArray]) -> None:
+        self._free: list[list[int]] = [levels.tolist() for levels in free]
 
     @classmethod
     def now(cls, state: State) -> FreeGpus:
         """What the running jobs leave where they are."""
-        return cls(state.configurations, (pool.occupancy.free_gpus for pool in state.pools))
+        return cls(pool.occupancy.free_gpus for pool in state.pools)
 
-    @classmethod
-    def whole(cls, state: State) -> FreeGpus:
-        """Everything, as if no job ran."""
-        return cls(state.configurations, state.trace.free_gpus)
+    def fits(self, pool: int, block: int, held: int = 0) -> bool:
+        """Whether a block may grow from `held` GPUs to more; it counts at every level up to its own."""
+        free = self._free[pool]
+        if block >> len(free):
+            return False
+        for level in range(block.bit_length()):
+            if free[level] < block - (held if 1 << level <= held else 0):
+                return False
+        return True
 
-    def take(self, rows: IntArray) -> int:
-        """Reserve room for the first of these rows that fits, fastest first; -1 when none does."""
+    def take(self, pool: int, block: int, held: int = 0) -> None:
+        """Let a block grow that fits."""
+        free = self._free[pool]
+        for level in range(block.bit_length()):
+            free[level] -= block - (held if 1 << level <= held else 0)
+
+    def take_row(self, of: Configurations, rows: IntArray, *, in_order: bool = False) -> int:
+        """Reserve room for the first of these rows that fits, fastest first or as they are; -1 for none."""
         known = rows[rows != WAIT]
-        return self.take_first(known[np.argsort(-self._configurations.rate[known], kind="stable")])
-
-    def take_first(self, rows: IntArray) -> int:
-        """Reserve room for the first of these rows that fits; -1 when none does."""
-        of = self._configurations
-        for row in rows.tolist():
-            free, block = self._free[of.pool[row]], int(of.block[row])
-            level = block.bit_length() - 1
-            if level < len(free) and np.all(free[: level + 1] >= block):
-                free[: level + 1] -= block
+        if not in_order:
+            known = known[np.argsort(-of.rate[known], kind="stable")]
+        for row in known.tolist():
+            pool, block = int(of.pool[row]), int(of.block[row])
+            if self.fits(pool, block):
+                self.take(pool, block)
                 return int(row)
         return WAIT
 
@@ -71,7 +80,7 @@ class Fifo:
         room, row = FreeGpus.now(state), state.row.copy()
 
         def start(job: int) -> bool:
-            row[job] = room.take(state.request[job])
+            row[job] = room.take_row(state.configurations, state.request[job])
             return bool(row[job] != WAIT)
 
         fifo(np.flatnonzero(state.waits).tolist(), start)
@@ -83,12 +92,12 @@ def serve(state: State, order: Iterable[int]) -> IntArray:
 
     A job that runs stays in its pool when it is served.
     """
-    room = FreeGpus.whole(state)
+    room, of = FreeGpus(state.trace.free_gpus), state.configurations
     row = np.full(len(state), WAIT, dtype=np.int64)
     for j in order:
-        row[j] = room.take(state.row[j : j + 1])
+        row[j] = room.take_row(of, state.row[j : j + 1])
         if row[j] == WAIT:
-            row[j] = room.take(state.request[j])
+            row[j] = room.take_row(of, state.request[j])
     return row
 
 

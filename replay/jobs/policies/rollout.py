@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.objectives import HOLD_S
 from wattsched.replay.jobs.policies.elastic import Elastic, in_time, rank_weights
-from wattsched.replay.jobs.policies.growth import Rule, Snapshot, Snapshots, decided, grow, seconds_saved
+from wattsched.replay.jobs.policies.growth import Rule, Snapshot, Snapshots, grow, seconds_saved
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 
 STEP = 1.1
@@ -57,45 +57,39 @@ class Rollout:
         self._snapshots = Snapshots(context.trace)
         self._many = Elastic(context, in_time)
         self._weights: dict[int, float] = {}
-        self._promise = _Promise()
+        # What the rule promised when the last job arrived, as of the last decision.
+        self._newest, self._present = -1, 0
+        self._time_s = self._makespan_s = self._total_s = 0.0
 
     def decide(self, state: State) -> Decision:
         """Take the first step of the best plan that keeps the promise."""
         now = self._snapshots.of(state)
-        tries = min(TRIES, _affordable(now) // 2)
+        tries = EFFORT // (len(now) * sum(len(kind.rate) for kind in now.kind)) // 2
         if tries < FEWEST:
             return self._many.decide(state)
-        return decided(now, self._plan(state, now, tries).first)
+        return now.decision(self._plan(state, now, min(TRIES, tries)).first)
 
     def _plan(self, state: State, now: Snapshot, tries: int) -> Projection:
         """Raise the weight of the last job, from two beginnings; the best that is found."""
         base, former = project(now, seconds_saved), project(now, ranked(self._weights))
-        makespan_s, total_s = self._promise.at(state, base)
+        makespan_s, total_s = self._promised(state, base)
         # Moves, which no simulation knows, may have broken the promise.
         makespan_s = max(makespan_s, min(base.makespan_s, former.makespan_s)) * (1.0 + _ROUNDING)
         total_s = max(total_s, min(base.total_s, former.total_s)) * (1.0 + _ROUNDING)
         found, least = base, math.inf
         if base.makespan_s <= makespan_s and base.total_s <= total_s:
-            least = _score(base)
+            least = base.score
         for weights in ({}, dict(self._weights)):
             for _ in range(tries):
                 plan = project(now, ranked(weights))
                 if plan.total_s > total_s:
                     break
-                if plan.makespan_s <= makespan_s and _score(plan) < least:
-                    found, least, self._weights = plan, _score(plan), dict(weights)
+                if plan.makespan_s <= makespan_s and plan.score < least:
+                    found, least, self._weights = plan, plan.score, dict(weights)
                 weights[plan.last] = STEP * weights.get(plan.last, 1.0)
         return found
 
-
-class _Promise:
-    """What the rule would have made of the jobs present when the last one arrived."""
-
-    def __init__(self) -> None:
-        self._newest, self._present = -1, 0
-        self._time_s = self._makespan_s = self._total_s = 0.0
-
-    def at(self, state: State, base: Projection) -> tuple[float, float]:
+    def _promised(self, state: State, base: Projection) -> tuple[float, float]:
         """Seconds until the last job ends, and the sum over all, from now."""
         passed_s, self._time_s = state.time_s - self._time_s, state.time_s
         self._makespan_s -= passed_s
@@ -104,16 +98,6 @@ class _Promise:
         if (newest := int(state.jobs[-1])) > self._newest:
             self._newest, self._makespan_s, self._total_s = newest, base.makespan_s, base.total_s
         return self._makespan_s, self._total_s
-
-
-def _score(plan: Projection) -> float:
-    """Product of total time and makespan to a power."""
-    return plan.total_s * math.pow(plan.makespan_s, TAUT)
-
-
-def _affordable(now: Snapshot) -> int:
-    """Simulations that the budget of effort allows."""
-    return EFFORT // (len(now) * sum(len(kind.rate) for kind in now.kind))
 
 
 def ranked(weights: Mapping[int, float]) -> Rule:
@@ -140,27 +124,28 @@ def _shares(n: int) -> tuple[float, ...]:
     return tuple(rank_weights(np.arange(n, 0.0, -1.0)).tolist())
 
 
-@dataclass(frozen=True)
 class Projection:
-    """What comes of a rule: its first decision, and the seconds until each job ends."""
+    """What comes of a rule.
 
-    first: list[int]
-    end_s: dict[int, float]
+    Attributes
+    ----------
+    first : list of int
+        Its first decision.
+    end_s : dict of int to float
+        Seconds until each job ends; endless if it never does.
+    last : int
+        The job that ends last.
+    makespan_s, total_s : float
+        Largest and sum of the seconds.
+    score : float
+        Product of the sum and a power of the largest; plans with less are better.
+    """
 
-    @property
-    def total_s(self) -> float:
-        """Sum of the jobs' seconds."""
-        return sum(self.end_s.values())
-
-    @property
-    def last(self) -> int:
-        """The job that ends last."""
-        return max(self.end_s, key=self.end_s.__getitem__)
-
-    @property
-    def makespan_s(self) -> float:
-        """Seconds until all have ended; endless if some never do."""
-        return max(self.end_s.values())
+    def __init__(self, first: list[int], end_s: dict[int, float]) -> None:
+        self.first, self.end_s = first, end_s
+        self.last = max(end_s, key=end_s.__getitem__)
+        self.makespan_s, self.total_s = end_s[self.last], sum(end_s.values())
+        self.score = self.total_s * math.pow(self.makespan_s, TAUT)
 
 
 def project(of: Snapshot, rule: Rule) -> Projection:

@@ -17,6 +17,7 @@ from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.mckp import add_block_rows, add_limits, program_of
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.trace import Trace
+from wattsched.solvers.greedy import convex_frontiers
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -36,7 +37,6 @@ class RoundOptions:
 
     Attributes
     ----------
-    state : State
     round_s : float
         Seconds that a job loses that waits now.
     start : int array, shape (n_jobs + 1,)
@@ -152,12 +152,11 @@ class RoundSolver:
     ----------
     policy : str
         For messages.
-    gap : float
 
     Attributes
     ----------
     prices : dict of str to float
-        Of the rows of the last program, by their names.
+        Of the rows of the last program by their names, as far as they are not 0.
     objective : float
         Cost of the last decision.
     """
@@ -181,7 +180,7 @@ class RoundSolver:
         solution = _unhindered(program) or self._solve(program)
         if solution.x is None or solution.objective is None:
             raise ValueError(f"policy '{self._policy}': no decision found: {solution.termination.detail}")
-        self.prices = _named(program, solution.prices)
+        self.prices = {} if solution.prices is None else program.named_prices(solution.prices)
         self.objective = solution.objective
         gap = relative_gap(solution.objective, solution.bound)
         return Decision(options.chosen(solution.x), gap=gap, again_s=again_s)
@@ -190,18 +189,13 @@ class RoundSolver:
         last = np.array([self._last_prices.get(name, 0.0) for name in program.row_names()])
         quick = self._quick(program, self._limits, Start(prices=last))
         if quick.prices is not None:
-            self._last_prices = _named(program, quick.prices)
+            self._last_prices = program.named_prices(quick.prices)
         if quick.termination.reason == "optimal":
             return quick
         exact = self._exact(program, self._limits, Start(quick.x, quick.prices))
         if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
             return quick
         return exact
-
-
-def _named(program: Program, prices: FloatArray | None) -> dict[str, float]:
-    values = np.zeros(program.n_rows) if prices is None else prices
-    return dict(zip(program.row_names(), values.tolist(), strict=True))
 
 
 def _unhindered(program: Program) -> Solution | None:
@@ -225,40 +219,23 @@ def efficient(trace: Trace) -> IntArray:
 
     Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
     """
-    of, watts = trace.configurations, trace.busy_w
-    groups = np.stack([of.kind, of.pool, of.block])
-    order = np.lexsort((-of.rate, watts, *groups[::-1]))
-    order = order[trace.comparable[order]]
-    begins = np.flatnonzero(np.any(np.diff(groups[:, order]) != 0, axis=0)) + 1
-    rows = [row for group in np.split(order, begins) for row in _hull(group, of.rate, watts)]
-    return np.sort(np.array(rows, dtype=np.int64))
-
-
-def _hull(ascending: IntArray, rate: FloatArray, watts: FloatArray) -> list[int]:
-    """Of rows by ascending watts those on the concave hull that begins at nothing."""
-    hull: list[int] = []
-    for row in ascending.tolist():
-        if hull and rate[row] <= rate[hull[-1]]:
-            continue
-        while hull:
-            rate_0, watts_0 = (rate[hull[-2]], watts[hull[-2]]) if len(hull) > 1 else (0.0, 0.0)
-            rise = (rate[hull[-1]] - rate_0) * (watts[row] - watts_0)
-            if rise > (rate[row] - rate_0) * (watts[hull[-1]] - watts_0):
-                break
-            hull.pop()
-        hull.append(row)
-    return hull
+    of = trace.configurations
+    group = np.unique(np.stack([of.kind, of.pool, of.block]), axis=1, return_inverse=True)[1].reshape(-1)
+    # Every hull begins at nothing.
+    nothing = np.zeros(group.max(initial=-1) + 1)
+    group = np.append(group, np.arange(len(nothing)))
+    order = np.argsort(group, kind="stable")
+    use, cost = np.append(trace.busy_w, nothing)[order], np.append(-of.rate, nothing)[order]
+    allowed = np.append(trace.comparable, nothing == 0)[order]
+    hull = order[convex_frontiers(use, cost, group[order], allowed)]
+    return np.sort(hull[hull < len(of)])
 
 
 def fastest(trace: Trace, among: BoolArray) -> IntArray:
     """Rows that no other row of the kind beats: as fast or faster in the same pool in no larger block."""
     of, rows = trace.configurations, np.flatnonzero(among)
     rows = rows[np.lexsort((of.gpus[rows], -of.rate[rows], of.block[rows], of.pool[rows], of.kind[rows]))]
-    place = list(zip(of.kind[rows].tolist(), of.pool[rows].tolist(), strict=True))
-    best: dict[tuple[int, int], float] = {}
-    kept = []
-    for row, key, rate in zip(rows.tolist(), place, of.rate[rows].tolist(), strict=True):
-        if rate > best.get(key, 0.0):
-            best[key] = rate
-            kept.append(row)
-    return np.sort(np.array(kept, dtype=np.int64))
+    group = of.kind[rows] * len(trace.pools) + of.pool[rows]
+    # By rates within the kind and pool, as numbers that rise from one of them to the next.
+    rank = group * (len(rows) + 1) + np.unique(of.rate[rows], return_inverse=True)[1]
+    return np.sort(rows[rank > np.maximum.accumulate(np.append(-1, rank[:-1]))])

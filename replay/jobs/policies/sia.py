@@ -53,7 +53,9 @@ class Sia:
         goodput = normalised(options) * self._factor(options)
         cost = np.where(options.waiting, WAITING, goodput**FAIRNESS)
         decision = self._solver.decide(options, options.program(cost), self._rounds.next_s)
-        self._note(state, decision)
+        runs = decision.row != WAIT
+        self._restarts[state.jobs[runs & state.ran & (decision.row != state.row)]] += 1
+        self._last_gpus[state.jobs[runs]] = state.configurations.gpus[decision.row[runs]]
         return decision
 
     def _reachable(self, options: RoundOptions) -> RoundOptions:
@@ -77,12 +79,6 @@ class Sia:
         now = state.row[options.job]
         kept = options.waiting | (now == WAIT) | (now == options.row)
         return np.asarray(np.where(kept, 1.0, factor[options.job]))
-
-    def _note(self, state: State, decision: Decision) -> None:
-        """Remember GPU counts and restarts."""
-        runs = decision.row != WAIT
-        self._restarts[state.jobs[runs & state.ran & (decision.row != state.row)]] += 1
-        self._last_gpus[state.jobs[runs]] = state.configurations.gpus[decision.row[runs]]
 
 
 def normalised(options: RoundOptions) -> FloatArray:

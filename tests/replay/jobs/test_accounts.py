@@ -24,12 +24,12 @@ def test_grams_are_the_integral_of_the_intensity(
     middle = (ends[1:] + ends[:-1]) / 2
     here = np.maximum(np.searchsorted(times, middle, side="right") - 1, 0)
     expected = float(np.diff(ends) @ carbon.g_per_kwh[here]) / 3.6e6
-    grams = float(carbon.per_watt(begin + length) - carbon.per_watt(begin))
+    grams = float(carbon.per_watt(begin, begin + length))
     assert grams == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_a_kilowatt_hour() -> None:
-    assert 1000 * float(Carbon.constant(400.0).per_watt(3600.0)) == pytest.approx(400.0)
+    assert 1000 * float(Carbon.constant(400.0).per_watt(0.0, 3600.0)) == pytest.approx(400.0)
 
 
 @pytest.mark.parametrize(

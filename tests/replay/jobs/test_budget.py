@@ -42,14 +42,14 @@ def run(trace: Trace, name: str, budget: Budget, round_s: float = 0.0, sleep: Sl
 
 def spent_again(outcome: Outcome) -> Sequence[float]:
     """What every period took, from the log of the power alone."""
-    assert outcome.budget is not None
-    assert outcome.periods is not None
-    times = np.append(outcome.power.time_s, outcome.end_s)
-    watts = np.array(outcome.power.values)
+    assert outcome.ledger is not None
+    budget = outcome.ledger.budget
+    times = np.append(outcome.meter.power.time_s, outcome.end_s)
+    watts = np.array(outcome.meter.power.values)
     found = []
-    for begin_s in outcome.periods.begin_s:
-        inside = np.clip(times, begin_s, begin_s + outcome.budget.period_s)
-        found.append(float(np.diff(outcome.budget.per_kwh.per_watt(inside)) @ watts))
+    for begin_s in outcome.ledger.begin_s:
+        inside = np.clip(times, begin_s, begin_s + budget.period_s)
+        found.append(float(budget.per_kwh.per_watt(inside[:-1], inside[1:]) @ watts))
     return found
 
 
@@ -80,9 +80,9 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s, sleep)
     assert np.all(np.isfinite(outcome.jobs.end_s))
     assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
-    assert outcome.periods is not None
-    assert np.all(np.array(outcome.periods.spent) <= amount * (1 + 1e-9))
-    assert spent_again(outcome) == pytest.approx(outcome.periods.spent, rel=1e-9, abs=1e-9 * amount)
+    assert outcome.ledger is not None
+    assert np.all(np.array(outcome.ledger.spent) <= amount * (1 + 1e-9))
+    assert spent_again(outcome) == pytest.approx(outcome.ledger.spent, rel=1e-9, abs=1e-9 * amount)
 
 
 @pytest.mark.parametrize("name", ["sizing", "powerflow", "greenflow", "srtf", "elastic"])
@@ -93,14 +93,14 @@ def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> No
     trace = trace_of_durations(homogeneous_cluster(4, 8, "A100"), jobs, seed=3)
     period_s, watts = 7200.0, 32 * 50 + 4 * 200 + 0.4 * 32 * 350
     begin_s = float(trace.arrival_s[0])
-    amount = watts * float(per_kwh.per_watt(begin_s + period_s) - per_kwh.per_watt(begin_s))
+    amount = watts * float(per_kwh.per_watt(begin_s, begin_s + period_s))
     budget = Budget("carbon_g", amount, period_s, per_kwh)
     replay = Replay(trace, policy(trace, name, budget, 60.0), name=name, round_s=60.0, budget=budget)
     while replay.time_s < begin_s + period_s:
         assert replay.step()
     outcome = replay.outcome()
-    assert outcome.periods is not None
-    assert 0.99 < outcome.periods.spent[0] / amount <= 1 + 1e-9, outcome.periods
+    assert outcome.ledger is not None
+    assert 0.99 < outcome.ledger.spent[0] / amount <= 1 + 1e-9, outcome.ledger
 
 
 def test_free_power_has_no_price() -> None:
@@ -127,9 +127,9 @@ def test_a_ledger_by_hand() -> None:
     assert ledger.allowance().exhausted
     assert ledger.next_s(10.0) == 100.0
     ledger.advance(100.0, 10.0, False)
-    assert ledger.periods.begin_s == [0.0, 100.0]
-    assert ledger.periods.spent == pytest.approx([3000.0, 0.0])
-    assert ledger.periods.short == [False, True]
+    assert ledger.begin_s == [0.0, 100.0]
+    assert ledger.spent == pytest.approx([3000.0, 0.0])
+    assert ledger.short == [False, True]
 
 
 def test_power_follows_the_intensity() -> None:
@@ -145,12 +145,15 @@ def test_more_is_done_in_a_clean_hour(name: str) -> None:
     """A joule of the second hour costs a fifth, and jobs draw several times as much then."""
     per_kwh = Carbon(np.array([0.0, 3600.0]), np.array([500.0, 100.0]))
     trace = trace_by_hand(cluster_of(8), *[(0.0, 7000.0, 1, linear(1)) for _ in range(8)])
-    per_watt = float(per_kwh.per_watt(7200.0))
+    per_watt = float(per_kwh.per_watt(0.0, 7200.0))
     amount = per_watt * standing_w(trace) + 0.5 * per_watt * 4 * (BUSY_W - IDLE_W)
     outcome = run(trace, name, Budget("carbon_g", amount, 7200.0, per_kwh))
-    hours = np.append(outcome.power.time_s, outcome.end_s)
+    hours = np.append(outcome.meter.power.time_s, outcome.end_s)
     used_j = [
-        float(np.diff(np.clip(hours, begin_s, begin_s + 3600.0)) @ (np.array(outcome.power.values) - 130.0))
+        float(
+            np.diff(np.clip(hours, begin_s, begin_s + 3600.0))
+            @ (np.array(outcome.meter.power.values) - 130.0)
+        )
         for begin_s in (0.0, 3600.0)
     ]
     assert used_j[1] > 3 * used_j[0] > 0

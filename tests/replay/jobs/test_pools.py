@@ -9,7 +9,7 @@ from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
-from wattsched.replay.jobs.pools import Fragmentation, PoolState
+from wattsched.replay.jobs.pools import PoolState, fragments
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
@@ -35,14 +35,13 @@ def test_fragments_one_by_one(trace: Trace) -> None:
             self._policy = policy_of("srtf", PolicyContext(trace))
 
         def decide(self, state: State) -> Decision:
-            found = Fragmentation(trace, state.pools)
-            found.advance(1.0)
+            found, fragmented = fragments(trace, state.pools)
             free = sum(free_for(pool, 1) for pool in state.pools)
             sizes = [1 << (int(gpus) - 1).bit_length() for gpus in trace.requested_gpus]
             usable = np.mean([sum(free_for(pool, size) for pool in state.pools) for size in sizes])
-            assert found.free_gpu_s == free
-            assert found.fragment_gpu_s == pytest.approx(free - usable)
-            assert 0 <= found.now <= 1
+            assert found == free
+            assert fragmented == pytest.approx(free - usable)
+            assert 0 <= fragmented <= found
             return self._policy.decide(state)
 
     outcome = simulate(trace, Watching())
@@ -54,10 +53,10 @@ def test_integral_by_hand() -> None:
     trace = trace_by_hand(cluster_of(4), (0.0, 100.0, 1, {1: 1.0}), (40.0, 40.0, 2, linear(2)))
     outcome = simulate(trace, policy_of("fifo", PolicyContext(trace)))
     assert outcome.jobs.end_s.tolist() == pytest.approx([100.0, 60.0])
-    assert outcome.fragmentation.free_gpu_s == pytest.approx(40 * 3 + 20 * 1 + 40 * 3)
+    assert outcome.meter.free_gpu_s == pytest.approx(40 * 3 + 20 * 1 + 40 * 3)
     # Half of the jobs need a block of two; one GPU is of no use to them at any time.
-    assert outcome.fragmentation.fragment_gpu_s == pytest.approx(100 * 0.5)
-    assert outcome.fragmentation.mean == pytest.approx(50 / 260)
+    assert outcome.meter.fragment_gpu_s == pytest.approx(100 * 0.5)
+    assert outcome.meter.fragmentation == pytest.approx(50 / 260)
     assert outcome.rounds.fragmentation == pytest.approx([0.5 / 3, 0.5, 0.5 / 3])
 
 

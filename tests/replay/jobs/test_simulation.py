@@ -85,7 +85,7 @@ class AtRandom:
 
     def decide(self, state: State) -> Decision:
         """Draw rows, and hosts among those that run on as many GPUs."""
-        known, room = state.configurations, FreeGpus.whole(state)
+        known, room = state.configurations, FreeGpus(state.trace.free_gpus)
         row, host = np.full((2, len(state)), WAIT)
         self._left -= 1
         first = np.arange(1) if self._left < 0 else self._draw.permutation(len(state))
@@ -98,7 +98,7 @@ class AtRandom:
             if len(others) and self._draw.random() < 0.6:
                 row[j], host[j] = mine, self._draw.choice(others)
             elif self._left < 0 or self._draw.random() < 0.8:
-                row[j] = room.take(np.array([mine]))
+                row[j] = room.take_row(known, np.array([mine]))
         # Any of a set may be called its host.
         for j in np.flatnonzero(host >= 0).tolist():
             if self._draw.random() < 0.3 and host[j] >= 0:
@@ -130,16 +130,18 @@ def check_sums(outcome: Outcome) -> None:
     assert np.all(jobs.end_s >= (trace.arrival_s + trace.work / best) * (1 - 1e-12))
     assert np.all(jobs.first_start_s >= trace.arrival_s)
     assert np.all(jobs.held_s <= (jobs.end_s - jobs.first_start_s) * (1 + 1e-12) + 1e-9)
-    times = np.append(outcome.power.time_s, outcome.end_s)
-    integral_j = float(np.diff(times) @ np.array(outcome.power.values))
+    times = np.append(outcome.meter.power.time_s, outcome.end_s)
+    integral_j = float(np.diff(times) @ np.array(outcome.meter.power.values))
     assert jobs.energy_j.sum() + meter.idle_j + meter.base_j == pytest.approx(integral_j, rel=1e-9)
     assert meter.energy_j == pytest.approx(integral_j, rel=1e-9)
     assert jobs.energy_j.sum() == pytest.approx(meter.jobs_j, rel=1e-9)
     assert jobs.gpu_s.sum() == pytest.approx(meter.busy_gpu_s, rel=1e-9)
-    busy_gpu_s = np.diff(np.append(outcome.busy.time_s, outcome.end_s)) @ np.array(outcome.busy.values)
+    busy_gpu_s = np.diff(np.append(outcome.meter.busy.time_s, outcome.end_s)) @ np.array(
+        outcome.meter.busy.values
+    )
     assert meter.busy_gpu_s == pytest.approx(float(busy_gpu_s), rel=1e-9)
-    assert max(outcome.busy.values) <= sum(int(pool.available.sum()) for pool in trace.pools)
-    grams = np.diff(CARBON.per_watt(times)) @ np.array(outcome.power.values)
+    assert max(outcome.meter.busy.values) <= sum(int(pool.available.sum()) for pool in trace.pools)
+    grams = CARBON.per_watt(times[:-1], times[1:]) @ np.array(outcome.meter.power.values)
     assert meter.carbon_g == pytest.approx(float(grams), rel=1e-9)
     assert min(meter.idle_j, meter.base_j) >= -1e-9 * meter.energy_j
 
@@ -164,7 +166,7 @@ def test_energy_by_hand() -> None:
     assert outcome.meter.jobs_j == pytest.approx(200 * BUSY_W)
     assert outcome.meter.idle_j == pytest.approx(100 * IDLE_W)
     assert outcome.meter.base_j == pytest.approx(150 * BASE_W)
-    assert outcome.power.time_s == pytest.approx([0.0, 50.0, 100.0, 150.0])
+    assert outcome.meter.power.time_s == pytest.approx([0.0, 50.0, 100.0, 150.0])
 
 
 def test_decisions_wait_for_the_round() -> None:

@@ -97,7 +97,10 @@ def test_same_optimum_as_the_engine(state: State) -> None:
 @given(state=states())
 def test_same_values_as_the_engine(name: str, state: State) -> None:
     ours = RoundOptions.of(state, np.arange(len(state.configurations)), WAIT_S)
-    assert OBJECTIVES[name].cost(ours) == pytest.approx(OBJECTIVES[name].cost(expand(instance_of(state))))
+    theirs = OBJECTIVES[name].cost(expand(instance_of(state)))
+    # A job's best time is what waiting takes less the round, and so has the last digits of the longer one.
+    digits = 1e-14 * float((1 + WAIT_S / ours.best_s).max())
+    assert OBJECTIVES[name].cost(ours) == pytest.approx(theirs, rel=max(1e-6, digits), abs=max(1e-12, digits))
 
 
 @given(traces())
