@@ -17,7 +17,7 @@ import numpy as np
 
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
-from wattsched.instances.sharing.instance import Job, MeasuredSet, SharingInstance, UnitType
+from wattsched.instances.sharing.instance import MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -63,11 +63,33 @@ class Patterns:
         """Pattern of each slot, shape (Q,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.start))
 
-    @property
+    @cached_property
     def epoch_energy_j(self) -> FloatArray:
         """Energy of an epoch of a job in the slot, its share of the unit's power, shape (Q,)."""
         return np.asarray((self.power_w / self.size)[self.pattern] * self.epoch_s)
 
+    @cached_property
+    def class_of_job(self) -> IntArray:
+        """Class of each job of the instance."""
+        number = {job_class.name: c for c, job_class in enumerate(self.instance.classes)}
+        return np.array([number[job.job_class] for job in self.instance.jobs], dtype=np.int64)
+
+    @cached_property
+    def may_wait(self) -> list[bool]:
+        """Whether each job may wait: it is allowed to, and alone it could still meet its deadline then."""
+        fastest_s = np.full(len(self.instance.classes), np.inf)
+        alone = np.flatnonzero(self.size[self.pattern] == 1)
+        np.minimum.at(fastest_s, self.job_class[alone], self.epoch_s[alone])
+        rest_s = [
+            self.instance.round_s + job.remaining_epochs * s
+            for job, s in zip(self.instance.jobs, fastest_s[self.class_of_job], strict=True)
+        ]
+        return [
+            job.can_wait and (job.deadline_s is None or s <= job.deadline_s * (1 + LAST_DIGITS))
+            for job, s in zip(self.instance.jobs, rest_s, strict=True)
+        ]
+
+    @cached_property
     def numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
         """Pattern by unit type and ascending classes, one per job."""
         members = np.repeat(self.job_class, self.jobs).tolist()
@@ -134,29 +156,28 @@ class _Table:
 
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
-        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-        n = len(number)
-        self._epoch_s, self._load, self._memory = np.full(n, np.nan), np.zeros(n), np.zeros(n)
-        self._power_w = np.full(n, np.nan)
-        for c, job_class in enumerate(instance.classes):
-            if (alone := job_class.alone.get(unit.name)) is not None:
-                self._epoch_s[c], self._load[c] = alone.epoch_s, alone.utilisation_pct
-                self._memory[c] = alone.memory_pct
-                self._power_w[c] = np.nan if alone.power_w is None else alone.power_w
+        self._number = number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        alone = [job_class.alone.get(unit.name) for job_class in instance.classes]
+        known = [
+            (np.nan, 0.0, 0.0, np.nan)
+            if a is None
+            else (a.epoch_s, a.utilisation_pct, a.memory_pct, a.power_w)
+            for a in alone
+        ]
+        # None becomes nan.
+        columns = np.array(known, dtype=float).reshape(-1, 4).T
+        self._epoch_s, self._load, self._memory, self._power_w = columns
         here = [m for m in instance.sets if m.unit_type == unit.name]
         self._misfits = [Counter(number[name] for name in m.classes) for m in here if not m.fits]
         self._measured = {tuple(sorted(number[name] for name in m.classes)): m for m in here if m.fits}
-        self._number = number
 
     def patterns(self, unit_type: int, rows: IntArray) -> Patterns:
         """Patterns of some multisets, shape (n, size), without those that the limits refuse."""
         size = rows.shape[1]
-        load = self._load[rows].sum(axis=1)
-        memory = self._memory[rows].sum(axis=1)
-        law = SlowdownLaw(**dict(self._instance.slowdown))
-        slowdown = (
-            np.repeat(law.of(size, load / 100)[:, None], size, axis=1) if size > 1 else np.ones(rows.shape)
-        )
+        load, memory = self._load[rows].sum(axis=1), self._memory[rows].sum(axis=1)
+        slowdown = np.ones(rows.shape)
+        if size > 1:
+            slowdown *= SlowdownLaw(**dict(self._instance.slowdown)).of(size, load / 100)[:, None]
         utilisation = np.minimum(load, 100.0)
         power = self._power_w[rows[:, 0]].copy() if size == 1 else np.full(len(rows), np.nan)
         keep = np.full(len(rows), size == 1 or self._instance.unmeasured == "law")
@@ -267,7 +288,7 @@ class Kinds:
         )
 
 
-def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) -> Kinds:
+def kinds_of(patterns: Patterns, work_matters: bool) -> Kinds:
     """Group the jobs.
 
     Parameters
@@ -275,15 +296,12 @@ def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) 
     work_matters : bool
         Whether a cost or budget depends on the epochs that remain; deadlines always do.
     """
-    number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-    fastest = fastest_alone_s(instance, patterns)
     found: dict[Hashable, list[int]] = {}
-    for j, job in enumerate(instance.jobs):
-        waits = may_wait(instance, job, float(fastest[number[job.job_class]]))
+    rows = zip(patterns.instance.jobs, patterns.class_of_job.tolist(), patterns.may_wait, strict=True)
+    for j, (job, job_class, waits) in enumerate(rows):
         epochs = job.remaining_epochs if work_matters or job.deadline_s is not None else 1.0
         deadline_s = np.inf if job.deadline_s is None else job.deadline_s
-        key = (number[job.job_class], epochs, deadline_s, job.exclusive, waits)
-        found.setdefault(key, []).append(j)
+        found.setdefault((job_class, epochs, deadline_s, job.exclusive, waits), []).append(j)
     columns = list(zip(*found, strict=True)) or [()] * 5
     return Kinds(
         members=tuple(tuple(members) for members in found.values()),
@@ -294,18 +312,3 @@ def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) 
         exclusive=np.array(columns[3], dtype=bool),
         may_wait=np.array(columns[4], dtype=bool),
     )
-
-
-def may_wait(instance: SharingInstance, job: Job, fastest_s: float) -> bool:
-    """Whether a job may wait: it is allowed to, and alone it could still meet its deadline afterwards."""
-    if not job.can_wait or job.deadline_s is None:
-        return job.can_wait
-    return instance.round_s + job.remaining_epochs * fastest_s <= job.deadline_s * (1 + LAST_DIGITS)
-
-
-def fastest_alone_s(instance: SharingInstance, patterns: Patterns) -> FloatArray:
-    """Least epoch time of each class alone, infinite where it never runs alone."""
-    fastest = np.full(len(instance.classes), np.inf)
-    alone = np.flatnonzero(patterns.size[patterns.pattern] == 1)
-    np.minimum.at(fastest, patterns.job_class[alone], patterns.epoch_s[alone])
-    return fastest

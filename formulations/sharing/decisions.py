@@ -51,7 +51,6 @@ def decide(data: SetPartitioning, columns: Columns, x: FloatArray) -> SharingDec
 def columns_of(data: SetPartitioning, decision: SharingDecision) -> Columns | None:
     """Columns that a decision uses, one per set and job that runs; None when a set is no pattern."""
     types = {unit.name: t for t, unit in enumerate(data.instance.unit_types)}
-    classes = {job_class.name: c for c, job_class in enumerate(data.instance.classes)}
     jobs = {job.name: j for j, job in enumerate(data.instance.jobs)}
     kind_of, start = data.kinds.of_job(), data.patterns.start
     pattern, kind, slot = [], [], []
@@ -59,9 +58,9 @@ def columns_of(data: SetPartitioning, decision: SharingDecision) -> Columns | No
         if any(name not in jobs for name in formed.jobs):
             return None
         members = [jobs[name] for name in formed.jobs]
-        of_class = [classes[data.instance.jobs[j].job_class] for j in members]
+        of_class = data.patterns.class_of_job[members].tolist()
         key = types.get(formed.unit_type, -1), tuple(sorted(of_class))
-        if (p := data.pattern_numbers.get(key)) is None:
+        if (p := data.patterns.numbers.get(key)) is None:
             return None
         pattern.append(p)
         kind += [int(kind_of[j]) for j in members]

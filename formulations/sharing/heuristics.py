@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from wattsched.formulations.sharing import rules
-from wattsched.formulations.sharing.columns import Budget, budgets_of
-from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
+from wattsched.formulations.sharing.columns import budgets_of
+from wattsched.formulations.sharing.data import Patterns
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
-from wattsched.topology.arrays import FloatArray
 
 
 @dataclass
@@ -45,14 +43,13 @@ class Packing:
         self.patterns = patterns
         self._thrifty = thrifty
         self.instance = instance = patterns.instance
-        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-        self.job_class = [number[job.job_class] for job in instance.jobs]
+        self.job_class = patterns.class_of_job.tolist()
         self.free = [unit.count for unit in instance.unit_types]
         self.by_pattern: dict[int, list[OpenSet]] = {}
-        self._numbers = self.patterns.numbers()
+        self._numbers = patterns.numbers
         self._classes = {p: key for key, p in self._numbers.items()}
         self._extended: dict[tuple[int, int], int | None] = {}
-        self._budgets: tuple[Budget, ...] = budgets_of(instance, self.patterns)
+        self._budgets = budgets_of(patterns)
         self._left = [budget.capacity for budget in self._budgets]
 
     def alone(self, unit_type: int, job: int) -> int | None:
@@ -75,11 +72,6 @@ class Packing:
     def epoch_s(self, pattern: int, job: int) -> float:
         """Epoch time of a job in a pattern."""
         return float(self.patterns.epoch_s[self.slot(pattern, job)])
-
-    def epoch_energy_j(self, pattern: int, job: int) -> float:
-        """Energy of an epoch of a job in a pattern, its share of the unit's power."""
-        share_w = float(self.patterns.power_w[pattern]) / int(self.patterns.size[pattern])
-        return share_w * self.epoch_s(pattern, job)
 
     def normalised_throughput(self, pattern: int, jobs: list[int]) -> float:
         """Sum over the jobs of their speed in a pattern over that alone on the same unit type."""
@@ -114,8 +106,8 @@ class Packing:
 
     def start(self, job: int) -> bool:
         """Give a job the best free unit to itself."""
-        best = self.epoch_energy_j if self._thrifty else self.epoch_s
-        idle = min(self.idle(job), key=lambda pattern: best(pattern, job), default=None)
+        values = self.patterns.epoch_energy_j if self._thrifty else self.patterns.epoch_s
+        idle = min(self.idle(job), key=lambda pattern: values[self.slot(pattern, job)], default=None)
         if idle is not None:
             self.open(idle, [job])
         return idle is not None
@@ -171,7 +163,7 @@ class Packing:
         sets = [s for p in sorted(self.by_pattern) for s in self.by_pattern[p]]
         running = {j for s in sets for j in s.jobs}
         waiting = [j for j in range(len(names)) if j not in running]
-        if not all(self.may_wait(j) for j in waiting):
+        if not all(self.patterns.may_wait[j] for j in waiting):
             return None
         types = [unit.name for unit in self.instance.unit_types]
         formed = [
@@ -179,15 +171,6 @@ class Packing:
             for s in sorted(sets, key=lambda s: min(s.jobs))
         ]
         return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
-
-    def may_wait(self, job: int) -> bool:
-        """Whether a job may wait."""
-        fastest_s = float(self._fastest_s[self.job_class[job]])
-        return may_wait(self.instance, self.instance.jobs[job], fastest_s)
-
-    @cached_property
-    def _fastest_s(self) -> FloatArray:
-        return fastest_alone_s(self.instance, self.patterns)
 
     def _uses(self, pattern: int, jobs: list[int]) -> list[float]:
         """What a set uses of each budget."""
@@ -205,7 +188,7 @@ def eaco(patterns: Patterns, objective: str, timer: Timer | None = None) -> Shar
     """Decide by EaCO's rule; jobs that may not wait come first, then exclusive ones, then in their order."""
     packing = Packing(patterns, thrifty=True)
     jobs = patterns.instance.jobs
-    order = sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive))
+    order = sorted(range(len(jobs)), key=lambda j: (patterns.may_wait[j], not jobs[j].exclusive))
     rules.eaco(order, packing.join_fullest, packing.start)
     return packing.decision()
 
