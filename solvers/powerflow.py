@@ -53,6 +53,8 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
     """
     slack = RowSlack(program)
     alone = ~linked_choices(program)
+    if not np.bincount(slack.group[alone], minlength=program.n_groups).all():
+        return None, "a job can only run together with others, and the rule forms no sets", True
     smallest = _admit(program, slack, alone)
     if not slack.fits():
         return None, "the smallest configurations do not fit", True

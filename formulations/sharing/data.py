@@ -157,16 +157,11 @@ class _Table:
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
         self._number = number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        fields = ("epoch_s", "utilisation_pct", "memory_pct", "power_w")
         alone = [job_class.alone.get(unit.name) for job_class in instance.classes]
-        known = [
-            (np.nan, 0.0, 0.0, np.nan)
-            if a is None
-            else (a.epoch_s, a.utilisation_pct, a.memory_pct, a.power_w)
-            for a in alone
-        ]
         # None becomes nan.
-        columns = np.array(known, dtype=float).reshape(-1, 4).T
-        self._epoch_s, self._load, self._memory, self._power_w = columns
+        columns = np.array([[getattr(a, f, None) for f in fields] for a in alone], dtype=float)
+        self._epoch_s, self._load, self._memory, self._power_w = columns.reshape(-1, 4).T
         here = [m for m in instance.sets if m.unit_type == unit.name]
         self._misfits = [Counter(number[name] for name in m.classes) for m in here if not m.fits]
         self._measured = {tuple(sorted(number[name] for name in m.classes)): m for m in here if m.fits}

@@ -92,11 +92,6 @@ def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | 
     )
 
 
-def fixed_jobs(options: Options) -> BoolArray:
-    """Which options belong to jobs that keep the GPUs they hold, and so need no room."""
-    return np.array([not job.preemptible for job in options.instance.jobs], dtype=bool)[options.job]
-
-
 def free_gpus(options: Options) -> list[BoolArray]:
     """Per pool, which positions of its line are free for the jobs that are to be placed."""
     free = [pool.available.copy() for pool in options.pools]

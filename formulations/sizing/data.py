@@ -116,8 +116,13 @@ class Options:
 
     @cached_property
     def weight(self) -> FloatArray:
-        """Weight of each option's job."""
-        return np.array([job.weight for job in self.instance.jobs], dtype=float)[self.job]
+        """Weight of each job, shape (n_jobs,)."""
+        return np.array([job.weight for job in self.instance.jobs], dtype=float)
+
+    @cached_property
+    def fixed(self) -> BoolArray:
+        """Which jobs keep the GPUs they hold, and so need no room, shape (n_jobs,)."""
+        return np.array([not job.preemptible for job in self.instance.jobs], dtype=bool)
 
     @cached_property
     def restart_s(self) -> FloatArray:
@@ -128,12 +133,11 @@ class Options:
     def pays_restart(self) -> BoolArray:
         """Whether the job runs now and restarts, or stops: other GPU count, pool or batch size."""
         number = {pool.name: p for p, pool in enumerate(self.pools)}
-        held = [job.current for job in self.instance.jobs]
-        gpus = np.array([c.gpus if c else -1 for c in held], dtype=np.int64)[self.job]
-        pool = np.array([number.get(c.pool, WAIT) if c else WAIT for c in held], dtype=np.int64)[self.job]
-        batch = np.array([c.batch_size if c and c.batch_size else np.nan for c in held], dtype=float)[
-            self.job
+        held = [
+            (c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) if c else (-1, WAIT, np.nan)
+            for c in (job.current for job in self.instance.jobs)
         ]
+        gpus, pool, batch = np.array(held, dtype=float).reshape(-1, 3).T[:, self.job]
         same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
         same = (self.gpus == gpus) & (self.pool == pool) & same_batch
         return np.asarray((gpus >= 0) & ~same)
@@ -265,7 +269,12 @@ def expand(instance: Instance) -> Options:
     """
     pools = pools_of(instance.cluster)
     configurations = configurations_of(instance, pools)
-    start, job, columns = _job_by_job(configurations)
+    start, row = configurations.laid_out(configurations.of_job)
+    job = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    columns: Columns = {
+        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
+        for name, values in configurations.columns.items()
+    }
     job_sets = _job_set_options(instance, pools)
     job_set = np.full(len(job), ALONE)
     if job_sets:
@@ -277,16 +286,6 @@ def expand(instance: Instance) -> Options:
         start = np.searchsorted(job, np.arange(len(start)))
     named: dict[str, Any] = columns
     return _allowed(Options(instance, pools, configurations, job_sets, start, job, job_set, **named))
-
-
-def _job_by_job(configurations: Configurations) -> tuple[IntArray, IntArray, Columns]:
-    """Start of each job's options, job of each option, and what is known of it, waiting options included."""
-    start, row = configurations.laid_out(configurations.of_job)
-    columns: Columns = {
-        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
-        for name, values in configurations.columns.items()
-    }
-    return start, np.repeat(np.arange(len(start) - 1), np.diff(start)), columns
 
 
 def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSetOption, ...]:
@@ -349,10 +348,9 @@ def _allowed(options: Options) -> Options:
     keep = options.completion_s <= deadline[options.job] * (1 + LAST_DIGITS)
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
-    fixed = np.array([not job.preemptible for job in jobs], dtype=bool)
-    must_run = fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
+    must_run = options.fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
     keep &= ~(options.waiting & must_run[options.job])
-    keep &= ~(options.pays_restart & fixed[options.job])
+    keep &= ~(options.pays_restart & options.fixed[options.job])
     if keep.all():
         return options
     counts = np.bincount(options.job[keep], minlength=len(jobs))

@@ -24,7 +24,6 @@ from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
-from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -49,7 +48,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     ValueError
         If a job has no option, or the objective is unknown.
     """
-    columns = choices(options, find_objective(objective))
+    columns = choices(options, objective)
     rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
     add_limits(rows, columns.budgets)
@@ -74,7 +73,7 @@ def _point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
     x = np.zeros(len(columns))
     x[places] = 1.0
     if columns.objective.combine == "worst":
-        x = np.append(x, columns.cost[places].max(initial=columns.cost_range[0]))
+        x = np.append(x, columns.cost[places].max(initial=worst_range(columns.start, columns.cost)[0]))
     return x
 
 
