@@ -280,23 +280,17 @@ def _promising(
 
 def _likely_placements(data: SetPartitioning) -> tuple[IntArray, IntArray]:
     """Placements that look best under the slots' prices of a coarser round."""
-    slot_prices, pairs = _coarse_slot_prices(data), []
-    for k, s in data.of_class:
-        reduced = data.cost_table(k, s) - slot_prices[s]
-        rows, columns = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
-        pairs.append((k[rows], s[columns]))
-    return joined_pairs(pairs)
-
-
-def _coarse_slot_prices(data: SetPartitioning) -> FloatArray:
-    """Prices of all slots from the LP of the coarser round, shape (Q,)."""
-    bucket, kinds = _buckets(data.kinds), data.kinds
+    bucket, kinds, pairs = _buckets(data.kinds), data.kinds, []
     waiting = np.bincount(bucket, data.waiting * kinds.jobs) / np.bincount(bucket, kinds.jobs)
     coarser = replace(data, kinds=_merged(kinds, bucket), waiting=waiting)
-    columns = all_columns(coarser)
-    master = PatternMaster(coarser)
+    master, columns = PatternMaster(coarser), all_columns(coarser)
     master.add(columns.pattern, columns.kind, columns.slot)
-    return master.solve()[1].slot
+    slot_prices = master.solve()[1].slot
+    for k, s in data.of_class:
+        reduced = data.cost_table(k, s) - slot_prices[s]
+        rows, places = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
+        pairs.append((k[rows], s[places]))
+    return joined_pairs(pairs)
 
 
 def _buckets(kinds: Kinds) -> IntArray:

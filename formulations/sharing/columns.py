@@ -145,10 +145,8 @@ def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
     costs = costs_of(instance, patterns, objective)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
     kinds = kinds_of(patterns, work_matters)
-    waiting = [costs.of_waiting(int(c), float(r)) for c, r in zip(kinds.job_class, kinds.epochs, strict=True)]
-    return SetPartitioning(
-        instance, objective, patterns, costs, kinds, budgets, np.array(waiting, dtype=float)
-    )
+    waiting = costs.of_waiting(kinds.job_class, kinds.epochs)
+    return SetPartitioning(instance, objective, patterns, costs, kinds, budgets, waiting)
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def count_columns(data: SetPartitioning) -> int:
 
 def slots_of(patterns: Patterns, kept: IntArray) -> IntArray:
     """Slots of some patterns, pattern by pattern."""
-    sizes = patterns.start[kept + 1] - patterns.start[kept]
+    sizes = patterns.slots[kept]
     ends = np.cumsum(sizes)
     return np.asarray(np.arange(sizes.sum()) + np.repeat(patterns.start[kept] - (ends - sizes), sizes))
 
@@ -204,7 +202,7 @@ def add_entries(entries: Entries, data: SetPartitioning, columns: Columns, slot_
     n, m, patterns = len(columns.pattern), len(columns.kind), data.patterns
     pattern, placement = np.arange(n), n + np.arange(m)
     slots = slots_of(patterns, columns.pattern)
-    sizes = np.diff(patterns.start)[columns.pattern]
+    sizes = patterns.slots[columns.pattern]
     first_limit = len(data.kinds) + len(data.units)
     entries.add(columns.kind, placement)
     entries.add(slot_row[columns.slot], placement)

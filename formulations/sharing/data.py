@@ -36,8 +36,8 @@ class Patterns:
         Number of the unit type, and jobs.
     power_w, utilisation_pct, memory_pct : float arrays, shape (P,)
         Of the unit.
-    start : int array, shape (P + 1,)
-        Slots of pattern p are ``start[p]`` to ``start[p + 1]``.
+    slots : int array, shape (P,)
+        How many each pattern has.
     job_class, jobs : int arrays, shape (Q,)
         Number of the class, and how many jobs of it the pattern has.
     epoch_s : float array, shape (Q,)
@@ -50,7 +50,7 @@ class Patterns:
     power_w: FloatArray
     utilisation_pct: FloatArray
     memory_pct: FloatArray
-    start: IntArray
+    slots: IntArray
     job_class: IntArray
     jobs: IntArray
     epoch_s: FloatArray
@@ -59,9 +59,14 @@ class Patterns:
         return len(self.size)
 
     @cached_property
+    def start(self) -> IntArray:
+        """Slots of pattern p are ``start[p]`` to ``start[p + 1]``, shape (P + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.slots)])
+
+    @cached_property
     def pattern(self) -> IntArray:
         """Pattern of each slot, shape (Q,)."""
-        return np.repeat(np.arange(len(self)), np.diff(self.start))
+        return np.repeat(np.arange(len(self)), self.slots)
 
     @cached_property
     def epoch_energy_j(self) -> FloatArray:
@@ -130,7 +135,9 @@ def patterns_of(instance: SharingInstance) -> Patterns:
             if size > 1:
                 rows = rows[_enough(rows, room)]
             parts.append(table.patterns(t, rows))
-    return _joined(instance, parts)
+    names = [field.name for field in fields(Patterns) if field.name != "instance"]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Patterns(instance, **joined)
 
 
 def _multisets(classes: list[int], size: int) -> IntArray:
@@ -202,7 +209,7 @@ class _Table:
             power_w=power[keep],
             utilisation_pct=utilisation[keep],
             memory_pct=memory[keep],
-            start=np.concatenate([[0], np.cumsum(first.sum(axis=1))]).astype(np.int64),
+            slots=first.sum(axis=1),
             job_class=rows[first],
             jobs=jobs[first],
             epoch_s=(self._epoch_s[rows] * slowdown)[first],
@@ -228,17 +235,6 @@ def _or(value: float | None, otherwise: float) -> float:
 
 def _contains(rows: IntArray, misfit: Counter[int]) -> BoolArray:
     return np.asarray(np.all([(rows == c).sum(axis=1) >= n for c, n in misfit.items()], axis=0))
-
-
-def _joined(instance: SharingInstance, parts: list[Patterns]) -> Patterns:
-    shift = np.cumsum([0, *(part.start[-1] for part in parts)])
-    start = [part.start[:-1] + s for part, s in zip(parts, shift, strict=False)]
-    joined = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(Patterns)
-        if field.name not in ("instance", "start")
-    }
-    return Patterns(instance, start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
 
 
 @dataclass(frozen=True)

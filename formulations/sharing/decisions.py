@@ -34,17 +34,11 @@ def decide(data: SetPartitioning, columns: Columns, x: FloatArray) -> SharingDec
     for i in np.flatnonzero(whole[:n]):
         p = int(columns.pattern[i])
         slots = range(int(patterns.start[p]), int(patterns.start[p + 1]))
-        sizes = [int(patterns.jobs[s]) for s in slots]
-        if any(len(in_slot[s]) != size * whole[i] for s, size in zip(slots, sizes, strict=True)):
+        if any(len(in_slot[s]) != patterns.jobs[s] * whole[i] for s in slots):
             raise ValueError("the point does not fill its patterns")
         unit_type = data.instance.unit_types[patterns.unit_type[p]].name
-        for unit in range(int(whole[i])):
-            jobs = [
-                names[j]
-                for s, size in zip(slots, sizes, strict=True)
-                for j in in_slot[s][unit * size : (unit + 1) * size]
-            ]
-            sets.append(SharedSet(unit_type=unit_type, jobs=jobs))
+        for unit in np.hstack([np.reshape(in_slot[s], (whole[i], -1)) for s in slots]).tolist():
+            sets.append(SharedSet(unit_type=unit_type, jobs=[names[j] for j in unit]))
     return SharingDecision(sets=sets, waiting=[names[j] for j in sorted(chain.from_iterable(left))])
 
 

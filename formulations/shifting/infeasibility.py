@@ -31,8 +31,7 @@ def hopeless(horizon: Horizon) -> BoolArray:
 
 
 def _earliest_s(horizon: Horizon) -> FloatArray:
-    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
-    return np.asarray(horizon.first_slot * horizon.slot_s + fastest_s)
+    return np.asarray(horizon.first_slot * horizon.slot_s + horizon.fastest_s)
 
 
 def _latest_s(horizon: Horizon) -> FloatArray:

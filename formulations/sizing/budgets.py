@@ -50,8 +50,7 @@ def energy_j(options: Options) -> FloatArray:
     instance = options.instance
     if instance.budgets.scope == "round":
         return extra_power_w(options) * np.minimum(options.completion_s, instance.round_s)
-    to_completion = options.power_w * options.completion_s
-    return np.where(options.waiting, options.least_energy_j[options.job], to_completion)
+    return options.energy_j
 
 
 def budget_rows(options: Options) -> list[BudgetRow]:

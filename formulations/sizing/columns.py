@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.program import Block
 from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy_j, extra_power_w
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
@@ -216,21 +215,14 @@ class Choices:
     def attributes(self) -> dict[str, FloatArray]:
         """Quantities that published rules read."""
         options, index = self.options, self.index
-        completion = options.completion_s[index]
-        to_completion = np.where(
-            options.waiting[index], options.least_energy_j[self.job], options.power_w[index] * completion
-        )
         return {
             "gpus": options.gpus[index].astype(float),
-            "completion_s": completion,
-            "energy_j": to_completion,
+            "completion_s": options.completion_s[index],
+            "energy_j": options.energy_j[index],
         }
 
-    def block_of_names(self) -> Block:
-        """Column names such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
-        return Block("option", len(self), self._label)
-
-    def _label(self, column: int) -> str:
+    def name_of(self, column: int) -> str:
+        """Name such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
         options, i = self.options, int(self.index[column])
         name = options.instance.jobs[options.job[i]].name
         if options.pool[i] < 0:

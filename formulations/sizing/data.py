@@ -5,7 +5,6 @@ A declared set of jobs that may share GPUs is, in each pool that it can run in, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ from wattsched.formulations.sizing.configurations import (
     Columns,
     Configurations,
     configurations_of,
+    usable_pools,
 )
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.errors import InputError
@@ -178,6 +178,12 @@ class Options:
         return np.minimum.reduceat(energy_j, start[:-1]) if len(job) else np.empty(0)
 
     @cached_property
+    def energy_j(self) -> FloatArray:
+        """Energy of each option to the completion of its job; for waiting the least."""
+        least_j = self.least_energy_j[self.job]
+        return np.where(self.waiting, least_j, self.power_w * self.completion_s)
+
+    @cached_property
     def idle_w(self) -> FloatArray:
         """Idle draw of the GPUs that each option would use; in a set an equal part of it."""
         types = self.instance.cluster.gpu_types
@@ -298,15 +304,14 @@ def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSe
     )
 
 
-def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> Iterator[int]:
+def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
     """Pools in which the set has a block that all its jobs may use."""
     if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
-        return
-    for p, pool in enumerate(pools):
-        names = {pool.name, pool.gpu_type}
-        allowed = all(job.pools is None or names & set(job.pools) for job in jobs)
-        if declared.pool in names and allowed and int(block_size(declared.gpus)) <= pool.largest_block:
-            yield p
+        return []
+    meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
+    roomy = [int(block_size(declared.gpus)) <= pool.largest_block for pool in pools]
+    usable = np.all([meant, roomy, *(usable_pools(job, pools) for job in jobs)], axis=0)
+    return np.flatnonzero(usable).tolist()
 
 
 def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArray, Columns]:

@@ -147,16 +147,11 @@ def assemble(columns: Choices, rows: ProgramBuilder) -> Program:
     for link in columns.links:
         places = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
         rows.row(link.name, *zip(*places, strict=True), lower=0.0, upper=0.0)
-    jobs = columns.options.instance.jobs
+    jobs, worst = columns.options.instance.jobs, columns.objective.combine == "worst"
     program = program_of(
-        columns.start,
-        columns.cost,
-        rows,
-        columns.attributes(),
-        worst=columns.objective.combine == "worst",
-        job=lambda j: jobs[j].name,
+        columns.start, columns.cost, rows, columns.attributes(), worst=worst, job=lambda j: jobs[j].name
     )
-    named = (columns.block_of_names(), *program.columns[1:])
+    named = (Block("option", len(columns), columns.name_of), *program.columns[1:])
     return replace(program, columns=named, sense=columns.objective.sense)
 
 
