@@ -137,7 +137,8 @@ class Options:
             (c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) if c else (-1, WAIT, np.nan)
             for c in (job.current for job in self.instance.jobs)
         ]
-        gpus, pool, batch = np.array(held, dtype=float).reshape(-1, 3).T[:, self.job]
+        columns = list(zip(*held, strict=True)) or [()] * 3
+        gpus, pool, batch = (np.array(values)[self.job] for values in columns)
         same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
         same = (self.gpus == gpus) & (self.pool == pool) & same_batch
         return np.asarray((gpus >= 0) & ~same)
