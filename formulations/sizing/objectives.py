@@ -3,12 +3,11 @@ r"""Objectives of `sizing`: what an option is worth.
 To add one:
 
 1. here, a function from `OptionArrays` to the value of every option, and its line in `OBJECTIVES`: name,
-   sense, function, and ``"worst"`` where the worst job counts and not the sum. All formulations, solvers and
-   commands take it from there.
-2. in `verification.sizing.outcomes`, its sense, and in `objective_of` what a decision is worth: the checker
-   recomputes it from the instance and shares no code with this file.
-3. for certificates, the cost of an option in `verification.sizing.exact` (in rational numbers) and in
-   `verification.sizing.doubles` (in arrays). Without these `check` cannot prove a bound.
+   sense, function, and ``"worst"`` where the worst job counts and not the sum;
+2. in `verification.sizing.outcomes`, which shares no code with this file, its sense in `OBJECTIVES` and its
+   cost in `costs_of`: the checker and certificates go by it.
+
+Formulations, solvers and commands then know it by its name.
 
 `work-value` asks what a second of each job's work is worth where rounds follow one another. For jobs with
 speed-up :math:`\sqrt{k}` on k GPUs, weights :math:`w_j` and sizes :math:`T_j`, in the order
