@@ -9,7 +9,7 @@ import numpy as np
 from wattsched.formulations.infeasibility import InfeasibilityProof
 from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.shifting.bound import BUDGETS, prove
 
 SCALES = (1e6, 1e3)
@@ -29,7 +29,7 @@ def diagnose(horizon: Horizon) -> list[str]:
 def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
     within_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
     latest_s = np.minimum(within_s, horizon.deadline_s)
-    hopeless = earliest_s * (1 - ROUNDING) > latest_s * (1 + ROUNDING)
+    hopeless: BoolArray = earliest_s * (1 - ROUNDING) > latest_s * (1 + ROUNDING)
     for job in np.flatnonzero(hopeless).tolist():
         due = "its deadline is" if horizon.deadline_s[job] <= latest_s[job] else "it must finish by"
         name = horizon.instance.jobs[job].name
