@@ -27,7 +27,6 @@ from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expand
 from wattsched.formulations.sizing.mckp import add_buddy_rows, add_limits, assemble
-from wattsched.formulations.sizing.objectives import objective
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 
@@ -109,7 +108,7 @@ def measure(family: str, jobs: int, repetitions: int) -> Measurement:
 
 def build_all(options: Options, goal: str) -> Program:
     """Build the program with every option as a column."""
-    columns = choices(options, objective(goal), keep_dominated=True)
+    columns = choices(options, goal, keep_dominated=True)
     rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
     add_limits(rows, columns.budgets)

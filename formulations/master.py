@@ -79,6 +79,30 @@ class LpOptimum:
     x: FloatArray
 
 
+def solve_growing(highs: Any, over: str) -> None:
+    """Solve the LP that a HiGHS object holds, from where the last solve ended.
+
+    Parameters
+    ----------
+    highs : highspy.Highs
+    over : str
+        What the LP is over, for the message.
+
+    Raises
+    ------
+    RuntimeError
+        If HiGHS does not find the optimum.
+    """
+    import highspy
+
+    # The scheduler is global and keeps the thread count of its first use.
+    highspy.Highs.resetGlobalScheduler(True)
+    highs.run()
+    status = highs.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise RuntimeError(f"HiGHS did not solve the LP over {over}: {highs.modelStatusToString(status)}")
+
+
 class RestrictedMaster:
     r"""Minimise :math:`c^T x` under :math:`r^l \le A x \le r^u,\ l \le x \le u`, over the columns so far.
 
@@ -139,22 +163,8 @@ class RestrictedMaster:
         self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
 
     def solve(self) -> LpOptimum:
-        """Solve the LP as it is now.
-
-        Raises
-        ------
-        RuntimeError
-            If HiGHS does not find the optimum.
-        """
-        import highspy
-
-        # The scheduler is global and keeps the thread count of its first use.
-        highspy.Highs.resetGlobalScheduler(True)
-        self._highs.run()
-        status = self._highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            ended = self._highs.modelStatusToString(status)
-            raise RuntimeError(f"HiGHS did not solve the LP over {self._over}: {ended}")
+        """Solve the LP as it is now; errors as of `solve_growing`."""
+        solve_growing(self._highs, self._over)
         solution = self._highs.getSolution()
         return LpOptimum(
             float(self._highs.getInfo().objective_function_value) * self._unit,

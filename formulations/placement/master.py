@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.formulations.growing_lp import solve_growing
+from wattsched.formulations.master import solve_growing
 from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:

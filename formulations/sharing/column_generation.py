@@ -181,10 +181,13 @@ def generate(data: SetPartitioning, timer: Timer) -> Generated:
 
     The LP may take half of the time.
     """
-    timer = timer.share(0.5)
-    master, known = PatternMaster(data), _known_columns(data)
-    alone = np.flatnonzero(data.patterns.size == 1)
-    master.add(alone, *_first_placements(data, alone))
+    timer, master, patterns = timer.share(0.5), PatternMaster(data), data.patterns
+    decision = eaco(patterns, data.objective)
+    # So that the program has a decision, and every job alone wherever it can be.
+    known = None if decision is None else columns_of(data, decision)
+    single = patterns.size == 1
+    alone = [data.admitted(kinds, slots[single[patterns.pattern[slots]]]) for kinds, slots in data.of_class]
+    master.add(np.flatnonzero(single), *joined_pairs(alone))
     if known is not None:
         master.add(known.pattern, known.kind, known.slot)
     if len(data.patterns) <= FEW_PATTERNS:
@@ -210,12 +213,9 @@ def price(data: SetPartitioning, prices: Prices) -> Priced:
     kinds, patterns = data.kinds, data.patterns
     cheapest = np.full(len(patterns.job_class), np.inf)
     placements = []
-    for own_kinds, own_slots in zip(data.kinds_of_class, data.slots_of_class, strict=True):
-        k, s = own_kinds[:, None], own_slots[None, :]
-        reduced = data.priced(k, s, prices.budget) - prices.job[k]
-        reduced = np.where(kinds.admits(k, patterns, s), reduced, np.inf)
-        cheapest[own_slots] = reduced.min(axis=0, initial=np.inf)
-        placements.append(reduced)
+    for k, s in data.of_class:
+        placements.append(data.cost_table(k, s, prices.budget) - prices.job[k, None])
+        cheapest[s] = placements[-1].min(axis=0, initial=np.inf)
     of_pattern = data.costs.pattern - prices.unit[patterns.unit_type]
     bound = data.costs.offset
     for budget, y in zip(data.budgets, prices.budget, strict=True):
@@ -239,7 +239,7 @@ def _grow(data: SetPartitioning, master: PatternMaster, prices: Prices, priced: 
     fresh[slots_of(data.patterns, worth)] = True
     fresh &= ~master.has_slot
     pairs = []
-    for k, s, reduced in zip(data.kinds_of_class, data.slots_of_class, priced.placements, strict=True):
+    for (k, s), reduced in zip(data.of_class, priced.placements, strict=True):
         if not reduced.size:
             continue
         # In the master a slot has a price of its own; in a new pattern its best jobs are what counts.
@@ -261,21 +261,6 @@ def _least_marked(values: FloatArray, count: int, axis: int, below: float) -> Bo
     return np.asarray((values <= nth) & (values < below))
 
 
-def _first_placements(data: SetPartitioning, alone: IntArray) -> tuple[IntArray, IntArray]:
-    """Every job alone wherever it can be."""
-    slots = data.patterns.start[alone]
-    of_class = data.patterns.job_class[slots]
-    return joined_pairs(
-        [data.admitted(kinds, slots[of_class == c]) for c, kinds in enumerate(data.kinds_of_class)]
-    )
-
-
-def _known_columns(data: SetPartitioning) -> Columns | None:
-    """Columns of a decision that is known, so that the program has one."""
-    decision = eaco(data.patterns, data.objective)
-    return None if decision is None else columns_of(data, decision)
-
-
 def _promising(
     data: SetPartitioning, columns: Columns, prices: Prices, bound: float, known: Columns | None
 ) -> Columns:
@@ -283,7 +268,7 @@ def _promising(
 
     Places of jobs alone and of the known decision stay.
     """
-    reduced = data.priced(columns.kind, columns.slot, prices.budget)
+    reduced = data.cost_of(columns.kind, columns.slot, prices.budget)
     reduced = reduced - prices.job[columns.kind] - prices.slot[columns.slot]
     near = reduced <= DETOUR * abs(bound) / max(1, len(data.instance.jobs))
     near |= data.patterns.size[data.slot_pattern[columns.slot]] == 1
@@ -295,25 +280,17 @@ def _promising(
 
 def _likely_placements(data: SetPartitioning) -> tuple[IntArray, IntArray]:
     """Placements that look best under the slots' prices of a coarser round."""
-    slot_prices, pairs = _coarse_slot_prices(data), []
-    for k, s in zip(data.kinds_of_class, data.slots_of_class, strict=True):
-        grid = k[:, None], s[None, :]
-        reduced = data.cost_of(*grid) - slot_prices[s]
-        reduced = np.where(data.kinds.admits(grid[0], data.patterns, grid[1]), reduced, np.inf)
-        rows, columns = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
-        pairs.append((k[rows], s[columns]))
-    return joined_pairs(pairs)
-
-
-def _coarse_slot_prices(data: SetPartitioning) -> FloatArray:
-    """Prices of all slots from the LP of the coarser round, shape (Q,)."""
-    bucket, kinds = _buckets(data.kinds), data.kinds
+    bucket, kinds, pairs = _buckets(data.kinds), data.kinds, []
     waiting = np.bincount(bucket, data.waiting * kinds.jobs) / np.bincount(bucket, kinds.jobs)
     coarser = replace(data, kinds=_merged(kinds, bucket), waiting=waiting)
-    columns = all_columns(coarser)
-    master = PatternMaster(coarser)
+    master, columns = PatternMaster(coarser), all_columns(coarser)
     master.add(columns.pattern, columns.kind, columns.slot)
-    return master.solve()[1].slot
+    slot_prices = master.solve()[1].slot
+    for k, s in data.of_class:
+        reduced = data.cost_table(k, s) - slot_prices[s]
+        rows, places = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
+        pairs.append((k[rows], s[places]))
+    return joined_pairs(pairs)
 
 
 def _buckets(kinds: Kinds) -> IntArray:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -39,18 +38,19 @@ class Budget:
     capacity: float
 
 
-def budgets_of(instance: SharingInstance, patterns: Patterns) -> tuple[Budget, ...]:
+def budgets_of(patterns: Patterns) -> tuple[Budget, ...]:
     """Rows of the GPUs of pools and of the budgets of an instance."""
-    nothing, energy_j = np.zeros(len(patterns)), patterns.epoch_energy_j
+    instance, energy_j = patterns.instance, patterns.epoch_energy_j
+    nothing, no_energy = np.zeros(len(patterns)), np.zeros(len(energy_j))
     rows, given, types = [], instance.budgets, instance.unit_types
     for pool in instance.pools:
         gpus = np.array([unit.gpus * (unit.pool == pool.name) for unit in types], dtype=float)
-        rows.append(Budget(pool.row, gpus[patterns.unit_type], np.zeros(len(energy_j)), float(pool.gpus)))
+        rows.append(Budget(pool.row, gpus[patterns.unit_type], no_energy, float(pool.gpus)))
     if given.power_w is not None:
         sleep_w = np.array([unit.sleep_power_w for unit in types])
         asleep_w = float(sum(unit.count * unit.sleep_power_w for unit in types))
         awake = patterns.power_w - sleep_w[patterns.unit_type]
-        rows.append(Budget("power_w", awake, np.zeros(len(energy_j)), given.power_w - asleep_w))
+        rows.append(Budget("power_w", awake, no_energy, given.power_w - asleep_w))
     if given.energy_j is not None:
         rows.append(Budget("energy_j", nothing, energy_j, given.energy_j))
     if given.carbon_g is not None and instance.carbon_g_per_kwh is not None:
@@ -88,21 +88,13 @@ class SetPartitioning:
         return self.patterns.pattern
 
     @cached_property
-    def slots_of_class(self) -> list[IntArray]:
-        """Slots of each class."""
-        order = np.argsort(self.patterns.job_class, kind="stable")
-        bounds = np.searchsorted(self.patterns.job_class[order], np.arange(len(self.instance.classes) + 1))
-        return [order[a:b] for a, b in pairwise(bounds)]
-
-    @cached_property
-    def kinds_of_class(self) -> list[IntArray]:
-        """Kinds of each class."""
-        return [np.flatnonzero(self.kinds.job_class == c) for c in range(len(self.instance.classes))]
-
-    @cached_property
-    def pattern_numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
-        """Pattern by unit type and ascending classes."""
-        return self.patterns.numbers()
+    def of_class(self) -> list[tuple[IntArray, IntArray]]:
+        """Kinds and slots of each class."""
+        classes = range(len(self.instance.classes))
+        return [
+            (np.flatnonzero(self.kinds.job_class == c), np.flatnonzero(self.patterns.job_class == c))
+            for c in classes
+        ]
 
     @property
     def n_common_rows(self) -> int:
@@ -122,16 +114,23 @@ class SetPartitioning:
         able = self.kinds.admits(k, self.patterns, s)
         return k[able], s[able]
 
-    def cost_of(self, kinds: IntArray, slots: IntArray) -> FloatArray:
-        """Cost of a job of each kind in each slot."""
-        return np.asarray(self.costs.slot[slots] + self.costs.per_epoch[slots] * self.kinds.epochs[kinds])
+    def cost_of(
+        self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray | None = None
+    ) -> FloatArray:
+        """Cost of a job of each kind in each slot; with prices, and what it uses of budgets at these."""
+        epochs = self.kinds.epochs[kinds]
+        cost = self.costs.slot[slots] + self.costs.per_epoch[slots] * epochs
+        for budget, y in zip(self.budgets, () if budget_prices is None else budget_prices, strict=False):
+            cost = cost - y * budget.per_epoch[slots] * epochs
+        return np.asarray(cost)
 
-    def priced(self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray) -> FloatArray:
-        """Cost of a job of each kind in each slot, with what it uses of budgets at their prices."""
-        cost = self.cost_of(kinds, slots)
-        for budget, y in zip(self.budgets, budget_prices, strict=True):
-            cost = cost - y * budget.per_epoch[slots] * self.kinds.epochs[kinds]
-        return cost
+    def cost_table(
+        self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray | None = None
+    ) -> FloatArray:
+        """As `cost_of`, of every kind (rows) in every slot of its class; infinite where it may not be."""
+        k, s = kinds[:, None], slots[None, :]
+        allowed = self.kinds.admits(k, self.patterns, s)
+        return np.where(allowed, self.cost_of(k, s, budget_prices), np.inf)
 
 
 def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
@@ -142,15 +141,12 @@ def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
     ValueError
         For an unknown objective.
     """
-    instance = patterns.instance
+    instance, budgets = patterns.instance, budgets_of(patterns)
     costs = costs_of(instance, patterns, objective)
-    budgets = budgets_of(instance, patterns)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
-    kinds = kinds_of(instance, patterns, work_matters)
-    waiting = [costs.of_waiting(int(c), float(r)) for c, r in zip(kinds.job_class, kinds.epochs, strict=True)]
-    return SetPartitioning(
-        instance, objective, patterns, costs, kinds, budgets, np.array(waiting, dtype=float)
-    )
+    kinds = kinds_of(patterns, work_matters)
+    waiting = costs.of_waiting(kinds.job_class, kinds.epochs)
+    return SetPartitioning(instance, objective, patterns, costs, kinds, budgets, waiting)
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,7 @@ class Columns:
 
 def all_columns(data: SetPartitioning) -> Columns:
     """Every column."""
-    pairs = [data.admitted(k, s) for k, s in zip(data.kinds_of_class, data.slots_of_class, strict=True)]
+    pairs = [data.admitted(kinds, slots) for kinds, slots in data.of_class]
     return Columns(np.arange(len(data.patterns)), *joined_pairs(pairs))
 
 
@@ -185,13 +181,12 @@ def joined_pairs(pairs: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntA
 
 def count_columns(data: SetPartitioning) -> int:
     """How many columns there are at most."""
-    pairs = zip(data.kinds_of_class, data.slots_of_class, strict=True)
-    return len(data.patterns) + sum(len(kinds) * len(slots) for kinds, slots in pairs)
+    return len(data.patterns) + sum(len(kinds) * len(slots) for kinds, slots in data.of_class)
 
 
 def slots_of(patterns: Patterns, kept: IntArray) -> IntArray:
     """Slots of some patterns, pattern by pattern."""
-    sizes = patterns.start[kept + 1] - patterns.start[kept]
+    sizes = patterns.slots[kept]
     ends = np.cumsum(sizes)
     return np.asarray(np.arange(sizes.sum()) + np.repeat(patterns.start[kept] - (ends - sizes), sizes))
 
@@ -207,7 +202,7 @@ def add_entries(entries: Entries, data: SetPartitioning, columns: Columns, slot_
     n, m, patterns = len(columns.pattern), len(columns.kind), data.patterns
     pattern, placement = np.arange(n), n + np.arange(m)
     slots = slots_of(patterns, columns.pattern)
-    sizes = np.diff(patterns.start)[columns.pattern]
+    sizes = patterns.slots[columns.pattern]
     first_limit = len(data.kinds) + len(data.units)
     entries.add(columns.kind, placement)
     entries.add(slot_row[columns.slot], placement)

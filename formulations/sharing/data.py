@@ -17,7 +17,7 @@ import numpy as np
 
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
-from wattsched.instances.sharing.instance import Job, MeasuredSet, SharingInstance, UnitType
+from wattsched.instances.sharing.instance import MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -36,8 +36,8 @@ class Patterns:
         Number of the unit type, and jobs.
     power_w, utilisation_pct, memory_pct : float arrays, shape (P,)
         Of the unit.
-    start : int array, shape (P + 1,)
-        Slots of pattern p are ``start[p]`` to ``start[p + 1]``.
+    slots : int array, shape (P,)
+        How many each pattern has.
     job_class, jobs : int arrays, shape (Q,)
         Number of the class, and how many jobs of it the pattern has.
     epoch_s : float array, shape (Q,)
@@ -50,7 +50,7 @@ class Patterns:
     power_w: FloatArray
     utilisation_pct: FloatArray
     memory_pct: FloatArray
-    start: IntArray
+    slots: IntArray
     job_class: IntArray
     jobs: IntArray
     epoch_s: FloatArray
@@ -59,15 +59,42 @@ class Patterns:
         return len(self.size)
 
     @cached_property
+    def start(self) -> IntArray:
+        """Slots of pattern p are ``start[p]`` to ``start[p + 1]``, shape (P + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.slots)])
+
+    @cached_property
     def pattern(self) -> IntArray:
         """Pattern of each slot, shape (Q,)."""
-        return np.repeat(np.arange(len(self)), np.diff(self.start))
+        return np.repeat(np.arange(len(self)), self.slots)
 
-    @property
+    @cached_property
     def epoch_energy_j(self) -> FloatArray:
         """Energy of an epoch of a job in the slot, its share of the unit's power, shape (Q,)."""
         return np.asarray((self.power_w / self.size)[self.pattern] * self.epoch_s)
 
+    @cached_property
+    def class_of_job(self) -> IntArray:
+        """Class of each job of the instance."""
+        number = {job_class.name: c for c, job_class in enumerate(self.instance.classes)}
+        return np.array([number[job.job_class] for job in self.instance.jobs], dtype=np.int64)
+
+    @cached_property
+    def may_wait(self) -> list[bool]:
+        """Whether each job may wait: it is allowed to, and alone it could still meet its deadline then."""
+        fastest_s = np.full(len(self.instance.classes), np.inf)
+        alone = np.flatnonzero(self.size[self.pattern] == 1)
+        np.minimum.at(fastest_s, self.job_class[alone], self.epoch_s[alone])
+        rest_s = [
+            self.instance.round_s + job.remaining_epochs * s
+            for job, s in zip(self.instance.jobs, fastest_s[self.class_of_job], strict=True)
+        ]
+        return [
+            job.can_wait and (job.deadline_s is None or s <= job.deadline_s * (1 + LAST_DIGITS))
+            for job, s in zip(self.instance.jobs, rest_s, strict=True)
+        ]
+
+    @cached_property
     def numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
         """Pattern by unit type and ascending classes, one per job."""
         members = np.repeat(self.job_class, self.jobs).tolist()
@@ -108,7 +135,9 @@ def patterns_of(instance: SharingInstance) -> Patterns:
             if size > 1:
                 rows = rows[_enough(rows, room)]
             parts.append(table.patterns(t, rows))
-    return _joined(instance, parts)
+    names = [field.name for field in fields(Patterns) if field.name != "instance"]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Patterns(instance, **joined)
 
 
 def _multisets(classes: list[int], size: int) -> IntArray:
@@ -134,29 +163,23 @@ class _Table:
 
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
-        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-        n = len(number)
-        self._epoch_s, self._load, self._memory = np.full(n, np.nan), np.zeros(n), np.zeros(n)
-        self._power_w = np.full(n, np.nan)
-        for c, job_class in enumerate(instance.classes):
-            if (alone := job_class.alone.get(unit.name)) is not None:
-                self._epoch_s[c], self._load[c] = alone.epoch_s, alone.utilisation_pct
-                self._memory[c] = alone.memory_pct
-                self._power_w[c] = np.nan if alone.power_w is None else alone.power_w
+        self._number = number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        fields = ("epoch_s", "utilisation_pct", "memory_pct", "power_w")
+        alone = [job_class.alone.get(unit.name) for job_class in instance.classes]
+        # None becomes nan.
+        columns = np.array([[getattr(a, f, None) for f in fields] for a in alone], dtype=float)
+        self._epoch_s, self._load, self._memory, self._power_w = columns.reshape(-1, 4).T
         here = [m for m in instance.sets if m.unit_type == unit.name]
         self._misfits = [Counter(number[name] for name in m.classes) for m in here if not m.fits]
         self._measured = {tuple(sorted(number[name] for name in m.classes)): m for m in here if m.fits}
-        self._number = number
 
     def patterns(self, unit_type: int, rows: IntArray) -> Patterns:
         """Patterns of some multisets, shape (n, size), without those that the limits refuse."""
         size = rows.shape[1]
-        load = self._load[rows].sum(axis=1)
-        memory = self._memory[rows].sum(axis=1)
-        law = SlowdownLaw(**dict(self._instance.slowdown))
-        slowdown = (
-            np.repeat(law.of(size, load / 100)[:, None], size, axis=1) if size > 1 else np.ones(rows.shape)
-        )
+        load, memory = self._load[rows].sum(axis=1), self._memory[rows].sum(axis=1)
+        slowdown = np.ones(rows.shape)
+        if size > 1:
+            slowdown *= SlowdownLaw(**dict(self._instance.slowdown)).of(size, load / 100)[:, None]
         utilisation = np.minimum(load, 100.0)
         power = self._power_w[rows[:, 0]].copy() if size == 1 else np.full(len(rows), np.nan)
         keep = np.full(len(rows), size == 1 or self._instance.unmeasured == "law")
@@ -186,7 +209,7 @@ class _Table:
             power_w=power[keep],
             utilisation_pct=utilisation[keep],
             memory_pct=memory[keep],
-            start=np.concatenate([[0], np.cumsum(first.sum(axis=1))]).astype(np.int64),
+            slots=first.sum(axis=1),
             job_class=rows[first],
             jobs=jobs[first],
             epoch_s=(self._epoch_s[rows] * slowdown)[first],
@@ -212,17 +235,6 @@ def _or(value: float | None, otherwise: float) -> float:
 
 def _contains(rows: IntArray, misfit: Counter[int]) -> BoolArray:
     return np.asarray(np.all([(rows == c).sum(axis=1) >= n for c, n in misfit.items()], axis=0))
-
-
-def _joined(instance: SharingInstance, parts: list[Patterns]) -> Patterns:
-    shift = np.cumsum([0, *(part.start[-1] for part in parts)])
-    start = [part.start[:-1] + s for part, s in zip(parts, shift, strict=False)]
-    joined = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(Patterns)
-        if field.name not in ("instance", "start")
-    }
-    return Patterns(instance, start=np.concatenate([*start, shift[-1:]]).astype(np.int64), **joined)
 
 
 @dataclass(frozen=True)
@@ -267,7 +279,7 @@ class Kinds:
         )
 
 
-def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) -> Kinds:
+def kinds_of(patterns: Patterns, work_matters: bool) -> Kinds:
     """Group the jobs.
 
     Parameters
@@ -275,15 +287,12 @@ def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) 
     work_matters : bool
         Whether a cost or budget depends on the epochs that remain; deadlines always do.
     """
-    number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-    fastest = fastest_alone_s(instance, patterns)
     found: dict[Hashable, list[int]] = {}
-    for j, job in enumerate(instance.jobs):
-        waits = may_wait(instance, job, float(fastest[number[job.job_class]]))
+    rows = zip(patterns.instance.jobs, patterns.class_of_job.tolist(), patterns.may_wait, strict=True)
+    for j, (job, job_class, waits) in enumerate(rows):
         epochs = job.remaining_epochs if work_matters or job.deadline_s is not None else 1.0
         deadline_s = np.inf if job.deadline_s is None else job.deadline_s
-        key = (number[job.job_class], epochs, deadline_s, job.exclusive, waits)
-        found.setdefault(key, []).append(j)
+        found.setdefault((job_class, epochs, deadline_s, job.exclusive, waits), []).append(j)
     columns = list(zip(*found, strict=True)) or [()] * 5
     return Kinds(
         members=tuple(tuple(members) for members in found.values()),
@@ -294,18 +303,3 @@ def kinds_of(instance: SharingInstance, patterns: Patterns, work_matters: bool) 
         exclusive=np.array(columns[3], dtype=bool),
         may_wait=np.array(columns[4], dtype=bool),
     )
-
-
-def may_wait(instance: SharingInstance, job: Job, fastest_s: float) -> bool:
-    """Whether a job may wait: it is allowed to, and alone it could still meet its deadline afterwards."""
-    if not job.can_wait or job.deadline_s is None:
-        return job.can_wait
-    return instance.round_s + job.remaining_epochs * fastest_s <= job.deadline_s * (1 + LAST_DIGITS)
-
-
-def fastest_alone_s(instance: SharingInstance, patterns: Patterns) -> FloatArray:
-    """Least epoch time of each class alone, infinite where it never runs alone."""
-    fastest = np.full(len(instance.classes), np.inf)
-    alone = np.flatnonzero(patterns.size[patterns.pattern] == 1)
-    np.minimum.at(fastest, patterns.job_class[alone], patterns.epoch_s[alone])
-    return fastest

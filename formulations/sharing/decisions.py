@@ -34,24 +34,17 @@ def decide(data: SetPartitioning, columns: Columns, x: FloatArray) -> SharingDec
     for i in np.flatnonzero(whole[:n]):
         p = int(columns.pattern[i])
         slots = range(int(patterns.start[p]), int(patterns.start[p + 1]))
-        sizes = [int(patterns.jobs[s]) for s in slots]
-        if any(len(in_slot[s]) != size * whole[i] for s, size in zip(slots, sizes, strict=True)):
+        if any(len(in_slot[s]) != patterns.jobs[s] * whole[i] for s in slots):
             raise ValueError("the point does not fill its patterns")
         unit_type = data.instance.unit_types[patterns.unit_type[p]].name
-        for unit in range(int(whole[i])):
-            jobs = [
-                names[j]
-                for s, size in zip(slots, sizes, strict=True)
-                for j in in_slot[s][unit * size : (unit + 1) * size]
-            ]
-            sets.append(SharedSet(unit_type=unit_type, jobs=jobs))
+        for unit in np.hstack([np.reshape(in_slot[s], (whole[i], -1)) for s in slots]).tolist():
+            sets.append(SharedSet(unit_type=unit_type, jobs=[names[j] for j in unit]))
     return SharingDecision(sets=sets, waiting=[names[j] for j in sorted(chain.from_iterable(left))])
 
 
 def columns_of(data: SetPartitioning, decision: SharingDecision) -> Columns | None:
     """Columns that a decision uses, one per set and job that runs; None when a set is no pattern."""
     types = {unit.name: t for t, unit in enumerate(data.instance.unit_types)}
-    classes = {job_class.name: c for c, job_class in enumerate(data.instance.classes)}
     jobs = {job.name: j for j, job in enumerate(data.instance.jobs)}
     kind_of, start = data.kinds.of_job(), data.patterns.start
     pattern, kind, slot = [], [], []
@@ -59,9 +52,9 @@ def columns_of(data: SetPartitioning, decision: SharingDecision) -> Columns | No
         if any(name not in jobs for name in formed.jobs):
             return None
         members = [jobs[name] for name in formed.jobs]
-        of_class = [classes[data.instance.jobs[j].job_class] for j in members]
+        of_class = data.patterns.class_of_job[members].tolist()
         key = types.get(formed.unit_type, -1), tuple(sorted(of_class))
-        if (p := data.pattern_numbers.get(key)) is None:
+        if (p := data.patterns.numbers.get(key)) is None:
             return None
         pattern.append(p)
         kind += [int(kind_of[j]) for j in members]

@@ -7,19 +7,17 @@ for all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from wattsched.formulations.sharing import rules
-from wattsched.formulations.sharing.columns import Budget, budgets_of
-from wattsched.formulations.sharing.data import Patterns, fastest_alone_s, may_wait
+from wattsched.formulations.sharing.columns import budgets_of
+from wattsched.formulations.sharing.data import Patterns
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
-from wattsched.topology.arrays import FloatArray
 
 
 @dataclass
@@ -45,19 +43,18 @@ class Packing:
         self.patterns = patterns
         self._thrifty = thrifty
         self.instance = instance = patterns.instance
-        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
-        self.job_class = [number[job.job_class] for job in instance.jobs]
+        self.job_class = patterns.class_of_job.tolist()
         self.free = [unit.count for unit in instance.unit_types]
         self.by_pattern: dict[int, list[OpenSet]] = {}
-        self._numbers = self.patterns.numbers()
+        self._numbers = patterns.numbers
         self._classes = {p: key for key, p in self._numbers.items()}
         self._extended: dict[tuple[int, int], int | None] = {}
-        self._budgets: tuple[Budget, ...] = budgets_of(instance, self.patterns)
+        self._budgets = budgets_of(patterns)
         self._left = [budget.capacity for budget in self._budgets]
 
-    def alone(self, unit_type: int, job: int) -> int | None:
-        """Pattern of a job alone on a unit type, None where it cannot be."""
-        return self._numbers.get((unit_type, (self.job_class[job],)))
+    def together(self, unit_type: int, jobs: Sequence[int]) -> int | None:
+        """Pattern of jobs on a unit type, None where they cannot be."""
+        return self._numbers.get((unit_type, tuple(sorted(self.job_class[j] for j in jobs))))
 
     def extended(self, pattern: int, job: int) -> int | None:
         """Pattern with one more job, None where there is none."""
@@ -76,17 +73,12 @@ class Packing:
         """Epoch time of a job in a pattern."""
         return float(self.patterns.epoch_s[self.slot(pattern, job)])
 
-    def epoch_energy_j(self, pattern: int, job: int) -> float:
-        """Energy of an epoch of a job in a pattern, its share of the unit's power."""
-        share_w = float(self.patterns.power_w[pattern]) / int(self.patterns.size[pattern])
-        return share_w * self.epoch_s(pattern, job)
-
-    def normalised_throughput(self, pattern: int, jobs: list[int]) -> float:
+    def normalised_throughput(self, pattern: int, jobs: Sequence[int]) -> float:
         """Sum over the jobs of their speed in a pattern over that alone on the same unit type."""
         unit_type = int(self.patterns.unit_type[pattern])
         total = 0.0
         for job in jobs:
-            single = self.alone(unit_type, job)
+            single = self.together(unit_type, [job])
             alone = np.inf if single is None else self.epoch_s(single, job)
             total += alone / self.epoch_s(pattern, job)
         return total
@@ -94,11 +86,11 @@ class Packing:
     def idle(self, job: int) -> Iterator[int]:
         """Patterns of a job alone on unit types of which a unit is free and admits it."""
         for unit_type, free in enumerate(self.free):
-            pattern = self.alone(unit_type, job)
+            pattern = self.together(unit_type, [job])
             if free and pattern is not None and self.admits(pattern, [job]):
                 yield pattern
 
-    def admits(self, pattern: int, jobs: list[int], instead_of: OpenSet | None = None) -> bool:
+    def admits(self, pattern: int, jobs: Sequence[int], instead_of: OpenSet | None = None) -> bool:
         """Whether jobs may form this pattern: exclusive jobs, deadlines and budgets."""
         known = [self.instance.jobs[j] for j in jobs]
         if len(jobs) > 1 and any(job.exclusive for job in known):
@@ -114,8 +106,8 @@ class Packing:
 
     def start(self, job: int) -> bool:
         """Give a job the best free unit to itself."""
-        best = self.epoch_energy_j if self._thrifty else self.epoch_s
-        idle = min(self.idle(job), key=lambda pattern: best(pattern, job), default=None)
+        values = self.patterns.epoch_energy_j if self._thrifty else self.patterns.epoch_s
+        idle = min(self.idle(job), key=lambda pattern: values[self.slot(pattern, job)], default=None)
         if idle is not None:
             self.open(idle, [job])
         return idle is not None
@@ -149,7 +141,7 @@ class Packing:
             self.join(*found, job)
         return found is not None
 
-    def open(self, pattern: int, jobs: list[int]) -> None:
+    def open(self, pattern: int, jobs: Sequence[int]) -> None:
         """Put jobs onto a free unit."""
         self.free[self.patterns.unit_type[pattern]] -= 1
         self._take(self._uses(pattern, jobs))
@@ -171,7 +163,7 @@ class Packing:
         sets = [s for p in sorted(self.by_pattern) for s in self.by_pattern[p]]
         running = {j for s in sets for j in s.jobs}
         waiting = [j for j in range(len(names)) if j not in running]
-        if not all(self.may_wait(j) for j in waiting):
+        if not all(self.patterns.may_wait[j] for j in waiting):
             return None
         types = [unit.name for unit in self.instance.unit_types]
         formed = [
@@ -180,16 +172,7 @@ class Packing:
         ]
         return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
 
-    def may_wait(self, job: int) -> bool:
-        """Whether a job may wait."""
-        fastest_s = float(self._fastest_s[self.job_class[job]])
-        return may_wait(self.instance, self.instance.jobs[job], fastest_s)
-
-    @cached_property
-    def _fastest_s(self) -> FloatArray:
-        return fastest_alone_s(self.instance, self.patterns)
-
-    def _uses(self, pattern: int, jobs: list[int]) -> list[float]:
+    def _uses(self, pattern: int, jobs: Sequence[int]) -> list[float]:
         """What a set uses of each budget."""
         epochs = [(self.slot(pattern, j), self.instance.jobs[j].remaining_epochs) for j in jobs]
         return [
@@ -205,7 +188,7 @@ def eaco(patterns: Patterns, objective: str, timer: Timer | None = None) -> Shar
     """Decide by EaCO's rule; jobs that may not wait come first, then exclusive ones, then in their order."""
     packing = Packing(patterns, thrifty=True)
     jobs = patterns.instance.jobs
-    order = sorted(range(len(jobs)), key=lambda j: (packing.may_wait(j), not jobs[j].exclusive))
+    order = sorted(range(len(jobs)), key=lambda j: (patterns.may_wait[j], not jobs[j].exclusive))
     rules.eaco(order, packing.join_fullest, packing.start)
     return packing.decision()
 
@@ -239,36 +222,22 @@ def gandiva(patterns: Patterns, objective: str, timer: Timer | None = None) -> S
 
     def propose(single: list[int]) -> Iterator[tuple[int, int]]:
         rule.draw.shuffle(single)
-        return rules.neighbours(single[::-1], lambda one, other: _worth(packing, [one, other]))
+        return rules.neighbours(single[::-1], lambda *pair: bool(_worthwhile(packing, pair)))
 
     for group in rule.groups(jobs, len(jobs) > sum(packing.free), propose):
-        _place(packing, group)
+        free = (p for p in _worthwhile(packing, group) if packing.free[patterns.unit_type[p]])
+        if (pattern := next(free, None)) is not None:
+            packing.open(pattern, group)
     return packing.decision()
 
 
-def _patterns(packing: Packing, group: list[int]) -> list[int]:
-    """Patterns of a group, the fastest first."""
-    found = []
-    for unit_type in range(len(packing.free)):
-        pattern = packing.alone(unit_type, group[0])
-        for job in group[1:]:
-            pattern = None if pattern is None else packing.extended(pattern, job)
-        if pattern is not None:
-            found.append(pattern)
-    return sorted(found, key=lambda p: sum(packing.epoch_s(p, j) for j in group))
-
-
-def _worth(packing: Packing, pair: list[int]) -> bool:
-    return any(
-        packing.admits(p, pair) and packing.normalised_throughput(p, pair) >= rules.LEAST_THROUGHPUT
-        for p in _patterns(packing, pair)
-    )
-
-
-def _place(packing: Packing, group: list[int]) -> None:
-    """Put a group onto a free unit on which it is worth it."""
-    for pattern in _patterns(packing, group):
-        helps = len(group) == 1 or packing.normalised_throughput(pattern, group) >= rules.LEAST_THROUGHPUT
-        if helps and packing.free[packing.patterns.unit_type[pattern]] and packing.admits(pattern, group):
-            packing.open(pattern, group)
-            return
+def _worthwhile(packing: Packing, group: Sequence[int]) -> list[int]:
+    """Patterns in which a group may be and does not run slower than by turns, the fastest first."""
+    found = [p for t in range(len(packing.free)) if (p := packing.together(t, group)) is not None]
+    helps = [
+        p
+        for p in found
+        if packing.admits(p, group)
+        and (len(group) == 1 or packing.normalised_throughput(p, group) >= rules.LEAST_THROUGHPUT)
+    ]
+    return sorted(helps, key=lambda p: sum(packing.epoch_s(p, j) for j in group))

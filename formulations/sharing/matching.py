@@ -133,9 +133,8 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
     alone, pair = np.full(len(kinds), np.inf), np.full((len(kinds), len(kinds)), np.inf)
 
     def part(slot: int) -> tuple[IntArray, FloatArray]:
-        own = data.kinds_of_class[patterns.job_class[slot]]
-        slots = np.full(len(own), slot)
-        return own, np.where(kinds.admits(own, patterns, slots), data.cost_of(own, slots), np.inf)
+        own, _ = data.of_class[patterns.job_class[slot]]
+        return own, data.cost_table(own, np.array([slot]))[:, 0]
 
     for p, (size, cost) in enumerate(zip(patterns.size, data.costs.pattern, strict=True)):
         one, first = part(patterns.start[p])

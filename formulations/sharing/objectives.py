@@ -14,7 +14,7 @@ import numpy as np
 from wattsched.formulations.sharing.data import Patterns
 from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class Costs:
         """Whether costs depend on the epochs that remain."""
         return bool(np.any(self.per_epoch != 0))
 
-    def of_waiting(self, job_class: int, epochs: float) -> float:
-        """Cost of a job that waits."""
-        dearest = float(np.max(self.waiting[job_class] + self.waiting_per_epoch[job_class] * epochs))
-        return self.penalty * dearest if np.isfinite(dearest) else 0.0
+    def of_waiting(self, job_class: IntArray, epochs: FloatArray) -> FloatArray:
+        """Cost of jobs that wait."""
+        alone = self.waiting[job_class] + self.waiting_per_epoch[job_class] * epochs[:, None]
+        dearest = alone.max(axis=1, initial=-np.inf)
+        return self.penalty * np.where(np.isfinite(dearest), dearest, 0.0)
 
 
 def _eaco(instance: SharingInstance, patterns: Patterns) -> Costs:

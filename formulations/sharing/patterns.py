@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -90,8 +89,7 @@ def program_of(data: SetPartitioning, columns: Columns) -> Program:
 
 def _fillable(data: SetPartitioning) -> IntArray:
     """How many units the jobs there are could fill with each pattern, shape (P,)."""
-    counts = Counter(job.job_class for job in data.instance.jobs)
-    jobs = np.array([counts[job_class.name] for job_class in data.instance.classes], dtype=np.int64)
+    jobs = np.bincount(data.patterns.class_of_job, minlength=len(data.instance.classes))
     per_slot = jobs[data.patterns.job_class] // data.patterns.jobs
     return np.asarray(np.minimum.reduceat(per_slot, data.patterns.start[:-1])) if len(per_slot) else per_slot
 

@@ -16,7 +16,7 @@ from wattsched.formulations.shifting.columns import (
     Prices,
     SchedulePool,
     Schedules,
-    coupling,
+    add_uses,
     lagrangian,
     priced_cost,
     row_limits,
@@ -103,13 +103,11 @@ class ScheduleMaster:
 
     def add(self, schedules: Schedules) -> None:
         """Add columns."""
-        from scipy.sparse import vstack
-
-        n = len(schedules)
-        rows, of_job = coupling(self._horizon, schedules), Entries()
-        rows.data /= self._scale[rows.indices]
-        of_job.add(schedules.job, np.arange(n))
-        matrix = vstack([rows, of_job.matrix(self._horizon.n_jobs, n)], format="csc")
+        entries, n = Entries(), len(schedules)
+        add_uses(entries, self._horizon, schedules)
+        entries.add(len(self._scale) + schedules.job, np.arange(n))
+        matrix = entries.matrix(self._lp.n_rows, n)
+        matrix.data /= np.append(self._scale, np.ones(self._horizon.n_jobs))[matrix.indices]
         self._lp.add_columns(matrix, schedules.criteria[:, self._objective])
 
     def solve(self) -> MasterSolution:
@@ -147,11 +145,6 @@ class Generated:
     pool: SchedulePool
     master: MasterSolution
     prices: Prices
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the LP keeps all rows."""
-        return not self.master.exceeds
 
 
 def generate(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from wattsched.formulations.program import Entries
 from wattsched.formulations.shifting.data import CRITERIA, NEVER, PAUSE, Horizon
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 MOST = 60_000
 """Schedules of all jobs up to which they are listed."""
@@ -128,21 +124,16 @@ def never_run(horizon: Horizon, jobs: IntArray) -> Schedules:
 
 def all_schedules(horizon: Horizon, most: int = MOST) -> Schedules | None:
     """Every schedule of every job, some of them more than once; None when there are too many."""
-    counts = [
-        float(len(horizon.options_of(job)) + 1) ** float(horizon.slots - horizon.first_slot[job])
-        for job in range(horizon.n_jobs)
-    ]
+    choices = [[PAUSE, *horizon.options_of(job).tolist()] for job in range(horizon.n_jobs)]
+    lengths = (horizon.slots - horizon.first_slot).tolist()
+    counts = [len(some) ** length for some, length in zip(choices, lengths, strict=True)]
     if sum(counts) > most:
         return None
-    options = [np.zeros((0, horizon.slots), dtype=np.int64)]
-    for job, count in enumerate(counts):
-        first = int(horizon.first_slot[job])
-        choices = [PAUSE, *horizon.options_of(job).tolist()]
-        option = np.full((int(count), horizon.slots), PAUSE, dtype=np.int64)
-        option[:, first:] = list(product(choices, repeat=horizon.slots - first))
-        options.append(option)
-    jobs = np.repeat(np.arange(horizon.n_jobs), [int(count) for count in counts])
-    return follow(horizon, jobs, np.concatenate(options))
+    option = np.full((sum(counts), horizon.slots), PAUSE, dtype=np.int64)
+    ends = np.cumsum(counts)
+    for some, length, count, end in zip(choices, lengths, counts, ends, strict=True):
+        option[end - count : end, horizon.slots - length :] = list(product(some, repeat=length))
+    return follow(horizon, np.repeat(np.arange(horizon.n_jobs), counts), option)
 
 
 def held_gpus(horizon: Horizon, schedules: Schedules) -> tuple[IntArray, IntArray, IntArray]:
@@ -180,14 +171,12 @@ def row_limits(horizon: Horizon) -> FloatArray:
     return np.concatenate([horizon.free_cells, (horizon.budget - horizon.standing)[horizon.limited]])
 
 
-def coupling(horizon: Horizon, schedules: Schedules) -> csc_array:
-    """Use of these rows by schedules, shape (n_rows, n_schedules)."""
-    entries, n = Entries(), len(schedules)
+def add_uses(entries: Entries, horizon: Horizon, schedules: Schedules) -> None:
+    """Add what schedules, the first columns, use of these rows, the first ones."""
     which, cell, gpus = held_gpus(horizon, schedules)
     entries.add(cell, which, gpus)
     rows = horizon.n_cells + np.arange(len(horizon.limited))
-    entries.add(rows, np.arange(n)[:, None], schedules.criteria[:, horizon.limited])
-    return entries.matrix(horizon.n_cells + len(rows), n)
+    entries.add(rows, np.arange(len(schedules))[:, None], schedules.criteria[:, horizon.limited])
 
 
 @dataclass(frozen=True)
@@ -222,7 +211,7 @@ class Prices:
     def named(self, horizon: Horizon, objective: int) -> dict[str, float]:
         """Prices as derivatives of the objective, by row."""
         charged = np.concatenate([self.gpu, self.of_budgets(objective)[horizon.limited]])
-        return {n: -float(y) for n, y in zip(row_names(horizon), charged, strict=True) if y > 0}
+        return named_prices(horizon, -charged)
 
 
 def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> FloatArray:
@@ -242,6 +231,6 @@ def lagrangian(horizon: Horizon, objective: int, schedules: Schedules, prices: P
     return float(total - charges - prices.gpu @ horizon.free_cells)
 
 
-def price_names(rows: Mapping[str, int], row_prices: FloatArray) -> dict[str, float]:
-    """Prices of named rows of a program, without those of the wrong sign."""
-    return {name: float(row_prices[row]) for name, row in rows.items() if row_prices[row] < 0}
+def named_prices(horizon: Horizon, prices: FloatArray) -> dict[str, float]:
+    """Prices of the rows of cells and budgets by their names, without those of the wrong sign."""
+    return {name: float(y) for name, y in zip(row_names(horizon), prices, strict=True) if y < 0}

@@ -24,7 +24,7 @@ NONE = 1e100
 """Cost where there is no schedule; finite, so that it can be interpolated."""
 _LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
 """Levels that the middle option does in a slot at least, if so many times twice the levels are enough."""
-_BY_JOB = ("job", "first_slot", "kind_before", "work", "share", "deadline_s", "must_finish")
+_COPIED = ("first_slot", "work", "share", "deadline_s", "must_finish")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class JobGroup:
 
     def take(self, which: IntArray) -> JobGroup:
         """Some of the jobs."""
-        return replace(self, **{name: getattr(self, name)[which] for name in _BY_JOB})
+        return replace(
+            self, **{name: getattr(self, name)[which] for name in ("job", "kind_before", *_COPIED)}
+        )
 
     def run(
         self, slot_s: float, state: IntArray, left: FloatArray
@@ -120,12 +122,8 @@ def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
         extra_w=horizon.extra_w[option],
         restart_s=float(horizon.restart_s[jobs[0]]),
         job=jobs,
-        first_slot=horizon.first_slot[jobs],
         kind_before=np.where(horizon.kind_before[jobs] == NEVER, idle, held),
-        work=horizon.work[jobs],
-        share=horizon.share[jobs],
-        deadline_s=horizon.deadline_s[jobs],
-        must_finish=horizon.must_finish[jobs],
+        **{name: getattr(horizon, name)[jobs] for name in _COPIED},
     )
 
 

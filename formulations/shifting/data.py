@@ -99,6 +99,11 @@ class Horizon:
         return np.repeat(self.capacity, self.slots)
 
     @cached_property
+    def fastest_s(self) -> FloatArray:
+        """Seconds that each job takes at its fastest, shape (n_jobs,)."""
+        return np.asarray(self.work / self.rate[self.fastest[self.table]])
+
+    @cached_property
     def limited(self) -> IntArray:
         """Criteria with a budget."""
         return np.flatnonzero(np.isfinite(self.budget))

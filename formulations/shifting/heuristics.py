@@ -48,14 +48,12 @@ _NOTHING = 1e-300
 def greedy(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule; None where it keeps no budget."""
     which = OBJECTIVES.index(objective)
-    best = by_stretch(horizon, which, intensity_of(horizon, which))
-    return None if best is None else decision_of(horizon, best)
+    return by_stretch(horizon, which, intensity_of(horizon, which))
 
 
 def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
     """Decide by the marginal rule without looking at the forecasts: a joule is a joule at any time."""
-    best = by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))
-    return None if best is None else decision_of(horizon, best)
+    return by_stretch(horizon, OBJECTIVES.index(objective), np.ones(horizon.slots))
 
 
 def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
@@ -66,8 +64,8 @@ def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
     return per_joule if per_joule.any() else np.ones(horizon.slots)
 
 
-def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Schedules | None:
-    """Best schedules of all efforts and stretches that keep the budgets."""
+def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> ShiftingDecision | None:
+    """Best decision of all efforts and stretches that keeps the budgets."""
     best, least = None, np.inf
     for effort in EFFORTS:
         for stretch in STRETCHES:
@@ -78,15 +76,18 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Sched
                 best, least = schedules, amount
             if CRITERIA[objective] == "completion_s":
                 break
-    return best
+    return None if best is None else decision_of(horizon, best)
 
 
 def serve(horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort) -> Schedules:
     """Serve all jobs with one stretch, by steps that are worth some effort."""
-    steps = [_hulls(horizon, np.arange(*span), effort) for span in pairwise(horizon.option_start)]
+    # A job stays in one pool.
+    tables = [np.arange(*span) for span in pairwise(horizon.option_start)]
+    in_pools = [[t[horizon.pool[t] == pool] for pool in np.unique(horizon.pool[t])] for t in tables]
+    steps = [[_hull(horizon, options, effort) for options in parts] for parts in in_pools]
     free = np.repeat(horizon.capacity[:, None], horizon.slots, axis=1)
     option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
-    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
+    fastest_s = horizon.fastest_s
     free_s = horizon.deadline_s - horizon.arrival_s - fastest_s
     for job in np.lexsort((fastest_s / np.maximum(horizon.share, _NOTHING), free_s)):
         window_s = stretch * float(fastest_s[job])
@@ -175,12 +176,6 @@ class _Service:
         return left
 
 
-def _hulls(horizon: Horizon, options: IntArray, effort: Effort) -> list[IntArray]:
-    """Steps in each pool: a job stays in one."""
-    pools = horizon.pool[options]
-    return [_hull(horizon, options[pools == pool], effort) for pool in np.unique(pools)]
-
-
 def _hull(horizon: Horizon, options: IntArray, effort: Effort) -> IntArray:
     """Options on the concave hull of rate over power, from the least power on, while GPUs add enough."""
     hull: list[int] = []
@@ -189,7 +184,10 @@ def _hull(horizon: Horizon, options: IntArray, effort: Effort) -> IntArray:
         point = (float(horizon.power_w[option]), float(horizon.rate[option]))
         if point[1] <= points[-1][1]:
             continue
-        while hull and _turns_up(points[-2], points[-1], point):
+        while hull:
+            (w0, r0), (w1, r1), (w2, r2) = points[-2], points[-1], point
+            if (r1 - r0) * (w2 - w1) > (r2 - r1) * (w1 - w0):
+                break
             hull.pop()
             points.pop()
         hull.append(option)
@@ -204,7 +202,3 @@ def _hull(horizon: Horizon, options: IntArray, effort: Effort) -> IntArray:
         kept.append(option)
         gpus, (watts, rate) = gpus + added, point
     return np.array(kept, dtype=np.int64)
-
-
-def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    return (b[1] - a[1]) * (c[0] - b[0]) <= (c[1] - b[1]) * (b[0] - a[0])

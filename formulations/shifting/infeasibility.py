@@ -23,34 +23,22 @@ def diagnose(horizon: Horizon) -> list[str]:
     Every job is taken to have all GPUs to itself, in its best slot: who is late or above a budget even then
     is so in every decision.
     """
-    return [*_late(horizon), *_over_budget(horizon)]
+    earliest_s = horizon.first_slot * horizon.slot_s + horizon.fastest_s
+    return [*_late(horizon, earliest_s), *_over_budget(horizon, earliest_s)]
 
 
-def hopeless(horizon: Horizon) -> BoolArray:
-    """Whether each job cannot end in time even at its fastest, shape (n_jobs,)."""
-    return np.asarray(_earliest_s(horizon) * (1 - ROUNDING) > _latest_s(horizon) * (1 + ROUNDING))
-
-
-def _earliest_s(horizon: Horizon) -> FloatArray:
-    fastest_s = horizon.work / horizon.rate[horizon.fastest[horizon.table]]
-    return np.asarray(horizon.first_slot * horizon.slot_s + fastest_s)
-
-
-def _latest_s(horizon: Horizon) -> FloatArray:
+def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
     within_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
-    return np.minimum(within_s, horizon.deadline_s)
-
-
-def _late(horizon: Horizon) -> Iterator[str]:
-    earliest_s, latest_s = _earliest_s(horizon), _latest_s(horizon)
-    for job in np.flatnonzero(hopeless(horizon)).tolist():
+    latest_s = np.minimum(within_s, horizon.deadline_s)
+    hopeless: BoolArray = earliest_s * (1 - ROUNDING) > latest_s * (1 + ROUNDING)
+    for job in np.flatnonzero(hopeless).tolist():
         due = "its deadline is" if horizon.deadline_s[job] <= latest_s[job] else "it must finish by"
         name = horizon.instance.jobs[job].name
         yield f"job '{name}' cannot end before {earliest_s[job]:.10g} s, {due} {latest_s[job]:.10g} s"
 
 
-def _over_budget(horizon: Horizon) -> Iterator[str]:
-    least = _least(horizon)
+def _over_budget(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
+    least = _least(horizon, earliest_s)
     for which, (field, standing) in enumerate(zip(BUDGET_FIELDS, horizon.standing, strict=True)):
         limit, needed = horizon.budget[which], standing + least[which]
         if needed * (1 - ROUNDING) > limit * (1 + FEASIBILITY):
@@ -61,9 +49,9 @@ def _over_budget(horizon: Horizon) -> Iterator[str]:
             )
 
 
-def _least(horizon: Horizon) -> FloatArray:
+def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
     """What jobs add at least to every criterion: each as soon as it can, and each in its best slot."""
-    completion_s = float(horizon.share @ (_earliest_s(horizon) - horizon.arrival_s))
+    completion_s = float(horizon.share @ (earliest_s - horizon.arrival_s))
     if horizon.n_jobs == 0:
         return np.zeros(len(BUDGET_FIELDS))
     joules = np.minimum.reduceat(horizon.extra_w / horizon.rate, horizon.option_start[:-1])

@@ -8,24 +8,23 @@ other decision costs more than the LP by that margin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Block, Program
+from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.formulations.shifting.column_generation import Generated, generate
 from wattsched.formulations.shifting.columns import (
     Prices,
     SchedulePool,
     Schedules,
+    add_uses,
     all_schedules,
-    coupling,
     lagrangian,
+    named_prices,
     never_run,
-    price_names,
     priced_cost,
     row_limits,
     row_names,
@@ -67,7 +66,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
         return _complete(horizon, which, everything)
     pricing = SchedulePricing(horizon, COARSE)
     generated = generate(horizon, which, pricing, _first(horizon, which), timer.until(_COARSE_SHARE))
-    if not generated.feasible:
+    if generated.master.exceeds:
         proof = refute(horizon, generated.prices.named(horizon, which))
         if proof is not None:
             raise InfeasibleError(proof.detail, proof)
@@ -92,8 +91,7 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[
     if ends.min(initial=1.0) == 0:
         name = horizon.instance.jobs[int(np.argmin(ends))].name
         raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
-    rows = {name: r for r, name in enumerate(row_names(horizon))}
-    return replace(_model(horizon, objective, columns, None), named_prices=lambda y: price_names(rows, y))
+    return replace(_model(horizon, objective, columns, None), named_prices=lambda y: named_prices(horizon, y))
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:
@@ -137,45 +135,16 @@ def _model(
     horizon: Horizon, objective: int, columns: Schedules, best: Schedules | None
 ) -> Model[ShiftingDecision]:
     """Model over schedules, with the best decision that is known of them."""
-    return Model(
-        _program(horizon, objective, columns),
-        decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
-        encode=_point(horizon, objective, columns, best),
-    )
-
-
-def _program(horizon: Horizon, objective: int, columns: Schedules) -> Program:
-    upper, n = row_limits(horizon), len(columns)
     start = np.searchsorted(columns.job, np.arange(horizon.n_jobs + 1))
-    jobs = [job.name for job in horizon.instance.jobs]
-
-    def label(column: int) -> str:
-        job = int(columns.job[column])
-        return f"schedule[{jobs[job]},{column - start[job]}]"
-
-    return Program(
-        cost=columns.criteria[:, objective].copy(),
-        matrix=coupling(horizon, columns),
-        row_lower=np.full(len(upper), -np.inf),
-        row_upper=upper,
-        lower=np.zeros(n),
-        upper=np.isfinite(columns.finish_s).astype(np.float64),
-        integer=np.ones(n, dtype=bool),
-        group_start=start,
-        rows=(Block.named("row", row_names(horizon)),),
-        columns=(Block("schedule", n, label),),
-        offset=float(horizon.standing[objective]),
-    )
-
-
-def _point(
-    horizon: Horizon, objective: int, columns: Schedules, best: Schedules | None
-) -> Callable[[ShiftingDecision], FloatArray | None]:
-    """Points to start from: that of a decision, or of the best one that is known here."""
     pool = SchedulePool()
     pool.add(columns)
 
+    def label(column: int) -> str:
+        job = int(columns.job[column])
+        return f"schedule[{horizon.instance.jobs[job].name},{column - start[job]}]"
+
     def point(decision: ShiftingDecision) -> FloatArray | None:
+        """Point of a decision, or of the best one that is known here, whichever costs less."""
         chosen = [s for s in (best, schedules_of(horizon, decision)) if s is not None]
         for schedules in sorted(chosen, key=lambda s: float(s.criteria[:, objective].sum())):
             if (numbers := pool.numbers(schedules)) is not None:
@@ -184,4 +153,16 @@ def _point(
                 return x
         return None
 
-    return point
+    builder = ProgramBuilder()
+    builder.columns(
+        Block("schedule", len(columns), label),
+        cost=columns.criteria[:, objective],
+        upper=np.isfinite(columns.finish_s),
+    )
+    builder.rows(Block.named("row", row_names(horizon)), upper=row_limits(horizon))
+    add_uses(builder, horizon, columns)
+    return Model(
+        builder.program(start, offset=float(horizon.standing[objective])),
+        decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
+        encode=point,
+    )

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, ProgramBuilder
-from wattsched.formulations.shifting.columns import follow, price_names, row_limits, row_names
+from wattsched.formulations.shifting.columns import follow, named_prices, row_limits, row_names
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.decisions import decision_of
 from wattsched.formulations.timer import Timer
@@ -49,8 +49,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     arrival_s = float(horizon.share @ horizon.arrival_s)
     upper = row_limits(horizon)
     upper[horizon.n_cells :] += np.where(horizon.limited == 0, arrival_s, 0.0)
-    names = row_names(horizon)
-    rows = builder.rows(Block.named("row", names), upper=upper)
+    rows = builder.rows(Block.named("row", row_names(horizon)), upper=upper)
     for job in jobs:
         cell = horizon.pool[job.options] * horizon.slots + job.slots[:, None]
         builder.add(rows[cell], job.runs, horizon.gpus[job.options])
@@ -60,7 +59,6 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
         np.cumsum([0, *(len(columns) for columns in ends)]),
         offset=float(horizon.standing[which]) if which else -arrival_s,
     )
-    named = dict(zip(names, rows.tolist(), strict=True))
 
     def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
         option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
@@ -69,7 +67,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
             option[job.number, job.slots[slot]] = job.options[chosen]
         return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
 
-    return Model(program, decode=decode, named_prices=lambda y: price_names(named, y))
+    return Model(program, decode=decode, named_prices=lambda y: named_prices(horizon, y[rows]))
 
 
 def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, which: int) -> IntArray:

@@ -18,11 +18,10 @@ from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.external import External, blaming
 from wattsched.formulations.model import Model
 from wattsched.formulations.sizing.budgets import free_gpus
-from wattsched.formulations.sizing.columns import Choices, choices
+from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.mckp import block_rows, room_of
-from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
@@ -149,7 +148,7 @@ def _build(
     external: External, options: Options, objective: str, timer: Timer | None = None
 ) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
-    columns = choices(options, find_objective(objective), keep_dominated=keep)
+    columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))
         complete(model, variables, columns)
@@ -210,7 +209,7 @@ def _add_objective(model: Any, variables: Sequence[Any], columns: Choices) -> No
     if columns.objective.combine == "sum":
         model.wattsched_cost = pyo.Objective(expr=pyo.quicksum(costs))
         return
-    model.wattsched_worst = pyo.Var(bounds=columns.cost_range)
+    model.wattsched_worst = pyo.Var(bounds=worst_range(columns.start, columns.cost))
     model.wattsched_no_worse = pyo.ConstraintList()
     for begin, end in pairwise(columns.start.tolist()):
         model.wattsched_no_worse.add(pyo.quicksum(costs[begin:end]) <= model.wattsched_worst)

@@ -24,7 +24,6 @@ from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import decide
-from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
@@ -32,7 +31,7 @@ from wattsched.topology.arrays import FloatArray
 
 def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
-    columns = choices(options, find_objective(objective))
+    columns = choices(options, objective)
     model = algebra(Round(columns))
     complete(model, [model.x[c] for c in range(len(columns))], columns)
     program, column_of = compile_model(model, sense=columns.objective.sense)

@@ -50,8 +50,7 @@ def energy_j(options: Options) -> FloatArray:
     instance = options.instance
     if instance.budgets.scope == "round":
         return extra_power_w(options) * np.minimum(options.completion_s, instance.round_s)
-    to_completion = options.power_w * options.completion_s
-    return np.where(options.waiting, options.least_energy_j[options.job], to_completion)
+    return options.energy_j
 
 
 def budget_rows(options: Options) -> list[BudgetRow]:
@@ -90,11 +89,6 @@ def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | 
             if domain is None or domain in pool.domains
         )
     )
-
-
-def fixed_jobs(options: Options) -> BoolArray:
-    """Which options belong to jobs that keep the GPUs they hold, and so need no room."""
-    return np.array([not job.preemptible for job in options.instance.jobs], dtype=bool)[options.job]
 
 
 def free_gpus(options: Options) -> list[BoolArray]:

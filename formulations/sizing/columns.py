@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.program import Block
-from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy_j, extra_power_w, fixed_jobs
+from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy_j, extra_power_w
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
+from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _CELLS = 4_000_000
@@ -56,11 +56,9 @@ def _budget_criteria(options: Options) -> list[FloatArray]:
 
 
 def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:
-    waiting = np.full(len(options.start) - 1, -1, dtype=np.int64)
-    places = np.flatnonzero(options.waiting)
-    waiting[options.job[places]] = places
-    rival = waiting[options.job]
-    beaten = (rival >= 0) & ~options.waiting & ~options.shared
+    # A job's waiting option, where it has one, is its last.
+    rival = (options.start[1:] - 1)[options.job]
+    beaten = options.waiting[rival] & ~options.waiting & ~options.shared
     for values in criteria:
         beaten &= values[rival] <= values
     return beaten
@@ -179,7 +177,7 @@ class Choices:
     def needs_room(self) -> BoolArray:
         """Which columns need a block of free GPUs."""
         options = self.options
-        return ~(options.waiting | fixed_jobs(options))[self.index] & (self.block > 0)
+        return ~(options.waiting[self.index] | options.fixed[self.job]) & (self.block > 0)
 
     @cached_property
     def links(self) -> list[Link]:
@@ -214,29 +212,17 @@ class Choices:
         """Job of each column."""
         return self.options.job[self.index]
 
-    @property
-    def cost_range(self) -> tuple[float, float]:
-        """Bounds on the worst job's cost."""
-        return worst_range(self.start, self.cost)
-
     def attributes(self) -> dict[str, FloatArray]:
         """Quantities that published rules read."""
         options, index = self.options, self.index
-        completion = options.completion_s[index]
-        to_completion = np.where(
-            options.waiting[index], options.least_energy_j[self.job], options.power_w[index] * completion
-        )
         return {
             "gpus": options.gpus[index].astype(float),
-            "completion_s": completion,
-            "energy_j": to_completion,
+            "completion_s": options.completion_s[index],
+            "energy_j": options.energy_j[index],
         }
 
-    def block_of_names(self) -> Block:
-        """Column names such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
-        return Block("option", len(self), self._label)
-
-    def _label(self, column: int) -> str:
+    def name_of(self, column: int) -> str:
+        """Name such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
         options, i = self.options, int(self.index[column])
         name = options.instance.jobs[options.job[i]].name
         if options.pool[i] < 0:
@@ -248,12 +234,9 @@ class Choices:
             parts.append(f"{options.power_limit_w[i]:g}W")
         if options.shared[i]:
             return ":".join([*parts, "set", options.job_sets[options.job_set[i]].declared.name])
-        return ":".join(parts) if self._unique else f"{':'.join(parts)}#{i}"
-
-    @property
-    def _unique(self) -> bool:
-        """Option tables may hold several rows with the same settings."""
-        return all(job.model is not None for job in self.options.instance.jobs)
+        # Option tables may hold several rows with the same settings.
+        unique = all(job.model is not None for job in options.instance.jobs)
+        return ":".join(parts) if unique else f"{':'.join(parts)}#{i}"
 
     def chosen(self, x: FloatArray) -> IntArray:
         """Chosen option of each job from a point of the program."""
@@ -265,20 +248,20 @@ class Choices:
         return self.index[picked]
 
 
-def choices(options: Options, objective: Objective, *, keep_dominated: bool = False) -> Choices:
+def choices(options: Options, objective: str, *, keep_dominated: bool = False) -> Choices:
     """Columns for the undominated options (or for all of them).
 
     Raises
     ------
     ValueError
-        If a job has no option at all: no program can be built.
+        If a job has no option at all, so that no program can be built, or the objective is unknown.
     """
-    empty = options.jobs_without_options()
+    goal, empty = find_objective(objective), options.jobs_without_options()
     if empty:
         raise ValueError(f"no option meets the deadline of: {', '.join(job.name for job in empty[:5])}")
-    cost = objective.cost(options)
+    cost = goal.cost(options)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)
     counts = np.bincount(options.job[index], minlength=len(options.start) - 1)
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Choices(options, objective, index, start, cost[index])
+    return Choices(options, goal, index, start, cost[index])

@@ -127,10 +127,10 @@ def configurations_of(instance: Instance, pools: tuple[Pool, ...]) -> Configurat
     """
     kinds, of_job = _kinds(instance.jobs)
     n = len(kinds)
-    allowed = np.array([_may_use(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
-    kind, columns = _stacked(
-        [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
-    )
+    allowed = np.array([usable_pools(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
+    pieces = [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
+    kind = np.concatenate([kind for kind, _ in pieces])
+    columns = {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
     gpus = columns["gpus"].astype(np.int64, copy=False)
     largest = np.array([pool.largest_block for pool in pools], dtype=np.int64)
     fewest = np.array([job.min_gpus or 1 for job in kinds], dtype=np.int64)
@@ -167,15 +167,11 @@ def _key(job: Job) -> Hashable:
     return (source, job.min_gpus, job.max_gpus, *[None if c is None else tuple(c) for c in choices])
 
 
-def _may_use(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
+def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
+    """Whether a job may use each pool, which its own name or its GPU type stands for."""
     if job.pools is None:
         return [True] * len(pools)
     return [pool.name in job.pools or pool.gpu_type in job.pools for pool in pools]
-
-
-def _stacked(pieces: list[tuple[IntArray, Columns]]) -> tuple[IntArray, Columns]:
-    kind = np.concatenate([kind for kind, _ in pieces])
-    return kind, {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
 
 
 def _from_tables(

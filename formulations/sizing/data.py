@@ -5,7 +5,6 @@ A declared set of jobs that may share GPUs is, in each pool that it can run in, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ from wattsched.formulations.sizing.configurations import (
     Columns,
     Configurations,
     configurations_of,
+    usable_pools,
 )
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.errors import InputError
@@ -116,8 +116,13 @@ class Options:
 
     @cached_property
     def weight(self) -> FloatArray:
-        """Weight of each option's job."""
-        return np.array([job.weight for job in self.instance.jobs], dtype=float)[self.job]
+        """Weight of each job, shape (n_jobs,)."""
+        return np.array([job.weight for job in self.instance.jobs], dtype=float)
+
+    @cached_property
+    def fixed(self) -> BoolArray:
+        """Which jobs keep the GPUs they hold, and so need no room, shape (n_jobs,)."""
+        return np.array([not job.preemptible for job in self.instance.jobs], dtype=bool)
 
     @cached_property
     def restart_s(self) -> FloatArray:
@@ -128,12 +133,12 @@ class Options:
     def pays_restart(self) -> BoolArray:
         """Whether the job runs now and restarts, or stops: other GPU count, pool or batch size."""
         number = {pool.name: p for p, pool in enumerate(self.pools)}
-        held = [job.current for job in self.instance.jobs]
-        gpus = np.array([c.gpus if c else -1 for c in held], dtype=np.int64)[self.job]
-        pool = np.array([number.get(c.pool, WAIT) if c else WAIT for c in held], dtype=np.int64)[self.job]
-        batch = np.array([c.batch_size if c and c.batch_size else np.nan for c in held], dtype=float)[
-            self.job
+        held = [
+            (c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) if c else (-1, WAIT, np.nan)
+            for c in (job.current for job in self.instance.jobs)
         ]
+        columns = list(zip(*held, strict=True)) or [()] * 3
+        gpus, pool, batch = (np.array(values)[self.job] for values in columns)
         same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
         same = (self.gpus == gpus) & (self.pool == pool) & same_batch
         return np.asarray((gpus >= 0) & ~same)
@@ -172,6 +177,12 @@ class Options:
         rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
         energy_j = power_w * (self.work[job] / rate + self.restart_s[job])
         return np.minimum.reduceat(energy_j, start[:-1]) if len(job) else np.empty(0)
+
+    @cached_property
+    def energy_j(self) -> FloatArray:
+        """Energy of each option to the completion of its job; for waiting the least."""
+        least_j = self.least_energy_j[self.job]
+        return np.where(self.waiting, least_j, self.power_w * self.completion_s)
 
     @cached_property
     def idle_w(self) -> FloatArray:
@@ -265,7 +276,12 @@ def expand(instance: Instance) -> Options:
     """
     pools = pools_of(instance.cluster)
     configurations = configurations_of(instance, pools)
-    start, job, columns = _job_by_job(configurations)
+    start, row = configurations.laid_out(configurations.of_job)
+    job = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    columns: Columns = {
+        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
+        for name, values in configurations.columns.items()
+    }
     job_sets = _job_set_options(instance, pools)
     job_set = np.full(len(job), ALONE)
     if job_sets:
@@ -279,16 +295,6 @@ def expand(instance: Instance) -> Options:
     return _allowed(Options(instance, pools, configurations, job_sets, start, job, job_set, **named))
 
 
-def _job_by_job(configurations: Configurations) -> tuple[IntArray, IntArray, Columns]:
-    """Start of each job's options, job of each option, and what is known of it, waiting options included."""
-    start, row = configurations.laid_out(configurations.of_job)
-    columns: Columns = {
-        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
-        for name, values in configurations.columns.items()
-    }
-    return start, np.repeat(np.arange(len(start) - 1), np.diff(start)), columns
-
-
 def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSetOption, ...]:
     """Options in the order of the sets, and of the pools within a set."""
     number = {job.name: j for j, job in enumerate(instance.jobs)} if instance.sets else {}
@@ -299,15 +305,14 @@ def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSe
     )
 
 
-def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> Iterator[int]:
+def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
     """Pools in which the set has a block that all its jobs may use."""
     if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
-        return
-    for p, pool in enumerate(pools):
-        names = {pool.name, pool.gpu_type}
-        allowed = all(job.pools is None or names & set(job.pools) for job in jobs)
-        if declared.pool in names and allowed and int(block_size(declared.gpus)) <= pool.largest_block:
-            yield p
+        return []
+    meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
+    roomy = [int(block_size(declared.gpus)) <= pool.largest_block for pool in pools]
+    usable = np.all([meant, roomy, *(usable_pools(job, pools) for job in jobs)], axis=0)
+    return np.flatnonzero(usable).tolist()
 
 
 def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArray, Columns]:
@@ -349,10 +354,9 @@ def _allowed(options: Options) -> Options:
     keep = options.completion_s <= deadline[options.job] * (1 + LAST_DIGITS)
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
-    fixed = np.array([not job.preemptible for job in jobs], dtype=bool)
-    must_run = fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
+    must_run = options.fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
     keep &= ~(options.waiting & must_run[options.job])
-    keep &= ~(options.pays_restart & fixed[options.job])
+    keep &= ~(options.pays_restart & options.fixed[options.job])
     if keep.all():
         return options
     counts = np.bincount(options.job[keep], minlength=len(jobs))

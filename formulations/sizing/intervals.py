@@ -17,14 +17,13 @@ from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import decide
 from wattsched.formulations.sizing.mckp import add_limits, assemble
-from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 
 
 def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
-    columns = choices(options, find_objective(objective))
+    columns = choices(options, objective)
     rows = ProgramBuilder()
     add_limits(rows, columns.budgets)
     program = assemble(columns, rows)

@@ -24,7 +24,6 @@ from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
-from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -49,7 +48,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     ValueError
         If a job has no option, or the objective is unknown.
     """
-    columns = choices(options, find_objective(objective))
+    columns = choices(options, objective)
     rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
     add_limits(rows, columns.budgets)
@@ -74,7 +73,7 @@ def _point_of(columns: Choices, chosen: IntArray) -> FloatArray | None:
     x = np.zeros(len(columns))
     x[places] = 1.0
     if columns.objective.combine == "worst":
-        x = np.append(x, columns.cost[places].max(initial=columns.cost_range[0]))
+        x = np.append(x, columns.cost[places].max(initial=worst_range(columns.start, columns.cost)[0]))
     return x
 
 
@@ -148,16 +147,11 @@ def assemble(columns: Choices, rows: ProgramBuilder) -> Program:
     for link in columns.links:
         places = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
         rows.row(link.name, *zip(*places, strict=True), lower=0.0, upper=0.0)
-    jobs = columns.options.instance.jobs
+    jobs, worst = columns.options.instance.jobs, columns.objective.combine == "worst"
     program = program_of(
-        columns.start,
-        columns.cost,
-        rows,
-        columns.attributes(),
-        worst=columns.objective.combine == "worst",
-        job=lambda j: jobs[j].name,
+        columns.start, columns.cost, rows, columns.attributes(), worst=worst, job=lambda j: jobs[j].name
     )
-    named = (columns.block_of_names(), *program.columns[1:])
+    named = (Block("option", len(columns), columns.name_of), *program.columns[1:])
     return replace(program, columns=named, sense=columns.objective.sense)
 
 

@@ -1,4 +1,13 @@
-r"""Objectives of `sizing`: what an option is worth. Adding one is one function and one registry line.
+r"""Objectives of `sizing`: what an option is worth.
+
+To add one:
+
+1. here, a function from `OptionArrays` to the value of every option, and its line in `OBJECTIVES`: name,
+   sense, function, and ``"worst"`` where the worst job counts and not the sum;
+2. in `verification.sizing.outcomes`, which shares no code with this file, its sense in `OBJECTIVES` and its
+   cost in `costs_of`: the checker and certificates go by it.
+
+Formulations, solvers and commands then know it by its name.
 
 `work-value` asks what a second of each job's work is worth where rounds follow one another. For jobs with
 speed-up :math:`\sqrt{k}` on k GPUs, weights :math:`w_j` and sizes :math:`T_j`, in the order
@@ -57,10 +66,6 @@ class OptionArrays(Protocol):
         """Length of the round."""
 
     @property
-    def start(self) -> IntArray:
-        """First option of each job, and the number of all."""
-
-    @property
     def job(self) -> IntArray:
         """Job of each option."""
 
@@ -82,7 +87,7 @@ class OptionArrays(Protocol):
 
     @property
     def weight(self) -> FloatArray:
-        """Weight of each option's job."""
+        """Weight of each job."""
 
     @property
     def work(self) -> FloatArray:
@@ -125,32 +130,34 @@ class Objective:
 
 def _completion(options: OptionArrays) -> FloatArray:
     """Weighted completion time in s; waiting costs the round plus the best completion."""
-    return options.weight * options.completion_s
+    return options.weight[options.job] * options.completion_s
 
 
 def _progress(options: OptionArrays) -> FloatArray:
     """Share of the remaining work done per hour, weighted (shortest remaining first)."""
-    return np.where(options.waiting, 0.0, options.weight * S_PER_H / options.completion_s)
+    weight = options.weight[options.job]
+    return np.where(options.waiting, 0.0, weight * S_PER_H / options.completion_s)
 
 
 def _normalised_progress(options: OptionArrays) -> FloatArray:
     """Progress relative to the job's best completion, divided by its weight."""
-    return options.best_s[options.job] / options.completion_s / options.weight
+    return options.best_s[options.job] / options.completion_s / options.weight[options.job]
 
 
 def _log_slowdown(options: OptionArrays) -> FloatArray:
     """Weighted logarithm of slowdown (proportional fairness)."""
-    return np.asarray(options.weight * np.log(options.completion_s / options.best_s[options.job]))
+    slowdown = options.completion_s / options.best_s[options.job]
+    return options.weight[options.job] * np.log(slowdown)
 
 
 def _goodput(options: OptionArrays) -> FloatArray:
     """Weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)."""
-    return options.weight * _speed(options, options.round_s)
+    return options.weight[options.job] * _speed(options, options.round_s)
 
 
 def _work_value(options: OptionArrays) -> FloatArray:
     """What the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)."""
-    value = work_values(options.work / options.reference_rate, options.weight[options.start[:-1]])
+    value = work_values(options.work / options.reference_rate, options.weight)
     kept_s = np.minimum(max(HOLD_S, options.round_s), options.completion_s)
     return value[options.job] * _speed(options, kept_s)
 

@@ -151,7 +151,7 @@ def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, object
 
     options = expand(instance)
     assume(not options.jobs_without_options())
-    everything = columns.choices(options, OBJECTIVES[objective], keep_dominated=True)
+    everything = columns.choices(options, objective, keep_dominated=True)
     rows = ProgramBuilder()
     mckp.add_buddy_rows(rows, everything)
     mckp.add_limits(rows, everything.budgets)

@@ -90,8 +90,8 @@ class RoundOptions:
 
     @property
     def weight(self) -> FloatArray:
-        """Weight of each option's job: all count the same."""
-        return np.ones(len(self.row))
+        """Weight of each job: all count the same."""
+        return np.ones(len(self.state))
 
     @property
     def work(self) -> FloatArray:

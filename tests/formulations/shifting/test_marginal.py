@@ -8,6 +8,7 @@ import pytest
 from wattsched.formulations.shifting import schedules
 from wattsched.formulations.shifting.data import horizon_of
 from wattsched.formulations.shifting.heuristics import carbon_blind, greedy
+from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.solvers import highs
@@ -58,7 +59,8 @@ def test_one_job_takes_the_cleanest_slots() -> None:
     assert solution.objective is not None
     assert not found.faults
     assert found.objective is not None
-    assert solution.objective <= found.objective <= 1.1 * solution.objective
+    # Here the optimum is computed from a program's rows, there from the decision's slots.
+    assert solution.objective * (1 - ROUNDING) <= found.objective <= 1.1 * solution.objective
     assert {run.first_slot for run in decision.jobs[0].runs} <= {1, 2, 3}
 
 

@@ -14,7 +14,7 @@ from wattsched.replay.sharing.sets import Sets
 def test_sets_are_the_patterns_of_the_instance(eaco_stream: Any) -> None:
     instance, _ = eaco_stream(5, 0)
     sets, patterns = Sets(instance), patterns_of(instance)
-    numbers = {classes: p for (_, classes), p in patterns.numbers().items()}
+    numbers = {classes: p for (_, classes), p in patterns.numbers.items()}
     assert set(sets.admitted()) == set(numbers)
     for classes, p in numbers.items():
         together = sets.of(classes)
