@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 DEBUG = "WATTSCHED_DEBUG"
+
+NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
+"""How warnings for users of a command begin; others are not for them."""
 
 _told: set[str] = set()
 
@@ -107,17 +111,31 @@ def refusing(source: str = "", options: Mapping[str, str] | None = None) -> Iter
     source : str
         The file that is read, for messages.
     options : mapping, optional
-        Names of fields and parameters on the command line: what is wrong with ``round_s`` is said of
-        ``--round``.
+        Names of fields on the command line besides those of the command's parameters: what is wrong with
+        ``round_s``, or names it in backticks, is said of ``--round``. With a source, what a message begins
+        with is of the file.
     """
     try:
         yield
     except OSError as error:
         raise BadInput(f"{source or error.filename}: {reason(error)}") from None
     except ValueError as error:
-        field, colon, what = _message(error).partition(": ")
-        named = (options or {}).get(field, field) + colon + what
-        raise BadInput(_from(source, named)) from None
+        names = {**option_names(), **(options or {})}
+        told = re.sub(r"`(\w+)`", lambda field: names.get(field[1], field[1]), _message(error))
+        if options is not None or not source:
+            told = re.sub(r"^\w+(?=: )", lambda field: names.get(field[0], field[0]), told)
+        raise BadInput(_from(source, told)) from None
+
+
+def option_names() -> dict[str, str]:
+    """Parameters of the command that runs, and their names on the command line."""
+    context = click.get_current_context(silent=True)
+    known = [] if context is None else context.command.params
+    return {
+        one.name: one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
+        for one in known
+        if one.name is not None
+    }
 
 
 def _from(source: str, message: str) -> str:
@@ -156,10 +174,10 @@ def readable_streams() -> None:
 
 
 def noted(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
-    """Say in one line what is called otherwise now; other warnings are not for users of a command."""
-    if category.__name__ == "FormerNameWarning" and str(message) not in _told:
+    """Say in one line what is called otherwise now, or what `solve` and its like want to be known."""
+    if category.__name__ in NOTES and str(message) not in _told:
         _told.add(str(message))
-        _say([f"note: {message}"])
+        _say([NOTES[category.__name__] + str(message)])
 
 
 def _usage(error: click.UsageError) -> str:
