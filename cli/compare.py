@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
-from wattsched.cli.files import folder_option, stray_output_to_stderr
+from wattsched.cli.files import counting, folder_option, stray_output_to_stderr
 from wattsched.cli.parameters import (
     Described,
     Limits,
@@ -20,10 +18,6 @@ from wattsched.cli.parameters import (
     limit_options,
     names_of_problems,
 )
-from wattsched.report.wording import printable
-
-if TYPE_CHECKING:
-    from wattsched.comparisons.compare import Progress
 
 
 @dataclass(frozen=True)
@@ -70,14 +64,14 @@ def command(files: tuple[str, ...], pairs: Pairs, limits: Limits, output: str | 
 
     limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
     settings = Settings(pairs.objective, limits.gap, limit_s, limits.threads, limits.seed)
-    with _bar() as progress, stray_output_to_stderr(), refusing():
+    with counting() as show, stray_output_to_stderr(), refusing():
         comparison = compare(
             files,
             formulations=pairs.formulations,
             solvers=pairs.solvers,
             settings=settings,
             folder=output,
-            progress=progress,
+            progress=lambda at: show(f"{at.case}: {at.pair}" if at.case else "", at.done, at.total),
         )
     written: list[str] = []
     if output is not None:
@@ -89,21 +83,3 @@ def command(files: tuple[str, ...], pairs: Pairs, limits: Limits, output: str | 
     if all(run.status == "skipped" for run in comparison.runs):
         return BAD_INPUT
     return CHECK_FAILED if comparison.disagreements or comparison.failures else 0
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[Progress], None]]:
-    """Progress bar on standard error, on a terminal only."""
-    from wattsched.report.terminal import counted_progress
-
-    with counted_progress() as bar:
-        if bar is None:
-            yield lambda progress: None
-            return
-        task = bar.add_task("reading", total=None)
-
-        def show(progress: Progress) -> None:
-            described = printable(f"{progress.case}: {progress.pair}" if progress.case else "")
-            bar.update(task, total=progress.total, completed=progress.done, description=described)
-
-        yield show

@@ -1,4 +1,4 @@
-"""Files on the command line: what ``FILE`` and ``-o FILE`` take, ``-`` included."""
+"""Files on the command line, what ``FILE`` and ``-o FILE`` take, ``-`` included; progress of long work."""
 
 from __future__ import annotations
 
@@ -164,6 +164,21 @@ def save_plot(figure: Figure, file: str) -> None:
 def shown(name: str) -> str:
     """Name of a file in messages."""
     return "standard input" if name == STANDARD else name
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bar on standard error, on a terminal only: told what goes on, how much is done, and of all."""
+    from wattsched.report.terminal import counted_progress
+
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda what, done, total: None
+            return
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=printable(what), completed=done, total=total
+        )
 
 
 @contextmanager

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import plot_option, refuse_overwriting, save_plot, write
+from wattsched.cli.files import counting, plot_option, refuse_overwriting, save_plot, write
 from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, Whole, filling, refuse_given
 
 if TYPE_CHECKING:
@@ -138,14 +137,14 @@ def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> No
     if not trial.bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")
     experiment = stream.read(trial.seeds[0])
-    with _bar(len(trial.policies) * len(trial.seeds)) as progress:
+    with counting() as show:
         placed = place_tasks(
             experiment,
             trial.policies,
             seeds=trial.seeds,
             processes=trial.processes,
             bound_gap=trial.bound_gap if trial.bound else None,
-            progress=progress,
+            progress=show,
         )
     if plot is not None:
         from wattsched.replay.placement.plots import plot_curves
@@ -157,19 +156,6 @@ def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> No
     from wattsched.report.terminal import console
 
     return print_curves(console(), experiment, placed.curves, len(trial.seeds), placed.bound)
-
-
-@contextmanager
-def _bar(runs: int) -> Iterator[Callable[[str, int], None]]:
-    """Progress bar on standard error, on a terminal only."""
-    from wattsched.report.terminal import counted_progress
-
-    with counted_progress() as bar:
-        if bar is None:
-            yield lambda what, done: None
-            return
-        task = bar.add_task("", total=runs)
-        yield lambda what, done: bar.update(task, description=what, completed=done)
 
 
 def _document(placed: PlacementTrial) -> str:

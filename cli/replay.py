@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import folder_option, plot_option, save_plot, write
+from wattsched.cli.files import counting, folder_option, plot_option, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.parameters import (
     Described,
@@ -214,7 +212,14 @@ def command(
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
-    with _bar() as progress, refusing(options={"sleep": "--sleep-power"}):
+    with counting() as show, refusing(options={"sleep": "--sleep-power"}):
+
+        def progress(replay: Replay, seed: int, resumed: bool) -> None:
+            what, done, jobs = f"{replay.name}, seed {seed}", replay.complete, len(replay.trace)
+            if resumed:
+                click.echo(f"{what}: going on with {done:,} of {jobs:,} jobs complete", err=True)
+            show(what, done, jobs)
+
         outcomes = replay_jobs(traces, policies, settings=settings, journal=journal, progress=progress)
         for seed, outcome in outcomes:
             found[outcome.policy].append(summary(outcome))
@@ -250,22 +255,3 @@ def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> N
             write(f"{file}.parquet", parquet(columns))
         else:
             write(f"{file}.csv", csv_text(columns))
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[Replay, int, bool], None]]:
-    """Progress bar over complete jobs on standard error, on a terminal only; tells who goes on."""
-    from wattsched.report.terminal import counted_progress
-
-    with counted_progress() as bar:
-        task = None if bar is None else bar.add_task("")
-
-        def show(replay: Replay, seed: int, resumed: bool) -> None:
-            what, jobs = f"{replay.name}, seed {seed}", len(replay.trace)
-            if resumed:
-                done = f"{replay.complete:,} of {jobs:,} jobs complete"
-                click.echo(f"{what}: going on with {done}", err=True)
-            if bar is not None and task is not None:
-                bar.update(task, description=what, total=jobs, completed=replay.complete)
-
-        yield show

@@ -83,7 +83,7 @@ def place_tasks(
     seeds: Sequence[int] = tuple(range(42, 52)),
     processes: int = 1,
     bound_gap: float | None = 0.01,
-    progress: Callable[[str, int], None] = lambda what, done: None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> PlacementTrial:
     """Submit tasks to a cluster, one after another, under every policy and with every seed.
 
@@ -98,7 +98,7 @@ def place_tasks(
     bound_gap : float, optional
         How loose the bound on any placement may be; None for no bound.
     progress : callable
-        Told what goes on, and how many runs are done.
+        Told what goes on, and how many runs are done, of how many.
 
     Raises
     ------
@@ -106,12 +106,13 @@ def place_tasks(
         If there is no such policy.
     """
     runs: dict[str, list[Curves]] = {policy: [] for policy in policies}
-    progress(policies[0], 0)
+    total = len(policies) * len(seeds)
+    progress(policies[0], 0, total)
     for done, (policy, _, curves) in enumerate(run_all(experiment, policies, seeds, processes), start=1):
         runs[policy].append(curves)
-        progress(policy, done)
+        progress(policy, done, total)
     means = {policy: mean(curves) for policy, curves in runs.items()}
     if bound_gap is None:
         return PlacementTrial(means, None)
-    progress("bounding any placement", len(policies) * len(seeds))
+    progress("bounding any placement", total, total)
     return PlacementTrial(means, distances(experiment, means, seeds, bound_gap))
