@@ -9,14 +9,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wattsched.report.wording import printable
-
-if TYPE_CHECKING:
-    from wattsched.instances.errors import InputError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -64,21 +61,16 @@ def exit_code_of(run: Callable[[], Any]) -> int:
 
 
 def _exception(error: Exception) -> int:
-    if (fault := _input_error(error)) is not None:
-        prefix = f"{fault.source}: " if fault.source else ""
-        return _refuse(prefix + line for line in fault.faults)
+    # Nothing has been read yet when the module of `InputError` is not loaded.
+    errors = sys.modules.get("wattsched.instances.errors")
+    if errors is not None and isinstance(error, errors.InputError):
+        return _refuse(f"{error.source}: {line}" if error.source else line for line in error.faults)
     if os.environ.get(DEBUG):
         traceback.print_exc()
         return INTERNAL_ERROR
     summary = f"{type(error).__name__}: {error}".rstrip(": ")
     _say([f"internal error: {summary}; run again with {DEBUG}=1 for the traceback"])
     return INTERNAL_ERROR
-
-
-def _input_error(error: Exception) -> InputError | None:
-    # Nothing has been read yet when its module is not loaded.
-    files = sys.modules.get("wattsched.instances.errors")
-    return error if files is not None and isinstance(error, files.InputError) else None
 
 
 class ReaderGoneError(Exception):

@@ -101,30 +101,21 @@ def _print(report: FitReport) -> None:
     from wattsched.report.terminal import console, heading, line, table
     from wattsched.report.wording import count, number, percent
 
-    out, profile = console(), report.profile
-    line(
-        out,
-        (f"{profile.model} on {profile.gpu_type}", "bold"),
-        f": {count(len(report.measurements), 'measurement')}",
-    )
-    for title, part in (
-        ("Throughput", profile.throughput),
-        ("Power", profile.power),
-        ("Clock", profile.frequency),
-    ):
-        if part is None:
-            continue
-        heading(out, title)
-        rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
-        table(out, ["", ">"], rows, header=False)
-    heading(out, "Relative error", "mean and largest")
-    error = profile.fit_error
+    out, profile, error = console(), report.profile, report.profile.fit_error
+    measurements = count(len(report.measurements), "measurement")
+    line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
+    parts = {"Throughput": profile.throughput, "Power": profile.power, "Clock": profile.frequency}
+    for title, part in parts.items():
+        if part is not None:
+            heading(out, title)
+            rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
+            table(out, ["", ">"], rows, header=False)
     assert error is not None
-    errors = [("step time", error.time_mean, error.time_max), ("power", error.power_mean, error.power_max)]
-    errors.append(("step time, unseen", report.held_out_mean, report.held_out_max))
-    rows3 = [
-        (name, percent(mean), percent(most))
-        for name, mean, most in errors
-        if mean is not None and most is not None
-    ]
-    table(out, ["", ">", ">"], rows3, header=False)
+    heading(out, "Relative error", "mean and largest")
+    errors = {
+        "step time": (error.time_mean, error.time_max),
+        "power": (error.power_mean, error.power_max),
+        "step time, unseen": (report.held_out_mean, report.held_out_max),
+    }
+    known = [(n, percent(a), percent(b)) for n, (a, b) in errors.items() if a is not None and b is not None]
+    table(out, ["", ">", ">"], known, header=False)

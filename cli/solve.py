@@ -65,29 +65,6 @@ class Asked:
     warm: str | None = None
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where the answer goes.
-
-    Parameters
-    ----------
-    as_json : bool
-        Print the result as JSON, alone, on standard output.
-    """
-
-    output: str | None
-    as_json: bool = False
-
-    def written(self, answer: Result | ParetoResult) -> bool:
-        """Write an answer where it is wanted; whether it is to be printed besides."""
-        text = answer_text(answer)
-        if self.output is not None:
-            write(self.output, text)
-        if self.as_json and self.output != STANDARD:
-            write(None, text)
-        return not self.as_json and self.output != STANDARD
-
-
 @click.command("solve", cls=Described, sections=names_of_problems)
 @click.argument("file")
 @filling(
@@ -105,8 +82,10 @@ class Output:
     help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
 )
 @output_option(*JSON_SUFFIXES, help="Write the result to a .json or .json.gz file.")
-@filling("output", Output, as_json={"name": "--json"})
-def command(file: str, asked: Asked, limits: Limits, points: int | None, output: Output) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
+def command(
+    file: str, asked: Asked, limits: Limits, points: int | None, output: str | None, as_json: bool
+) -> int:
     """Decide the instance in FILE ('-' is standard input).
 
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
@@ -114,19 +93,29 @@ def command(file: str, asked: Asked, limits: Limits, points: int | None, output:
     """
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    refuse_overwriting(output.output, file, asked.warm)
+    refuse_overwriting(output, file, asked.warm)
     instance = read_instance(file)
-    if points is not None:
-        if asked.warm is not None or asked.objective is not None:
-            raise BadInput("--frontier: cannot be combined with --warm or --objective")
-        return _trace(instance, points, asked, limits, output)
-    result = _solve(instance, asked, limits)
-    if output.written(result):
-        from wattsched.report.summary import print_result
-        from wattsched.report.terminal import console
+    traced = None if points is None else _trace(instance, points, asked, limits)
+    answer = traced or _solve(instance, asked, limits)
+    if output is not None:
+        write(output, answer_text(answer))
+    if as_json and output != STANDARD:
+        write(None, answer_text(answer))
+    elif output != STANDARD:
+        _print(answer, instance)
+    return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
 
-        print_result(console(), result, instance)
-    return EXIT_CODES[result.termination.reason]
+
+def _print(answer: Result | ParetoResult, instance: Any) -> None:
+    from wattsched.cli.tables.pareto import print_pareto
+    from wattsched.report.summary import print_result
+    from wattsched.report.terminal import console
+    from wattsched.tradeoffs import ParetoResult
+
+    if isinstance(answer, ParetoResult):
+        print_pareto(console(), answer)
+    else:
+        print_result(console(), answer, instance)
 
 
 def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
@@ -164,18 +153,15 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     return result
 
 
-def _trace(instance: Any, points: int, asked: Asked, limits: Limits, output: Output) -> int:
-    """Trace the Pareto frontier of an instance, and write or print it; each point has the time limit."""
+def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:
+    """Trace the Pareto frontier of an instance; each point has the time limit."""
     from wattsched.problems import problem
-    from wattsched.report.terminal import console, progress
+    from wattsched.report.terminal import progress
     from wattsched.tradeoffs import pareto
 
+    if asked.warm is not None or asked.objective is not None:
+        raise BadInput("--frontier: cannot be combined with --warm or --objective")
     if not problem(instance.problem).traces_pareto:
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
     with progress(f"tracing {instance.name}"), refusing():
-        found = pareto(instance, points, solve=lambda one: _solve(one, asked, limits))
-    if output.written(found):
-        from wattsched.cli.tables.pareto import print_pareto
-
-        print_pareto(console(), found)
-    return 0 if found.termination is None else EXIT_CODES.get(found.termination.reason, NO_SOLUTION)
+        return pareto(instance, points, solve=lambda one: _solve(one, asked, limits))

@@ -35,6 +35,7 @@ File = str | Path
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ROUND = ("at", "cluster", "power_fraction", "objective", "round_s", "restart_s", "seed")
 WINDOW = ("window", "arrived", "placed_by", "seed")
+"""Options of `import_trace` for a round of jobs, and for a window of tasks."""
 
 
 def reading_of(form: Format) -> list[inspect.Parameter]:

@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.listing import read_listing, read_tables
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policy import Policy, PolicyContext, Restarts
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
 from wattsched.topology.cluster import Cluster
@@ -196,45 +196,25 @@ class ReplaySettings:
             raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A seed's trace, and how it is replayed under any policy."""
+def _maker(trace: Trace, settings: ReplaySettings) -> Callable[[str], Replay]:
+    """How a trace is replayed under any policy."""
+    begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
+    carbon = _over_time(settings.carbon, begin_s)
+    context = PolicyContext(
+        trace,
+        Restarts(settings.process_restart_s, settings.pod_restart_s),
+        settings.round_s,
+        settings.gap,
+        _budget(settings, carbon, begin_s),
+        settings.least_price,
+    )
+    sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
 
-    context: PolicyContext
-    carbon: Carbon
-    sleep: Sleep | None
+    def make(name: str) -> Replay:
+        policy, round_s, budget = policy_of(name, context), settings.round_s, context.budget
+        return Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
 
-    @classmethod
-    def of(cls, trace: Trace, settings: ReplaySettings) -> _Run:
-        begin_s = float(trace.arrival_s[0])
-        carbon = _over_time(settings.carbon, begin_s)
-        context = PolicyContext(
-            trace,
-            Restarts(settings.process_restart_s, settings.pod_restart_s),
-            settings.round_s,
-            settings.gap,
-            _budget(settings, carbon, begin_s),
-            settings.least_price,
-        )
-        nap = settings.sleep_after_s
-        return cls(
-            context, carbon, None if nap is None else Sleep(nap, settings.sleep_power_w, settings.wake_s)
-        )
-
-    def policy(self, name: str) -> Policy:
-        return policy_of(name, self.context)
-
-    def replay(self, name: str) -> Replay:
-        of = self.context
-        return Replay(
-            of.trace,
-            self.policy(name),
-            name=name,
-            round_s=of.round_s,
-            carbon=self.carbon,
-            sleep=self.sleep,
-            budget=of.budget,
-        )
+    return make
 
 
 def _over_time(asked: float | File, begin_s: float) -> Carbon:
@@ -290,7 +270,8 @@ class Journal:
         OSError
             When the folder cannot be written to.
         """
-        folder, options = self._checkpoints, _told({**self.options, **_fields(settings)})
+        common = {**self.options, **asdict(settings)}
+        folder, options = self._checkpoints, {name: _value(value) for name, value in common.items()}
         if self.resume:
             _require_same(folder / OPTIONS, options)
         folder.mkdir(parents=True, exist_ok=True)
@@ -311,16 +292,8 @@ class Journal:
         return self._checkpoints / f"{replay.name}-{seed}.{suffix}"
 
 
-def _fields(settings: Any) -> dict[str, object]:
-    return {one.name: getattr(settings, one.name) for one in fields(settings)}
-
-
-def _told(options: Mapping[str, object]) -> dict[str, str]:
-    """Options as text; of files, what is in them counts."""
-    return {name: _value(value) for name, value in options.items()}
-
-
 def _value(value: object) -> str:
+    """Option as text; of a file, what is in it counts."""
     if isinstance(value, str | Path) and os.path.isfile(value):
         digest = hashlib.sha256(Path(value).read_bytes()).hexdigest()[:16]
         return f"{Path(value).name} (sha256 {digest})"
@@ -388,17 +361,17 @@ def replay_jobs(
     """
     settings = settings or ReplaySettings()
     by_seed = {0: traces} if isinstance(traces, Trace) else traces
-    runs = {seed: _Run.of(trace, settings) for seed, trace in by_seed.items()}
+    makers = {seed: _maker(trace, settings) for seed, trace in by_seed.items()}
     for policy in policies:
-        next(iter(runs.values())).policy(policy)
-    for run in runs.values():
-        run.replay(policies[0])
+        next(iter(makers.values()))(policy)
+    for make in makers.values():
+        make(policies[0])
     if journal is not None:
         journal.open(settings)
     return (
-        (seed, _outcome(run.replay(policy), seed, journal, progress))
+        (seed, _outcome(make(policy), seed, journal, progress))
         for policy in policies
-        for seed, run in runs.items()
+        for seed, make in makers.items()
     )
 
 
