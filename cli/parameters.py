@@ -269,13 +269,10 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     if kind == "bool":
         given |= {"is_flag": True, "type": bool}
     names = [given.pop("name", option_name(parameter.name)), parameter.name]
-    told = {
-        "type": None if kind == "bool" else read,
-        "default": default,
-        "show_default": default not in (None, False),
-        "help": about,
-    }
-    return click.Option(names, **(told | given))
+    shown = default is not None and default is not False
+    return click.Option(
+        names, **({"type": read, "default": default, "show_default": shown, "help": about} | given)
+    )
 
 
 def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> Callable[[FC], FC]:

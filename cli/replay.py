@@ -23,6 +23,7 @@ from wattsched.cli.parameters import (
     refuse_given,
 )
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.replay.jobs.budget import QUANTITIES
 from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
 """A year: of what takes longer, nothing in a replay would make sense."""
 MOST_PRICE_S = 1e12
-QUANTITIES = ("energy_j", "carbon_g", "money")
 PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 

@@ -103,8 +103,10 @@ def place_tasks(
     Raises
     ------
     ValueError
-        If there is no such policy.
+        If there is no such policy, or none is named.
     """
+    if not policies or not seeds:
+        raise ValueError(f"{'seeds' if policies else 'policies'}: name one at least")
     runs: dict[str, list[Curves]] = {policy: [] for policy in policies}
     total = len(policies) * len(seeds)
     progress(policies[0], 0, total)

@@ -17,7 +17,7 @@ from wattsched.instances.traces import TraceJob, formats
 from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import S_PER_DAY
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import Budget, Quantity
+from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.listing import read_listing, read_tables
 from wattsched.replay.jobs.outcome import Outcome
@@ -80,6 +80,8 @@ class JobSource:
     def __post_init__(self) -> None:
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
+        if self.form != LIST and self.form not in formats():
+            raise ValueError(f"form: '{self.form}' is not known; there are {LIST}, {', '.join(formats())}")
         known = [] if self.form == LIST else list(inspect.signature(formats()[self.form].read).parameters)
         for name in self._reading():
             if name not in known:
@@ -187,6 +189,8 @@ class ReplaySettings:
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
         quantity = None if self.budget is None else self.budget[0]
+        if quantity is not None and quantity not in QUANTITIES:
+            raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
         if quantity == "carbon_g" and self.carbon == 0.0:
             raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:
@@ -248,9 +252,9 @@ class Journal:
     folder : str or Path
         Is made. What is there of earlier replays is deleted, unless they go on.
     checkpoint_s : float
-        Wall-clock seconds between checkpoints, with -o.
+        Wall-clock seconds between checkpoints.
     resume : bool
-        Go on with the replays of -o that are not complete.
+        Go on with the replays that are not complete.
     options : mapping
         What all replays of the folder have in common besides their settings.
     """
@@ -359,6 +363,8 @@ def replay_jobs(
         the budget or sleep as asked, or the journal is of other options; later, if a policy breaks the rules
         or a checkpoint is damaged.
     """
+    if not policies:
+        raise ValueError("policies: name one at least")
     settings = settings or ReplaySettings()
     by_seed = {0: traces} if isinstance(traces, Trace) else traces
     makers = {seed: _maker(trace, settings) for seed, trace in by_seed.items()}

@@ -99,6 +99,7 @@ def test_a_journal_goes_on_and_refuses_other_settings() -> None:
         ({"round_s": 1e-9}, "round_s: must be 0 or at least 0.001"),
         ({"budget": ("money", 1.0)}, "budget: money needs `tariff`"),
         ({"budget": ("carbon_g", 1.0)}, "budget: carbon_g needs `carbon`"),
+        ({"budget": ("joules", 1.0)}, "budget: must be of one of energy_j, carbon_g, money, got 'joules'"),
         ({"tariff": 0.1}, "`tariff` needs `budget`"),
         ({"tariff": 0.1, "budget": ("energy_j", 1.0)}, "`tariff` does not go with a budget of energy_j"),
     ],
@@ -106,6 +107,16 @@ def test_a_journal_goes_on_and_refuses_other_settings() -> None:
 def test_settings_that_contradict_one_another(values: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         wattsched.ReplaySettings(**values)
+
+
+def test_a_source_of_an_unknown_format_and_trials_without_a_policy() -> None:
+    with pytest.raises(ValueError, match="form: 'slurm' is not known; there are csv, "):
+        wattsched.JobSource("jobs.csv", form="slurm")  # type: ignore[arg-type]
+    traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
+    with pytest.raises(ValueError, match="policies: name one at least"):
+        wattsched.replay_jobs(traces, [])
+    with pytest.raises(ValueError, match="seeds: name one at least"):
+        wattsched.place_tasks(wattsched.read_experiment("nodes.csv", "tasks.csv"), seeds=())
 
 
 def test_placement_is_that_of_the_command() -> None:
