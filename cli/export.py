@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import (
-    STANDARD,
-    cluster_of,
-    output_option,
-    read_instance,
-    refuse_overwriting,
-    shown,
-    write,
-)
-
-if TYPE_CHECKING:
-    from wattsched.topology.cluster import Cluster
+from wattsched.cli.files import STANDARD, output_option, read_instance, refuse_overwriting, shown, write
 
 PROGRAMS = (".mps", ".lp")
 TOPOLOGIES = (".json", ".conf")
@@ -42,39 +30,19 @@ TOPOLOGIES = (".json", ".conf")
 )
 def command(file: str, formulation: str | None, objective: str | None, topology: bool, output: str) -> None:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
+    from wattsched.formats import export_program, export_topology
+    from wattsched.report.terminal import progress
+
     endings = TOPOLOGIES if topology else PROGRAMS
     if output == STANDARD or not output.endswith(endings):
         kind = "a topology" if topology else "a program"
         raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
     refuse_overwriting(output, file)
     instance = read_instance(file)
+    form: Any = output.rpartition(".")[2]
     if topology:
-        write(output, _topology(cluster_of(instance, shown(file)), output))
-    else:
-        write(output, _program(instance, formulation, objective, output))
-
-
-def _topology(cluster: Cluster, output: str) -> str:
-    from wattsched.topology.exchange import to_node_link, to_slurm
-
-    if output.endswith(".json"):
-        return to_node_link(cluster) + "\n"
-    with refusing():
-        return to_slurm(cluster)
-
-
-def _program(instance: Any, formulation: str | None, objective: str | None, output: str) -> str:
-    from wattsched.engine import model_of
-    from wattsched.formulations.infeasibility import InfeasibleError
-    from wattsched.report.terminal import progress
-    from wattsched.solvers.export import to_lp, to_mps
-
+        with refusing(shown(file)):
+            return write(output, export_topology(instance, form))
     with progress(f"writing the program of {instance.name}"), refusing(output):
-        try:
-            model = model_of(instance, formulation=formulation, objective=objective)
-        except InfeasibleError as error:
-            raise BadInput(f"there is no program: {error.detail}") from None
-        text = (to_mps if output.endswith(".mps") else to_lp)(model.program)
-    if model.outside != math.inf:
-        click.echo("The program holds generated columns only: others may have better decisions.", err=True)
-    return text
+        text = export_program(instance, form, formulation=formulation, objective=objective)
+    return write(output, text)

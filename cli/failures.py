@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wattsched.report.wording import printable
-
-if TYPE_CHECKING:
-    from wattsched.instances.errors import InputError
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -26,6 +24,9 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 DEBUG = "WATTSCHED_DEBUG"
+
+NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
+"""How warnings for users of a command begin; others are not for them."""
 
 _told: set[str] = set()
 
@@ -60,21 +61,16 @@ def exit_code_of(run: Callable[[], Any]) -> int:
 
 
 def _exception(error: Exception) -> int:
-    if (fault := _input_error(error)) is not None:
-        prefix = f"{fault.source}: " if fault.source else ""
-        return _refuse(prefix + line for line in fault.faults)
+    # Nothing has been read yet when the module of `InputError` is not loaded.
+    errors = sys.modules.get("wattsched.instances.errors")
+    if errors is not None and isinstance(error, errors.InputError):
+        return _refuse(f"{error.source}: {line}" if error.source else line for line in error.faults)
     if os.environ.get(DEBUG):
         traceback.print_exc()
         return INTERNAL_ERROR
     summary = f"{type(error).__name__}: {error}".rstrip(": ")
     _say([f"internal error: {summary}; run again with {DEBUG}=1 for the traceback"])
     return INTERNAL_ERROR
-
-
-def _input_error(error: Exception) -> InputError | None:
-    # Nothing has been read yet when its module is not loaded.
-    files = sys.modules.get("wattsched.instances.errors")
-    return error if files is not None and isinstance(error, files.InputError) else None
 
 
 class ReaderGoneError(Exception):
@@ -107,17 +103,31 @@ def refusing(source: str = "", options: Mapping[str, str] | None = None) -> Iter
     source : str
         The file that is read, for messages.
     options : mapping, optional
-        Names of fields and parameters on the command line: what is wrong with ``round_s`` is said of
-        ``--round``.
+        Names of fields on the command line besides those of the command's parameters: what is wrong with
+        ``round_s``, or names it in backticks, is said of ``--round``. With a source, what a message begins
+        with is of the file.
     """
     try:
         yield
     except OSError as error:
         raise BadInput(f"{source or error.filename}: {reason(error)}") from None
     except ValueError as error:
-        field, colon, what = _message(error).partition(": ")
-        named = (options or {}).get(field, field) + colon + what
-        raise BadInput(_from(source, named)) from None
+        names = {**option_names(), **(options or {})}
+        told = re.sub(r"`(\w+)`", lambda field: names.get(field[1], field[1]), _message(error))
+        if options is not None or not source:
+            told = re.sub(r"^\w+(?=: )", lambda field: names.get(field[0], field[0]), told)
+        raise BadInput(_from(source, told)) from None
+
+
+def option_names() -> dict[str, str]:
+    """Parameters of the command that runs, and their names on the command line."""
+    context = click.get_current_context(silent=True)
+    known = [] if context is None else context.command.params
+    return {
+        one.name: one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
+        for one in known
+        if one.name is not None
+    }
 
 
 def _from(source: str, message: str) -> str:
@@ -156,10 +166,10 @@ def readable_streams() -> None:
 
 
 def noted(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
-    """Say in one line what is called otherwise now; other warnings are not for users of a command."""
-    if category.__name__ == "FormerNameWarning" and str(message) not in _told:
+    """Say in one line what is called otherwise now, or what `solve` and its like want to be known."""
+    if category.__name__ in NOTES and str(message) not in _told:
         _told.add(str(message))
-        _say([f"note: {message}"])
+        _say([NOTES[category.__name__] + str(message)])
 
 
 def _usage(error: click.UsageError) -> str:

@@ -1,4 +1,4 @@
-"""Files on the command line: what ``FILE`` and ``-o FILE`` take, ``-`` included."""
+"""Files on the command line, what ``FILE`` and ``-o FILE`` take, ``-`` included; progress of long work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,31 +19,67 @@ from wattsched.cli.failures import BadInput, reason
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from wattsched.result import Result
-    from wattsched.topology.cluster import Cluster
     from wattsched.tradeoffs import ParetoResult
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def output_option(*suffixes: str, help: str, required: bool = False) -> Callable[[FC], FC]:
     """``-o FILE`` of a command; the name's ending and folder are checked before any work is done."""
 
     def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-        if name is None or name == STANDARD:
-            return name
-        if not name.endswith(suffixes):
-            raise click.BadParameter(f"'{name}' must end in {' or '.join(suffixes)}", ctx, param)
-        if Path(name).is_dir():
-            raise click.BadParameter(f"'{name}' is a folder", ctx, param)
-        if not Path(name).parent.is_dir():
-            raise click.BadParameter(f"the folder '{Path(name).parent}' does not exist", ctx, param)
-        return name
+        return name if name is None or name == STANDARD else _writable(ctx, param, name, suffixes)
 
     return click.option("-o", "--output", metavar="FILE", callback=checked, required=required, help=help)
+
+
+def plot_option(help: str) -> Callable[[FC], FC]:
+    """``--plot FILE`` of a command, checked likewise."""
+
+    def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+        if name is not None:
+            _writable(ctx, param, name, PLOT_SUFFIXES)
+            if find_spec("matplotlib") is None:
+                raise BadInput(
+                    "--plot needs matplotlib, which is not installed (pip install 'wattsched[plot]')"
+                )
+        return name
+
+    return click.option("--plot", metavar="FILE", callback=checked, help=help)
+
+
+def _writable(ctx: click.Context, param: click.Parameter, name: str, suffixes: tuple[str, ...]) -> str:
+    if not name.endswith(suffixes):
+        *others, last = suffixes
+        told = f"{', '.join(others)} or {last}" if others else last
+        raise click.BadParameter(f"'{name}' must end in {told}", ctx, param)
+    if Path(name).is_dir():
+        raise click.BadParameter(f"'{name}' is a folder", ctx, param)
+    if not Path(name).parent.is_dir():
+        raise click.BadParameter(f"the folder '{Path(name).parent}' does not exist", ctx, param)
+    return name
+
+
+def folder_option(help: str) -> Callable[[FC], FC]:
+    """``-o DIR`` of a command: a folder that is there or can be made."""
+
+    def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+        if name in ("", STANDARD):
+            raise click.BadParameter(
+                f"'{name}' is not a folder: there are several files to write", ctx, param
+            )
+        if name is not None and Path(name).exists() and not Path(name).is_dir():
+            raise click.BadParameter(f"'{name}' is not a folder", ctx, param)
+        return name
+
+    return click.option("-o", "--output", metavar="DIR", callback=checked, help=help)
 
 
 def refuse_overwriting(output: str | None, *inputs: str | None) -> None:
@@ -113,17 +150,35 @@ def read_instance(name: str) -> Any:
     return instance_of(read_document(name), source=shown(name))
 
 
-def cluster_of(instance: Any, source: str) -> Cluster:
-    """Cluster of an instance; problems besides `sizing` have pools alone."""
-    if not hasattr(instance, "cluster"):
-        raise BadInput(f"{source}: an instance of '{instance.problem}' has no cluster")
-    cluster: Cluster = instance.cluster
-    return cluster
+def save_plot(figure: Figure, file: str) -> None:
+    """Write a plot and say so."""
+    from wattsched.replay.plots import save
+
+    try:
+        save(figure, file)
+    except OSError as error:
+        raise BadInput(f"cannot write '{file}': {reason(error)}") from None
+    written(file)
 
 
 def shown(name: str) -> str:
     """Name of a file in messages."""
     return "standard input" if name == STANDARD else name
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bar on standard error, on a terminal only: told what goes on, how much is done, and of all."""
+    from wattsched.report.terminal import counted_progress
+
+    with counted_progress() as bar:
+        if bar is None:
+            yield lambda what, done, total: None
+            return
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=printable(what), completed=done, total=total
+        )
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import output_option, refuse_overwriting, write
-from wattsched.cli.parameters import Number, Whole
+from wattsched.cli.parameters import Number, Whole, filling
 
 if TYPE_CHECKING:
     from wattsched.perfmodels.fit import FitReport
@@ -23,96 +24,98 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return {column: value for column, _, value in pairs}
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What is fitted.
+
+    Parameters
+    ----------
+    model : str, optional
+        Name of the model (default: the file's name).
+    gpu_type : str
+        Name of the GPU type.
+    where : dict
+        Use only these rows.
+    samples_per_epoch : float, optional
+        For files that give the time of an epoch.
+    watts : tuple of float, optional
+        Watts of one GPU, for a file without power_w.
+    """
+
+    csv_file: str
+    model: str | None = None
+    gpu_type: str = "GPU"
+    gpus_per_node: int = 8
+    where: dict[str, str] | None = None
+    samples_per_epoch: float | None = None
+    watts: tuple[float, float, float] | None = None
+
+    def report(self) -> FitReport:
+        """Fit the file."""
+        from wattsched.perfmodels.fit import fit_profile
+        from wattsched.perfmodels.power import PowerModel
+        from wattsched.report.terminal import progress
+
+        model, power = self.model or Path(self.csv_file).stem, None
+        if self.watts is not None:
+            with refusing(options=dict.fromkeys(("static_w", "dynamic_w", "sync_w"), "--watts")):
+                power = PowerModel(static_w=self.watts[0], dynamic_w=self.watts[1], sync_w=self.watts[2])
+        with progress(f"fitting {model}"), refusing(self.csv_file):
+            return fit_profile(
+                self.csv_file,
+                model,
+                self.gpu_type,
+                gpus_per_node=self.gpus_per_node,
+                where=self.where,
+                samples_per_epoch=self.samples_per_epoch,
+                power=power,
+            )
+
+
 @click.command("fit")
 @click.argument("csv_file", metavar="PROFILE.csv")
-@click.option("--model", help="Name of the model (default: the file's name).")
-@click.option("--gpu-type", default="GPU", show_default=True, help="Name of the GPU type.")
-@click.option("--gpus-per-node", type=Whole(1), default=8, show_default=True)
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
-@click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
-@click.option(
-    "--watts",
-    nargs=3,
-    type=Number(0),
-    metavar="STATIC DYNAMIC WAITING",
-    help="Watts of one GPU, for a file without power_w.",
+@filling(
+    "fit",
+    Fit,
+    gpus_per_node={"type": Whole(1)},
+    where={"multiple": True, "metavar": "COLUMN=VALUE", "callback": _where},
+    samples_per_epoch={"type": Number(above=0)},
+    watts={"nargs": 3, "type": Number(0), "metavar": "STATIC DYNAMIC WAITING"},
 )
 @output_option(".json", help="Write the profile, ready for an instance's 'profiles'.")
-def command(
-    csv_file: str,
-    model: str | None,
-    gpu_type: str,
-    gpus_per_node: int,
-    where: dict[str, str],
-    samples_per_epoch: float | None,
-    watts: tuple[float, float, float] | None,
-    output: str | None,
-) -> None:
+def command(fit: Fit, output: str | None) -> None:
     """Fit throughput and watts to measured training steps, and say how well they fit.
 
     Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s, throughput (samples
     per second) or time_per_epoch_s; and where measured nodes, sync_time_s, frequency_mhz or power_limit_w,
     power_w (of one GPU).
     """
-    from wattsched.perfmodels.fit import fit_profile
-    from wattsched.report.terminal import progress
-
-    refuse_overwriting(output, csv_file)
-    model = model or Path(csv_file).stem
-    with refusing(options={"static_w": "--watts", "dynamic_w": "--watts", "sync_w": "--watts"}):
-        power = _power(watts)
-    with progress(f"fitting {model}"), refusing(csv_file):
-        report = fit_profile(
-            csv_file,
-            model,
-            gpu_type,
-            gpus_per_node=gpus_per_node,
-            where=where,
-            samples_per_epoch=samples_per_epoch,
-            power=power,
-        )
+    refuse_overwriting(output, fit.csv_file)
+    report = fit.report()
     _print(report)
     if output is not None:
         write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")
-
-
-def _power(watts: tuple[float, float, float] | None) -> Any:
-    if watts is None:
-        return None
-    from wattsched.perfmodels.power import PowerModel
-
-    static_w, dynamic_w, sync_w = watts
-    return PowerModel(static_w=static_w, dynamic_w=dynamic_w, sync_w=sync_w)
 
 
 def _print(report: FitReport) -> None:
     from wattsched.report.terminal import console, heading, line, table
     from wattsched.report.wording import count, number, percent
 
-    out, profile = console(), report.profile
-    line(
-        out,
-        (f"{profile.model} on {profile.gpu_type}", "bold"),
-        f": {count(len(report.measurements), 'measurement')}",
-    )
-    for title, part in (
-        ("Throughput", profile.throughput),
-        ("Power", profile.power),
-        ("Clock", profile.frequency),
-    ):
-        if part is None:
-            continue
-        heading(out, title)
-        rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
-        table(out, ["", ">"], rows, header=False)
-    heading(out, "Relative error", "mean and largest")
-    error = profile.fit_error
+    out, profile, error = console(), report.profile, report.profile.fit_error
+    measurements = count(len(report.measurements), "measurement")
+    line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
+    parts = {"Throughput": profile.throughput, "Power": profile.power, "Clock": profile.frequency}
+    for title, part in parts.items():
+        if part is not None:
+            heading(out, title)
+            rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
+            table(out, ["", ">"], rows, header=False)
     assert error is not None
-    errors = [("step time", error.time_mean, error.time_max), ("power", error.power_mean, error.power_max)]
-    errors.append(("step time, unseen", report.held_out_mean, report.held_out_max))
-    rows3 = [
-        (name, percent(mean), percent(most))
-        for name, mean, most in errors
-        if mean is not None and most is not None
-    ]
-    table(out, ["", ">", ">"], rows3, header=False)
+    heading(out, "Relative error", "mean and largest")
+    errors = {
+        "step time": (error.time_mean, error.time_max),
+        "power": (error.power_mean, error.power_max),
+        "step time, unseen": (report.held_out_mean, report.held_out_max),
+    }
+    known = [(n, percent(a), percent(b)) for n, (a, b) in errors.items() if a is not None and b is not None]
+    table(out, ["", ">", ">"], known, header=False)

@@ -8,83 +8,66 @@ import click
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import JSON_SUFFIXES, output_option, write
-from wattsched.cli.parameters import Whole, descriptions, option_name, parameter_option
+from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
 """Where the family says nothing of its own."""
+SEED = "Equal seeds give equal files."
 
 
-class Families(click.Group):
-    """One command per family, made from the parameters of its function."""
+def _known() -> dict[str, str]:
+    from wattsched.instances.generators import families
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the families."""
-        from wattsched.instances.generators import families
-
-        return list(families())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Command that generates a family."""
-        known = self.list_commands(ctx)
-        if cmd_name not in known:
-            raise click.UsageError(f"unknown family '{cmd_name}'; known: {', '.join(known)}", ctx)
-        return _family(cmd_name)
+    return families()
 
 
-def _family(family: str) -> click.Command:
-    from wattsched.instances.generators import builder, families, parameters_of
+def _command(family: str) -> click.Command:
+    """Command of a family, made from the parameters of its function."""
+    from wattsched.instances.generators import builder, parameters_of
 
     told = descriptions(builder(family))
-    options = [parameter_option(parameter, told.get(parameter.name)) for parameter in parameters_of(family)]
-    common = [
+    params: list[click.Parameter] = [
         click.Option(["--jobs"], type=Whole(), default=100, show_default=True, help="Number of jobs."),
         click.Option(["--gpus"], type=Whole(), help=told.get("gpus", GPUS)),
-        click.Option(
-            ["--seed"], type=Whole(), default=0, show_default=True, help="Equal seeds give equal files."
-        ),
+        click.Option(["--seed"], type=Whole(), default=0, show_default=True, help=SEED),
     ]
-    made = click.Command(
-        family, params=[*common, *options], callback=_generate(family), help=families()[family]
-    )
-    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
+    params += [parameter_option(parameter, told.get(parameter.name)) for parameter in parameters_of(family)]
 
-
-def _generate(family: str) -> Any:
     def callback(output: str | None, **parameters: Any) -> None:
         from wattsched.instances.generators import generate
         from wattsched.instances.io import document_text
         from wattsched.report.terminal import progress
 
         with progress(f"generating {family}"):
-            with refusing(options={name: option_name(name) for name in parameters}):
+            with refusing():
                 instance = generate(family, **parameters)
             text = document_text(instance)
         write(output, text)
 
-    return callback
+    made = click.Command(family, params=params, callback=callback, help=_known()[family])
+    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
 
 
-@click.command(
-    "generate", cls=Families, subcommand_metavar="FAMILY [OPTIONS]...", invoke_without_command=True
-)
-@click.option("--list", "as_list", is_flag=True, help="List the families with their options.")
-@click.pass_context
-def command(ctx: click.Context, as_list: bool) -> None:
-    """Generate an instance of a family.
-
-    Every family takes --jobs, --gpus, --seed and -o; 'wattsched generate FAMILY --help' shows the others.
-    """
-    if not as_list:
-        if ctx.invoked_subcommand is None:
-            raise click.UsageError("a family is missing, 'wattsched generate --list' lists them", ctx)
-        return
-    from wattsched.instances.generators import families, options_of
-    from wattsched.report.terminal import console, table
+def _rows() -> tuple[list[str], list[tuple[str, str]]]:
+    from wattsched.instances.generators import options_of
 
     rows = []
-    for name, summary in families().items():
+    for name, summary in _known().items():
         rows.append((name, summary))
         if options := [option_name(option) for option in options_of(name)]:
             rows.append(("", ", ".join(options)))
-    table(console(), ["family", "what it is"], rows)
-    ctx.exit()
+    return ["family", "what it is"], rows
+
+
+command = Family(
+    "generate",
+    noun="family",
+    known=_known,
+    make=_command,
+    rows=_rows,
+    subcommand_metavar="FAMILY [OPTIONS]...",
+    help="""Generate an instance of a family.
+
+    Every family takes --jobs, --gpus, --seed and -o; 'wattsched generate FAMILY --help' shows the others.
+    """,
+)

@@ -1,14 +1,20 @@
-"""Options of commands: numbers with plain messages, limits of solvers, and options made from a function."""
+"""Options of commands: their types, limits of solvers, and options made of a function or a class."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from wattsched.cli.failures import BadInput, option_names, refusing
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -18,6 +24,11 @@ else:
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
+LARGEST_SEED = 2**32 - 1
+MOST_SEEDS = 1000
+UNLIMITED_S = 1e8
+"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
+
 
 class Number(ParamType):
     """A finite number in a range.
@@ -26,10 +37,14 @@ class Number(ParamType):
     ----------
     least, above : float, optional
         Lower end, that belongs to the range or does not.
-    most : float, optional
-        Upper end, that belongs to the range.
+    most, below : float, optional
+        Upper end, that belongs to the range or does not.
+    word : str, optional
+        That is taken instead of a number of seconds.
     infinite : bool
-        Take any number, infinite ones too; the command looks at it itself.
+        Infinite numbers are taken, too.
+    refused : str, optional
+        What is said of a number out of range instead of the end of the range.
     """
 
     name = "number"
@@ -40,27 +55,34 @@ class Number(ParamType):
         *,
         above: float | None = None,
         most: float | None = None,
+        below: float | None = None,
+        word: str | None = None,
         infinite: bool = False,
+        refused: str | None = None,
     ):
-        self.least = least
-        self.above = above
-        self.most = most
-        self.infinite = infinite
+        self.word, self.infinite, self.refused = word, infinite, refused
+        ends = (
+            (least, operator.ge, "must be at least {:g}, got"),
+            (above, operator.gt, "must be above {:g}, got"),
+            (most, operator.le, "must be at most {:,.15g}, got"),
+            (below, operator.lt, "must be below {:g}, got"),
+        )
+        self.ends = [(end, within, told.format(end)) for end, within, told in ends if end is not None]
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the number."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the number, or leave the word."""
+        if self.word is not None and value == self.word:
+            return value
         try:
             read = float(value)
         except ValueError:
-            self.fail(f"'{value}' is not a number", param, ctx)
+            told = "not a number" if self.word is None else f"neither a number of seconds nor '{self.word}'"
+            self.fail(f"'{value}' is {told}", param, ctx)
         if not math.isfinite(read) and not self.infinite:
             self.fail(f"'{value}' is not a finite number", param, ctx)
-        if self.least is not None and not read >= self.least:
-            self.fail(f"must be at least {self.least:g}, got {value}", param, ctx)
-        if self.above is not None and not read > self.above:
-            self.fail(f"must be above {self.above:g}, got {value}", param, ctx)
-        if self.most is not None and not read <= self.most:
-            self.fail(f"must be at most {self.most:,.15g}, got {value}", param, ctx)
+        for end, within, told in self.ends:
+            if not within(read, end):
+                self.fail(f"{read} {self.refused}" if self.refused else f"{told} {value}", param, ctx)
         return read
 
 
@@ -69,9 +91,8 @@ class Whole(ParamType):
 
     name = "integer"
 
-    def __init__(self, least: int | None = None, most: int | None = None):
-        self.least = least
-        self.most = most
+    def __init__(self, least: float = -math.inf, most: float = math.inf):
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read the number."""
@@ -79,33 +100,218 @@ class Whole(ParamType):
             read = int(value)
         except ValueError:
             self.fail(f"'{value}' is not a whole number", param, ctx)
-        if self.least is not None and read < self.least:
+        if read < self.least:
             self.fail(f"must be at least {self.least:,}, got {read:,}", param, ctx)
-        if self.most is not None and read > self.most:
+        if read > self.most:
             self.fail(f"must be at most {self.most:,}, got {read:,}", param, ctx)
         return read
 
 
-def parameter_option(parameter: inspect.Parameter, about: str | None) -> click.Option:
+class Listed(ParamType):
+    """Names between commas.
+
+    Parameters
+    ----------
+    noun : str, optional
+        What they are names of, where none may come twice.
+    require : callable, optional
+        Raises ValueError for a name that is not known.
+    """
+
+    name = "names"
+
+    def __init__(self, noun: str = "", require: Callable[[str], Any] | None = None):
+        self.noun, self.require = noun, require
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Read the names."""
+        if not isinstance(value, str):
+            return list(value)
+        names = [name.strip() for name in value.split(",")]
+        if not all(names):
+            self.fail(f"'{value}' has an empty name between its commas", param, ctx)
+        for number, name in enumerate(names):
+            if self.noun and name in names[:number]:
+                self.fail(f"the {self.noun} '{name}' is named twice", param, ctx)
+            try:
+                if self.require is not None:
+                    self.require(name)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        return names
+
+
+class Seeds(ParamType):
+    """Seeds and ranges of them between commas: ``42-51`` or ``1,7,42-44``."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Read the seeds."""
+        seeds: dict[int, None] = {}
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*", part)
+            if not ends:
+                self.fail(f"'{part}' is neither a seed nor a range such as 42-51", param, ctx)
+            first, last = int(ends[1]), int(ends[2] or ends[1])
+            if last < first:
+                self.fail(f"'{part}' ends before it begins", param, ctx)
+            if last > LARGEST_SEED:
+                self.fail(f"must be at most {LARGEST_SEED:,}, got {last:,}", param, ctx)
+            if len(seeds) + last - first >= MOST_SEEDS:
+                self.fail(f"'{value}' has more than {MOST_SEEDS:,} seeds", param, ctx)
+            for seed in range(first, last + 1):
+                if seed in seeds:
+                    self.fail(f"the seed '{seed}' is named twice", param, ctx)
+                seeds[seed] = None
+        return list(seeds)
+
+
+class FileName(ParamType):
+    """Name of a file to read; the empty name stands for the folder that one is in."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse the empty name."""
+        if not value:
+            self.fail("the file name is empty", param, ctx)
+        return str(value)
+
+
+class Described(click.Command):
+    """A command whose help ends with names from registries: titles, and a text or rows of a table each."""
+
+    def __init__(self, *args: Any, sections: Callable[[], Mapping[str, Any]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sections = sections
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the names."""
+        for title, content in self.sections().items():
+            with formatter.section(title):
+                if isinstance(content, str):
+                    formatter.write_text(content)
+                else:
+                    formatter.write_dl(content)
+
+
+class Family(click.Group):
+    """A group of commands that are made when they are asked for, each of an entry of a registry.
+
+    Parameters
+    ----------
+    noun : str
+        What an entry is.
+    known : callable
+        Gives the registry.
+    make : callable
+        Makes the command of an entry.
+    rows : callable
+        Titles of the table that ``--list`` prints, and its rows.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        noun: str,
+        known: Callable[[], Mapping[str, Any]],
+        make: Callable[[str], click.Command],
+        rows: Callable[[], tuple[list[str], Sequence[Sequence[str]]]],
+        **options: Any,
+    ) -> None:
+        listing = click.Option(
+            ["--list", "as_list"], is_flag=True, help=f"List what there is of each {noun}."
+        )
+        options |= {"invoke_without_command": True, "params": [listing]}
+        super().__init__(*args, **options)
+        self.callback = click.pass_context(self._list)
+        self.noun, self.known, self.make, self.rows = noun, known, make, rows
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the entries."""
+        return list(self.known())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Command of an entry."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise click.UsageError(f"unknown {self.noun} '{cmd_name}'; known: {', '.join(known)}", ctx)
+        return self.make(cmd_name)
+
+    def _list(self, ctx: click.Context, as_list: bool) -> None:
+        if as_list:
+            from wattsched.report.terminal import console, table
+
+            table(console(), *self.rows())
+            ctx.exit()
+        if ctx.invoked_subcommand is None:
+            hint = f"'{ctx.command_path} --list' lists them"
+            raise click.UsageError(f"a {self.noun} is missing, {hint}", ctx)
+
+
+def parameter_option(parameter: inspect.Parameter, about: str | None, **given: Any) -> click.Option:
     """``--name VALUE`` of the kind that the parameter's annotation and default tell.
 
     Parameters
     ----------
     about : str, optional
         Its description.
+    **given
+        Of `click.Option`, instead; `name` is that on the command line.
     """
-    default = parameter.default
-    kind = str(parameter.annotation)
-    read: Any = Whole() if "int" in kind else Number() if "float" in kind else str
+    default, kind = parameter.default, str(parameter.annotation)
     if kind.startswith("Literal"):
-        read = click.Choice(re.findall(r"'(\w+)'", kind))
+        read: Any = click.Choice(re.findall(r"'(\w+)'", kind.partition("]")[0]))
+    else:
+        kinds = {"int": Whole(), "float": Number(), "File": FileName()}
+        read = next((kinds[word] for word in kinds if word in kind), str)
+    if kind == "bool":
+        given |= {"is_flag": True, "type": bool}
+    names = [given.pop("name", option_name(parameter.name)), parameter.name]
+    shown = default is not None and default is not False
     return click.Option(
-        [option_name(parameter.name)],
-        type=read,
-        default=default,
-        show_default=default is not None,
-        help=about,
+        names, **({"type": read, "default": default, "show_default": shown, "help": about} | given)
     )
+
+
+def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> Callable[[FC], FC]:
+    """Options for the parameters of a class, of which the command gets a value.
+
+    Parameters
+    ----------
+    name : str
+        Parameter of the command that takes the value.
+    kind : type
+        Its docstring describes the options; what has no default is an argument of the command.
+    **given
+        By parameter of the class, what `parameter_option` takes.
+    """
+    parameters, told = inspect.signature(kind).parameters, descriptions(kind)
+
+    def decorate(command: FC) -> FC:
+        @wraps(command)
+        def filled(**values: Any) -> Any:
+            own = {field: values.pop(field) for field in parameters}
+            with refusing():
+                value = kind(**own)
+            return command(**values, **{name: value})
+
+        made: Any = filled
+        for parameter in reversed(list(parameters.values())):
+            if parameter.default is not parameter.empty:
+                option = parameter_option(
+                    parameter, told.get(parameter.name), **given.get(parameter.name, {})
+                )
+                made = click.option(cls=_ready(option))(made)
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _ready(option: click.Option) -> Any:
+    """Class of an option that is made already."""
+    return lambda names, **attributes: option
 
 
 def option_name(parameter: str) -> str:
@@ -124,63 +330,56 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
     return told
 
 
-UNLIMITED_S = 1e8
-"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
+def refuse_given(parameters: Iterable[str], why: str) -> None:
+    """Refuse options that would change nothing."""
+    names, source = option_names(), click.get_current_context().get_parameter_source
+    for name in parameters:
+        if source(name) == ParameterSource.COMMANDLINE:
+            raise BadInput(f"{names[name]} {why}")
 
 
-class Names(click.Command):
-    """A command for all problems: its help ends with the names that its options take."""
+@dataclass(frozen=True)
+class Limits:
+    """How a solver is asked.
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the names, from the registries."""
-        from wattsched.problems import PROBLEMS, problem
-        from wattsched.solvers.registry import names as solvers
+    Parameters
+    ----------
+    gap : float
+        Relative gap that counts as optimal.
+    time_limit : float
+        Wall-clock seconds; 'inf' is no limit.
+    threads, seed : int
+        For the solver.
+    """
 
-        with formatter.section("Solvers"):
-            formatter.write_text(f"{', '.join(solvers())}, pyomo:NAME, and the heuristics of the problem")
-        for known in map(problem, PROBLEMS):
-            with formatter.section(f"Names of {known.name}"):
-                rows = [("formulations", known.formulation_names()), ("objectives", known.objectives)]
-                rows += [("heuristics", known.heuristics)] if known.heuristics else []
-                formatter.write_dl([(what, ", ".join(names)) for what, names in rows])
-
-
-def limit_options(command: FC) -> FC:
-    """``--gap``, ``--time-limit``, ``--threads`` and ``--seed``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    gap: float = 1e-4
+    time_limit: float = 60.0
+    threads: int = 1
+    seed: int = 0
 
 
-def _positive(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
-    if not seconds > 0:
-        raise click.BadParameter(f"{seconds} is not a positive number of seconds, or 'inf'", ctx, param)
-    return seconds
-
-
-def _share(ctx: click.Context, param: click.Parameter, gap: float) -> float:
-    if not 0 <= gap < 1:
-        raise click.BadParameter(f"{gap} is not between 0 and 1", ctx, param)
-    return gap
-
-
-_OPTIONS = (
-    click.option(
-        "--gap",
-        type=Number(infinite=True),
-        callback=_share,
-        default=1e-4,
-        show_default=True,
-        help="Relative gap that counts as optimal.",
-    ),
-    click.option(
-        "--time-limit",
-        type=Number(infinite=True),
-        callback=_positive,
-        default=60.0,
-        show_default=True,
-        help="Wall-clock seconds; 'inf' is no limit.",
-    ),
-    click.option("--threads", type=Whole(1), default=1, show_default=True, help="For the solver."),
-    click.option("--seed", type=Whole(0, 2**31 - 1), default=0, show_default=True, help="For the solver."),
+limit_options = filling(
+    "limits",
+    Limits,
+    gap={"type": Number(0, below=1, infinite=True, refused="is not between 0 and 1")},
+    time_limit={
+        "type": Number(above=0, infinite=True, refused="is not a positive number of seconds, or 'inf'")
+    },
+    threads={"type": Whole(1)},
+    seed={"type": Whole(0, 2**31 - 1)},
 )
+
+
+def names_of_problems() -> dict[str, Any]:
+    """Names that the options of commands for all problems take, from the registries."""
+    from wattsched.problems import PROBLEMS, problem
+    from wattsched.solvers.registry import names as solvers
+
+    told: dict[str, Any] = {
+        "Solvers": f"{', '.join(solvers())}, pyomo:NAME, and the heuristics of the problem"
+    }
+    for known in map(problem, PROBLEMS):
+        rows = [("formulations", known.formulation_names()), ("objectives", known.objectives)]
+        rows += [("heuristics", known.heuristics)] if known.heuristics else []
+        told[f"Names of {known.name}"] = [(what, ", ".join(names)) for what, names in rows]
+    return told

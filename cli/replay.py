@@ -3,195 +3,255 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.files import write
-from wattsched.cli.parameters import Number, Whole
-from wattsched.cli.place import Seeds, plot_file
-from wattsched.cli.replay_inputs import budget_of, carbon_of, cluster_of, trace_from
-from wattsched.cli.replay_journal import SUMMARY, Journal, options_of
-from wattsched.cli.replay_options import (
-    FORMATS,
-    MOST_PRICE_S,
-    MOST_S,
-    Policies,
-    budget_amount,
-    carbon_intensity,
-    input_file,
-    output_folder,
-    parquet_wanted,
-    period,
-    policy_names,
-    require_consistent,
+from wattsched.cli.failures import refusing
+from wattsched.cli.files import counting, folder_option, plot_option, save_plot, write
+from wattsched.cli.importing import ClusterOptions, cluster_options
+from wattsched.cli.parameters import (
+    Described,
+    FileName,
+    Listed,
+    Number,
+    ParamType,
+    Seeds,
+    filling,
+    refuse_given,
 )
-from wattsched.cli.replay_outputs import draw, record
-from wattsched.cli.replay_runs import Run
+from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.replay.jobs.budget import QUANTITIES
+from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
 
 if TYPE_CHECKING:
     from wattsched.replay.jobs.outcome import Outcome, Summary
+    from wattsched.replay.jobs.simulation import Replay
 
-MOST_NODES = 100_000
+MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
+MOST_S = 31_536_000
+"""A year: of what takes longer, nothing in a replay would make sense."""
+MOST_PRICE_S = 1e12
+PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
-@click.command("replay", cls=Policies)
-@click.argument("trace", callback=input_file)
+class PerKwh(ParamType):
+    """Grams or money per kWh, or the name of a file of them."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Read the amount, or leave the name."""
+        if isinstance(value, float) or value.endswith((".csv", ".csv.gz")):
+            return float(value) if isinstance(value, float) else str(value)
+        if not value:
+            self.fail("is empty; give grams per kWh or a file (.csv)", param, ctx)
+        from wattsched.instances.traces.carbon import MOST_G_PER_KWH
+
+        return float(Number(0, most=MOST_G_PER_KWH).convert(value, param, ctx))
+
+
+class Amount(ParamType):
+    """``QUANTITY=AMOUNT``."""
+
+    name = "amount"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read both."""
+        quantity, equals, amount = value.partition("=")
+        if not equals or quantity not in QUANTITIES:
+            self.fail(f"must be one of {', '.join(QUANTITIES)}, = and an amount", param, ctx)
+        return quantity, Number(above=0).convert(amount, param, ctx)
+
+
+class Period(Number):
+    """A period by name, or in seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        return float(PERIODS_S.get(value) or super().convert(value, param, ctx))
+
+
+def _require_policy(name: str) -> None:
+    from wattsched.replay.jobs.policies import is_policy, names
+
+    if not is_policy(name):
+        raise ValueError(f"there is no policy '{name}'; there are {', '.join(names())}")
+
+
+def _policies() -> dict[str, str]:
+    from wattsched.replay.jobs.policies import names
+
+    return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
+
+
+@dataclass(frozen=True)
+class Output:
+    """What becomes of the outcomes.
+
+    Parameters
+    ----------
+    as_json : bool
+        Print the figures as JSON, alone, on standard output.
+    parquet : bool
+        Write them as Parquet (.parquet).
+    checkpoint_s : float
+        Wall-clock seconds between checkpoints, with -o.
+    resume : bool
+        Go on with the replays of -o that are not complete.
+    """
+
+    output: str | None
+    plot: str | None
+    as_json: bool = False
+    parquet: bool = False
+    checkpoint_s: float = 30.0
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        from wattsched.replay.jobs.outcome import missing_for_parquet
+
+        if self.output is None:
+            refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
+        elif not Path(self.output).resolve().parent.is_dir():
+            raise ValueError(f"the folder '{Path(self.output).parent}' does not exist")
+        if self.parquet and (missing := missing_for_parquet()):
+            needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+            raise ValueError(f"`parquet` needs {needed} (pip install 'wattsched[parquet]')")
+
+    def journal(self, *common: Any) -> Journal | None:
+        """Where replays of a source on a cluster are kept."""
+        if self.output is None:
+            return None
+        options = {name: value for one in common for name, value in asdict(one).items()}
+        return Journal(self.output, self.checkpoint_s, self.resume, options)
+
+
+SECONDS = Number(0, most=MOST_S)
+
+
+@click.command("replay", cls=Described, sections=_policies)
+@click.argument("file", metavar="TRACE", type=FileName())
+@filling(
+    "source",
+    JobSource,
+    form={"name": "--format"},
+    tables={"metavar": "FILE"},
+    virtual_cluster={"metavar": "NAME"},
+    throughputs={"metavar": "FILE"},
+    from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
+    to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
+)
+@cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="csv",
+    "--policy",
+    "policies",
+    default="sizing",
     show_default=True,
-    help="csv: job, arrival_s, work, requested_gpus, and model or table.",
-)
-@click.option(
-    "--tables", metavar="FILE", callback=input_file, help="Option tables by name (.json), for the csv format."
-)
-@click.option("--virtual-cluster", metavar="NAME", help="Its jobs only: of philly, and gavel's with vc.")
-@click.option("--unit", type=click.Choice(["s", "h"]), help="Of the times of pai, where it cannot be told.")
-@click.option("--throughputs", metavar="FILE", callback=input_file,
-              help="Of job types of gavel (default: beside the trace).")  # fmt: skip
-@click.option(
-    "--cluster",
-    "cluster_file",
-    metavar="FILE",
-    callback=input_file,
-    help="Instance file whose cluster is taken (.json).",
-)
-@click.option("--nodes", type=Whole(1, MOST_NODES), default=2, show_default=True, help="Without --cluster.")
-@click.option("--gpus-per-node", type=Whole(1, 64), default=8, show_default=True, help="Without --cluster.")
-@click.option("--gpu-type", default="A100", show_default=True, help="Without --cluster.")
-@click.option(
-    "--policy", "policies", default="sizing", show_default=True, metavar="P,P", callback=policy_names,
+    metavar="P,P",
+    type=Listed("policy", _require_policy),
     help="Who decides; named below.",
-)  # fmt: skip
-@click.option("--round", "round_s", type=Number(0, most=MOST_S), default=60.0, show_default=True,
-              help="Seconds from one possible decision to the next; 0: any moment.")  # fmt: skip
-@click.option("--process-restart", type=Number(0, most=MOST_S), default=10.0, show_default=True,
-              help="Seconds to restart a process on other GPUs.")  # fmt: skip
-@click.option("--pod-restart", type=Number(0, most=MOST_S), default=60.0, show_default=True,
-              help="Seconds to terminate a pod and create another.")  # fmt: skip
-@click.option("--from", "from_day", type=Number(0), default=0.0, metavar="DAY", help="Jobs from this day on.")
-@click.option("--to", "to_day", type=Number(above=0), metavar="DAY", help="Jobs before this day.")
-@click.option("--seeds", type=Seeds(), default="0", show_default=True, metavar="A-B",
-              help="Of the models that jobs train where the trace does not tell.")  # fmt: skip
-@click.option("--carbon", default="0", metavar="G|FILE", callback=carbon_intensity,
-              help="Grams of CO2 per kWh, or a file of them over time (.csv).")  # fmt: skip
-@click.option("--budget", metavar="Q=AMOUNT", callback=budget_amount,
-              help="Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.")  # fmt: skip
-@click.option("--period", "period_s", default="day", show_default=True, callback=period, metavar="P",
-              help="Of the budget: hour, day, week or seconds.")  # fmt: skip
-@click.option("--tariff", metavar="M|FILE", callback=carbon_intensity,
-              help="Money per kWh, or a file of it over time (.csv).")  # fmt: skip
-@click.option("--least-price", type=Number(0, most=MOST_PRICE_S), default=0.0, show_default=True, metavar="S",
-              help="Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.",
-              )  # fmt: skip
-@click.option(
-    "--sleep-after",
-    type=Number(0, most=MOST_S),
-    metavar="S",
-    help="Nodes without a job sleep after S seconds.",
 )
-@click.option("--sleep-power", type=Number(0), default=0.0, metavar="W", help="Draw of a sleeping node.")
-@click.option(
-    "--wake", type=Number(0, most=MOST_S), default=0.0, metavar="S", help="Seconds that a node takes to wake."
+@filling(
+    "settings",
+    ReplaySettings,
+    round_s={"name": "--round", "type": SECONDS},
+    process_restart_s={"name": "--process-restart", "type": SECONDS},
+    pod_restart_s={"name": "--pod-restart", "type": SECONDS},
+    carbon={"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    budget={"type": Amount(), "metavar": "Q=AMOUNT"},
+    period_s={"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
+    tariff={"type": PerKwh(), "metavar": "M|FILE"},
+    least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
+    sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
+    sleep_power_w={"name": "--sleep-power", "type": Number(0), "metavar": "W", "show_default": False},
+    wake_s={"name": "--wake", "type": SECONDS, "metavar": "S", "show_default": False},
+    gap={"type": Number(0)},
 )
-@click.option("--gap", type=Number(0), default=5e-3, show_default=True, help="Gap of each round's program.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, alone, on standard output.")
 @click.option(
-    "-o", "--output", metavar="DIR", callback=output_folder, help="Write jobs, rounds and power (.csv)."
+    "--seeds",
+    type=Seeds(),
+    default="0",
+    show_default=True,
+    metavar="A-B",
+    help="Of the models that jobs train where the trace does not tell.",
 )
-@click.option("--parquet", is_flag=True, callback=parquet_wanted, help="Write them as Parquet (.parquet).")
-@click.option("--checkpoint", "checkpoint_s", type=Number(0), default=30.0, show_default=True, metavar="S",
-              help="Wall-clock seconds between checkpoints, with -o.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
-@click.option("--plot", metavar="FILE", callback=plot_file, help="Draw the first seed: .png, .svg or .pdf.")
+@folder_option("Write jobs, rounds and power (.csv).")
+@plot_option("Draw the first seed: .png, .svg or .pdf.")
+@filling(
+    "output",
+    Output,
+    as_json={"name": "--json"},
+    checkpoint_s={"name": "--checkpoint", "type": Number(0), "metavar": "S"},
+)
 def command(
-    trace: str,
-    form: str,
-    tables: str | None,
-    cluster_file: str | None,
-    nodes: int,
-    gpus_per_node: int,
-    gpu_type: str,
+    source: JobSource,
+    cluster: ClusterOptions,
     policies: list[str],
-    round_s: float,
-    process_restart: float,
-    pod_restart: float,
-    from_day: float,
-    to_day: float | None,
+    settings: ReplaySettings,
     seeds: list[int],
-    carbon: float | str,
-    budget: tuple[str, float] | None,
-    period_s: float,
-    tariff: float | str | None,
-    least_price: float,
-    sleep_after: float | None,
-    sleep_power: float,
-    wake: float,
-    gap: float,
-    as_json: bool,
-    output: str | None,
-    parquet: bool,
-    checkpoint_s: float,
-    resume: bool,
-    plot: str | None,
-    **reading: str | None,
+    output: Output,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies.
 
     Every watt is accounted for: GPUs that jobs hold, idle ones and nodes. Times of a trace count from its
     first job.
     """
-    from wattsched.replay.jobs.accounts import Sleep
     from wattsched.replay.jobs.outcome import summary
-    from wattsched.replay.jobs.policy import Restarts
 
-    given = click.get_current_context().params
-    require_consistent(given)
-    cluster = cluster_of(cluster_file, nodes, gpus_per_node, gpu_type)
-    restarts = Restarts(process_restart, pod_restart)
-    sleep = None if sleep_after is None else Sleep(sleep_after, sleep_power, wake)
-    told = {name: value for name, value in reading.items() if value is not None}
-    runs = []
-    for seed in seeds:
-        jobs = trace_from(trace, form, tables, cluster, seed, (from_day, to_day), told)
-        begin_s = float(jobs.arrival_s[0])
-        intensity = carbon_of(carbon, begin_s)
-        limit = budget_of(budget, period_s, intensity, tariff, begin_s)
-        runs.append(Run(seed, jobs, intensity, restarts, round_s, gap, sleep, limit, least_price))
-    for policy in policies:
-        # Before anything is written: whether each of them takes the trace,
-        runs[0].policy(policy)
-    for run in runs:
-        # and whether the cluster can keep to the budget and sleep as asked.
-        run.replay(policies[0])
-    journal = None
-    if output is not None:
-        journal = Journal(output, options_of(given), checkpoint_s, resume=resume)
+    if settings.sleep_after_s is None:
+        refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
+    if settings.budget is None:
+        refuse_given(("period_s",), "needs --budget, which it belongs to")
+    with refusing():
+        traces = source.traces(cluster.read(), seeds)
+    journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
-    for policy in policies:
-        for run in runs:
-            outcome = run.under(policy, journal)
-            found[policy].append(summary(outcome))
-            if output is not None:
-                record(outcome, Path(output), run.seed, as_parquet=parquet)
-            if run is runs[0] and plot is not None:
+    with counting() as show, refusing(options={"sleep": "--sleep-power"}):
+
+        def progress(replay: Replay, seed: int, resumed: bool) -> None:
+            what, done, jobs = f"{replay.name}, seed {seed}", replay.complete, len(replay.trace)
+            if resumed:
+                click.echo(f"{what}: going on with {done:,} of {jobs:,} jobs complete", err=True)
+            show(what, done, jobs)
+
+        outcomes = replay_jobs(traces, policies, settings=settings, journal=journal, progress=progress)
+        for seed, outcome in outcomes:
+            found[outcome.policy].append(summary(outcome))
+            if output.output is not None:
+                _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
+            if seed == seeds[0] and output.plot is not None:
                 drawn.append(outcome)
-    if plot is not None:
-        draw(drawn, plot)
-    document = json.dumps(
-        {"seeds": seeds, "policies": {p: [r.as_dict() for r in of_p] for p, of_p in found.items()}}
-    )
-    if output is not None:
-        write(str(Path(output) / SUMMARY), document + "\n")
-    if as_json:
-        write(None, document + "\n")
+    if output.plot is not None:
+        from wattsched.replay.jobs.plots import plot_outcomes
+
+        save_plot(plot_outcomes(drawn), output.plot)
+    figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
+    document = json.dumps({"seeds": seeds, "policies": figures}) + "\n"
+    if output.output is not None:
+        write(str(Path(output.output) / SUMMARY), document)
+    if output.as_json:
+        write(None, document)
         return
     from wattsched.cli.tables.replay import print_replays
     from wattsched.report.terminal import console
 
-    print_replays(console(), runs[0].trace, found, round_s)
+    print_replays(console(), traces[seeds[0]], found, settings.round_s)
+
+
+def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
+    """Write the tables of a replay."""
+    from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
+
+    folder.mkdir(exist_ok=True)
+    for name, table in RECORDS.items():
+        file, columns = folder / f"{outcome.policy}-{seed}-{name}", table(outcome)
+        if as_parquet:
+            write(f"{file}.parquet", parquet(columns))
+        else:
+            write(f"{file}.csv", csv_text(columns))

@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
 from wattsched.engine import require_names
-from wattsched.instances.io import write_atomically
+from wattsched.instances.io import write_atomically, write_json
 from wattsched.problems import problem
 from wattsched.version import __version__
 
@@ -134,7 +133,7 @@ def compare(
                 instance = instance or read_instance(case.file)
                 run = execute(case, instance, formulation, solver, settings)
                 if store is not None and (run.status != "error" or run.faults):
-                    _keep(store, run)
+                    write_json(store / f"{run.key}.json", json.dumps(run.as_dict()) + "\n")
             # The same instance may have had another file name.
             runs.append(replace(run, instance=case.label))
     progress(Progress(len(runs), total, "", ""))
@@ -170,16 +169,13 @@ def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
         if content in first:
             copies.append((file, content))
         else:
-            first[content] = Case(file, _stem(file), content, instance.problem, instance.objective)
+            stem = Path(file).name.removesuffix(".gz").removesuffix(".json")
+            first[content] = Case(file, stem, content, instance.problem, instance.objective)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():
         if often[case.label] > 1:
             first[content] = replace(case, label=case.file)
     return list(first.values()), {file: first[content].label for file, content in copies}
-
-
-def _stem(file: str) -> str:
-    return Path(file).name.removesuffix(".gz").removesuffix(".json")
 
 
 def _stored(store: Path, key: str) -> Run | None:
@@ -189,10 +185,6 @@ def _stored(store: Path, key: str) -> Run | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
     return run if run.key == key else None
-
-
-def _keep(store: Path, run: Run) -> None:
-    write_atomically(store / f"{run.key}.json", (json.dumps(run.as_dict()) + "\n").encode())
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
@@ -205,7 +197,7 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "runs.json", document(comparison).encode())
+    write_json(folder / "runs.json", document(comparison))
     write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
     return ["runs.json", "runs.csv", *_plots(comparison, folder)]
 
@@ -217,16 +209,15 @@ def document(comparison: Comparison) -> str:
         "format": FORMAT,
         "version": __version__,
         "settings": asdict(comparison.settings),
-        "summaries": [_numbers(asdict(summary)) for summary in comparison.summaries],
+        # Null for nan, the mean over no runs, which JSON does not have.
+        "summaries": [
+            {name: None if value != value else value for name, value in asdict(summary).items()}
+            for summary in comparison.summaries
+        ],
         "disagreements": comparison.disagreements,
     }
     lines = [f' "{name}": {json.dumps(value)}' for name, value in head.items()]
     return "{\n" + ",\n".join([*lines, f' "runs": [\n{runs}\n ]']) + "\n}\n"
-
-
-def _numbers(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields with null for nan, the mean over no runs, which JSON does not have."""
-    return {name: None if value != value else value for name, value in fields.items()}
 
 
 def csv_text(runs: Sequence[Run]) -> str:
@@ -243,11 +234,10 @@ def _plots(comparison: Comparison, folder: Path) -> list[str]:
         return []
     from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile, save
 
-    tried = [run for run in comparison.runs if run.status != "skipped"]
-    if not tried:
+    if not (tried := [run for run in comparison.runs if run.status != "skipped"]):
         return []
-    save(plot_profile(times(tried)), folder / PLOTS[0])
     found = gaps(tried)
-    save(plot_profile(found, what=gap_label(found)), folder / PLOTS[1])
-    save(plot_gaps(found), folder / PLOTS[2])
+    drawn = plot_profile(times(tried)), plot_profile(found, what=gap_label(found)), plot_gaps(found)
+    for name, axes in zip(PLOTS, drawn, strict=True):
+        save(axes, folder / name)
     return list(PLOTS)

@@ -6,7 +6,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,13 +140,8 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
 
 @cache
 def _versions() -> dict[str, str]:
-    versions = {"wattsched": __version__}
-    for library in LIBRARIES:
-        try:
-            versions[library] = version(library)
-        except PackageNotFoundError:
-            versions[library] = "none"
-    return versions
+    installed = {name: version(name) if find_spec(name) else "none" for name in LIBRARIES}
+    return {"wattsched": __version__, **installed}
 
 
 def execute(case: Case, instance: Any, formulation: str, solver: str, settings: Settings) -> Run:
@@ -170,17 +166,10 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         "seed": settings.seed,
         "version": __version__,
     }
+    options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}
+    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s}
     try:
-        result = solve(
-            instance,
-            formulation=formulation,
-            solver=solver,
-            objective=settings.objective,
-            gap=settings.gap,
-            time_limit=settings.time_limit_s,
-            threads=settings.threads,
-            seed=settings.seed,
-        )
+        result = solve(instance, objective=settings.objective, **options)
     # One failure must not end the comparison of the others.
     except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
         return Run(**asked, status="error", detail="; ".join(error.faults))
@@ -196,18 +185,13 @@ def _outcome(result: Result) -> dict[str, Any]:
     if result.unsupported:
         return {"status": "skipped", "detail": result.unsupported}
     size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
-    ended, seconds = result.termination, result.time_s
+    fields_of_result = ("objective", "bound", "gap", "checked")
     return {
-        "status": ended.reason,
-        "limit": ended.limit,
-        "detail": ended.detail,
-        "objective": result.objective,
-        "bound": result.bound,
-        "gap": result.gap,
-        "checked": result.checked,
-        "build_s": seconds.get("build"),
-        "solve_s": seconds.get("solve"),
-        "total_s": seconds.get("total"),
+        "status": result.termination.reason,
+        "limit": result.termination.limit,
+        "detail": result.termination.detail,
+        **{name: getattr(result, name) for name in fields_of_result},
+        **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
         "faults": tuple(result.faults),
         **size,
     }

@@ -17,10 +17,22 @@ if TYPE_CHECKING:
     from wattsched.documents import read_instance as read_instance
     from wattsched.documents import read_result as read_result
     from wattsched.engine import solve as solve
+    from wattsched.formats import export_program as export_program
+    from wattsched.formats import export_topology as export_topology
+    from wattsched.formats import import_trace as import_trace
+    from wattsched.formats import json_schema as json_schema
+    from wattsched.formats import read_cluster as read_cluster
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.sizing.decision import Decision as Decision
     from wattsched.instances.sizing.instance import Instance as Instance
+    from wattsched.perfmodels.fit import fit_profile as fit_profile
+    from wattsched.placements import place_tasks as place_tasks
+    from wattsched.placements import read_experiment as read_experiment
+    from wattsched.replays import JobSource as JobSource
+    from wattsched.replays import Journal as Journal
+    from wattsched.replays import ReplaySettings as ReplaySettings
+    from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
     from wattsched.tradeoffs import pareto as pareto
 
@@ -30,13 +42,25 @@ _HOMES = {
     "Decision": "wattsched.instances.sizing.decision",
     "InputError": "wattsched.instances.errors",
     "Instance": "wattsched.instances.sizing.instance",
+    "JobSource": "wattsched.replays",
+    "Journal": "wattsched.replays",
+    "ReplaySettings": "wattsched.replays",
     "Result": "wattsched.result",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
+    "export_program": "wattsched.formats",
+    "export_topology": "wattsched.formats",
+    "fit_profile": "wattsched.perfmodels.fit",
     "generate": "wattsched.instances.generators",
+    "import_trace": "wattsched.formats",
+    "json_schema": "wattsched.formats",
     "pareto": "wattsched.tradeoffs",
+    "place_tasks": "wattsched.placements",
+    "read_cluster": "wattsched.formats",
+    "read_experiment": "wattsched.placements",
     "read_instance": "wattsched.documents",
     "read_result": "wattsched.documents",
+    "replay_jobs": "wattsched.replays",
     "solve": "wattsched.engine",
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -95,6 +98,20 @@ class InputError(Exception):
 
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
+
+
+class NoticeWarning(UserWarning):
+    """Something that the caller should know about an answer; the command line says it in a line."""
+
+
+@contextmanager
+def naming(file: str | Path) -> Iterator[None]:
+    """Name the file in what is wrong with it, a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(told if str(file) in told else f"{file}: {told}") from None
 
 
 def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:

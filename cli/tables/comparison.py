@@ -131,14 +131,11 @@ def _print_summaries(out: Console, comparison: Comparison) -> None:
 
 def _print_verdict(out: Console, comparison: Comparison) -> None:
     out.print()
-    wrong = comparison.disagreements
-    for sentence in wrong:
-        line(out, ("disagreement: ", "bold red"), sentence)
-    failures = comparison.failures
-    for sentence in failures:
-        line(out, ("failed: ", "bold red"), sentence)
-    solved = [run for run in comparison.runs if run.objective is not None]
-    if not solved:
+    wrong, failures = comparison.disagreements, comparison.failures
+    told = [("disagreement: ", one) for one in wrong] + [("failed: ", one) for one in failures]
+    for kind, sentence in told:
+        line(out, (kind, "bold red"), sentence)
+    if all(run.objective is None for run in comparison.runs):
         line(out, ("Nothing was compared: no run has a decision.", "bold red"))
     elif not wrong:
         line(out, "All other answers agree." if failures else "All answers agree.")

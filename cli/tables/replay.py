@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,93 +22,66 @@ def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summa
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     seeds = len(next(iter(found.values())))
     rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
-    line(out, f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {_means(seeds)}")
-    heading(out, "Completion", "from arrival to completion; rho above 1 is later than with a fair share")
-    columns = ["mean", "median", "p95", "p99", "queueing", "makespan", "rho", "rho > 1"]
-    fields = ["jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "makespan_s"]
-    _table(
-        out,
-        columns,
-        {
-            policy: [
-                *(duration(_mean(runs, field)) for field in fields),
-                number(_mean(runs, "rho_mean"), 3),
-                percent(_mean(runs, "unfair_fraction")),
-            ]
-            for policy, runs in found.items()
-        },
-    )
-    heading(out, "Cluster", "everything that it draws, idle GPUs and nodes included")
-    _table(
-        out,
-        ["energy", "CO2", "GPUs in use", "GPU hours", "fragmented"],
-        {
-            policy: [
-                energy(_mean(runs, "energy_j")),
-                f"{number(grams / 1000)} kg" if (grams := _mean(runs, "carbon_g")) else "",
-                percent(_mean(runs, "gpu_utilisation")),
-                number(_mean(runs, "gpu_h")),
-                percent(_mean(runs, "fragmentation")),
-            ]
-            for policy, runs in found.items()
-        },
-    )
-    _print_budget(out, found)
-    heading(out, "Decisions", "what they ask of jobs, wall-clock time, and certified gap where there is one")
-    _table(
-        out,
-        ["rounds", "restarts", "preemptions", "migrations", "median", "p99", "mean gap", "largest gap"],
-        {
-            policy: [
-                *(
-                    number(_mean(runs, field))
-                    for field in ("rounds", "restarts", "preemptions", "migrations")
-                ),
-                f"{1000 * _mean(runs, 'decision_median_s'):.2f} ms",
-                f"{1000 * _mean(runs, 'decision_p99_s'):.2f} ms",
-                *(_gap(runs, field) for field in ("gap_mean", "gap_max")),
-            ]
-            for policy, runs in found.items()
-        },
-    )
+    means = f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
+    line(out, f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {means}")
+    for (title, note), columns in TABLES.items():
+        if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
+            continue
+        heading(out, title, note)
+        rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
+        table(out, ["policy", *(f">{column}" for column in columns)], rows)
 
 
-def _print_budget(out: Console, found: Mapping[str, Sequence[Summary]]) -> None:
-    """Print how much of the budget was used, if there is one."""
-    if all(run.budget_used_max is None for runs in found.values() for run in runs):
-        return
-    heading(out, "Budget", "part of it that was used in a period")
-    _table(
-        out,
-        ["most used", "least used, if short all the time"],
-        {
-            policy: [_share(runs, "budget_used_max", max), _share(runs, "budget_used_min", min)]
-            for policy, runs in found.items()
-        },
-    )
+def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
+    """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
+
+    def cell(runs: Sequence[Summary]) -> str:
+        values = [value for run in runs if (value := getattr(run, field)) is not None]
+        return told(float(over(values))) if values else ""
+
+    return cell
 
 
-def _share(runs: Sequence[Summary], field: str, extreme: Callable[[list[float]], float]) -> str:
-    values = [getattr(run, field) for run in runs if getattr(run, field) is not None]
-    return percent(extreme(values)) if values else ""
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.2f} ms"
 
 
-def _means(seeds: int) -> str:
-    return f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
+def _kilograms(grams: float) -> str:
+    return f"{number(grams / 1000)} kg" if grams else ""
 
 
-def _table(out: Console, titles: list[str], rows: Mapping[str, list[str]]) -> None:
-    table(
-        out,
-        ["policy", *(f">{title}" for title in titles)],
-        [[policy, *cells] for policy, cells in rows.items()],
-    )
-
-
-def _mean(runs: Sequence[Summary], field: str) -> float:
-    return float(np.mean([getattr(run, field) for run in runs]))
-
-
-def _gap(runs: Sequence[Summary], field: str) -> str:
-    values = [getattr(run, field) for run in runs if getattr(run, field) is not None]
-    return f"{np.mean(values):.1e}" if values else ""
+Cell = Callable[[Sequence["Summary"]], str]
+TABLES: dict[tuple[str, str], dict[str, Cell]] = {
+    ("Completion", "from arrival to completion; rho above 1 is later than with a fair share"): {
+        "mean": _of("jct_mean_s", duration),
+        "median": _of("jct_median_s", duration),
+        "p95": _of("jct_p95_s", duration),
+        "p99": _of("jct_p99_s", duration),
+        "queueing": _of("queueing_mean_s", duration),
+        "makespan": _of("makespan_s", duration),
+        "rho": _of("rho_mean", lambda rho: number(rho, 3)),
+        "rho > 1": _of("unfair_fraction", percent),
+    },
+    ("Cluster", "everything that it draws, idle GPUs and nodes included"): {
+        "energy": _of("energy_j", energy),
+        "CO2": _of("carbon_g", _kilograms),
+        "GPUs in use": _of("gpu_utilisation", percent),
+        "GPU hours": _of("gpu_h", number),
+        "fragmented": _of("fragmentation", percent),
+    },
+    ("Budget", "part of it that was used in a period"): {
+        "most used": _of("budget_used_max", percent, max),
+        "least used, if short all the time": _of("budget_used_min", percent, min),
+    },
+    ("Decisions", "what they ask of jobs, wall-clock time, and certified gap where there is one"): {
+        "rounds": _of("rounds", number),
+        "restarts": _of("restarts", number),
+        "preemptions": _of("preemptions", number),
+        "migrations": _of("migrations", number),
+        "median": _of("decision_median_s", _milliseconds),
+        "p99": _of("decision_p99_s", _milliseconds),
+        "mean gap": _of("gap_mean", "{:.1e}".format),
+        "largest gap": _of("gap_max", "{:.1e}".format),
+    },
+}
+"""Title and note of a table, and its columns."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from scipy.optimize import brentq
 
@@ -17,6 +17,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 
 Quantity = Literal["energy_j", "carbon_g", "money"]
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 _ROUNDING = 1e-12
 

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import product
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 
 from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run
@@ -38,7 +39,8 @@ def run_all(
     # Not forked: the threads of a solver would be missing in the copy.
     fresh = get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(pairs)), fresh, initializer=_begin) as pool:
-        runs = [pool.submit(run, experiment, *pair) for pair in pairs]
+        with _later_interrupts():
+            runs = [pool.submit(run, experiment, *pair) for pair in pairs]
         try:
             for pair, made in zip(pairs, runs, strict=True):
                 yield *pair, made.result()
@@ -46,6 +48,21 @@ def run_all(
             raise RuntimeError(f"a process died before policy {pair[0]}, seed {pair[1]} was done") from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _later_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back while processes start: they inherit that, and ignore it later."""
+    if os.name != "posix":
+        yield
+        return
+    # Started now, or it would let Ctrl-C through when the first process is.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:

@@ -1,0 +1,264 @@
+"""What other programs write and read: `import_trace`, `export_program`, `export_topology`, `json_schema`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from wattsched.documents import instance_of
+from wattsched.engine import model_of
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.instances.clusters import known_gpu_type
+from wattsched.instances.errors import NoticeWarning, naming
+from wattsched.instances.io import read_json
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.traces import Format, TraceJob, formats, round_at
+from wattsched.instances.traces.openb import read_openb
+from wattsched.placements import read_experiment
+from wattsched.problems import problem as find_problem
+from wattsched.solvers.export import to_lp, to_mps
+from wattsched.topology.exchange import from_node_link, from_slurm, to_node_link, to_slurm
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from wattsched.instances.placement.instance import PlacementInstance
+    from wattsched.topology.cluster import Cluster
+
+File = str | Path
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+ROUND = ("at", "cluster", "power_fraction", "objective", "round_s", "restart_s", "seed")
+WINDOW = ("window", "arrived", "placed_by", "seed")
+"""Options of `import_trace` for a round of jobs, and for a window of tasks."""
+
+
+def reading_of(form: Format) -> list[inspect.Parameter]:
+    """Options of a format's reader."""
+    return list(inspect.signature(form.read).parameters.values())[1:]
+
+
+def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:
+    """Make an instance of files of a public trace.
+
+    Parameters
+    ----------
+    form : str
+        ``openb``, ``itp``, ``philly``, ``pai`` or ``gavel``.
+    *files : str or Path
+        Of a trace of jobs any number, whose jobs are taken together; of ``openb`` one file of nodes, which
+        gives a cluster without jobs, or with `window` one of nodes and one of tasks.
+    **options
+        Those of the format's reader. Of a trace of jobs also at (seconds of the trace's clock, or
+        "busiest"), cluster, power_fraction, objective, round_s, restart_s and seed, as for
+        `instances.traces.round_at`. With window, the number of tasks, also arrived (default: 0.8; GPU asked
+        for before, as a part of the capacity), placed_by (default: "fgd"; the policy that placed it) and
+        seed.
+
+    Returns
+    -------
+    Instance or PlacementInstance
+
+    Raises
+    ------
+    ValueError
+        For an unknown format or option, a malformed file, a job that is in two files, or when no job is in
+        the system at that moment.
+    OSError
+        When a file cannot be read.
+    """
+    if form not in (known := formats()):
+        raise ValueError(f"form: '{form}' is not known; there are {', '.join(known)}")
+    found, window = known[form], options.get("window") is not None
+    own = [] if window else [parameter.name for parameter in reading_of(found)]
+    rest = WINDOW if window and found.windows else ROUND if found.yields == "jobs" else ()
+    for name in options:
+        if name not in (*own, *rest):
+            raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
+    if window:
+        return _window(files, **options)
+    for number, file in enumerate(files):
+        if any(Path(file).resolve() == Path(other).resolve() for other in files[:number]):
+            raise ValueError(f"{file}: the file is named twice")
+    reading = {name: options.pop(name) for name in own if name in options}
+    read = [found.read(file, **reading) for file in files]
+    if found.yields == "jobs":
+        return _round(_told_apart(read, files) if found.numbered else read, files, options)
+    if len(read) != 1:
+        raise ValueError(f"one cluster makes an instance, not {len(files)}")
+    return Instance(name=read[0].name, cluster=read[0], jobs=[])
+
+
+def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]) -> Instance:
+    """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
+    found: dict[str, File] = {}
+    for file, trace in zip(files, traces, strict=True):
+        for job in trace:
+            if job.name in found:
+                raise ValueError(f"{file}: the job '{job.name}' is in {found[job.name]} too")
+        found |= {job.name: file for job in trace}
+    if "objective" in options:
+        options["objective"] = find_problem("sizing").objective(options["objective"])
+    at = options.pop("at", "busiest")
+    return round_at([job for trace in traces for job in trace], at, name=_stem(files[0]), **options)
+
+
+def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
+    """Jobs with the names of their files before their numbers; each file keeps its own clock."""
+    if len(files) == 1:
+        return traces
+    labels = [_stem(file) for file in files]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label}-{number}" for number, label in enumerate(labels, start=1)]
+    return [
+        [replace(job, name=f"{label}:{job.name}") for job in trace]
+        for label, trace in zip(labels, traces, strict=True)
+    ]
+
+
+def _stem(file: File) -> str:
+    return Path(file).name.partition(".")[0]
+
+
+def _window(
+    files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
+) -> PlacementInstance:
+    """Window of tasks on a cluster that other tasks have come to before."""
+    from wattsched.replay.placement.policies import policy_factory
+    from wattsched.replay.placement.stream import window_at
+
+    if len(files) != 2:
+        raise ValueError(f"window: takes two files, nodes and tasks, got {len(files)}")
+    policy_factory(placed_by)
+    return window_at(read_experiment(*files, arrivals=arrived, seed=seed), placed_by, seed, window)
+
+
+def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
+    """Read a cluster: of an instance or a node-link graph (.json), of openb's nodes (.csv), of Slurm (.conf).
+
+    Parameters
+    ----------
+    gpu_type, gpus_per_node
+        Of a .conf, which does not tell them.
+
+    Raises
+    ------
+    ValueError, wattsched.InputError
+        For a malformed file, an instance without a cluster, and an unknown GPU type.
+    OSError
+        When the file cannot be read.
+    """
+    name = str(file)
+    with naming(file):
+        if name.endswith(".csv"):
+            return read_openb(file)
+        if name.endswith(".conf"):
+            text, kind = Path(file).read_text(encoding="utf-8"), known_gpu_type(gpu_type)
+            cluster = from_slurm(
+                text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
+            )
+            return cluster.model_copy(update={"gpu_types": {gpu_type: kind}})
+        document = read_json(file)
+        if isinstance(document, dict) and "nodes" in document and "format" not in document:
+            return from_node_link(json.dumps(document))
+        return cluster_of(instance_of(document, source=name))
+
+
+def cluster_of(instance: Any) -> Cluster:
+    """Cluster of an instance; problems besides `sizing` have pools alone.
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    if not hasattr(instance, "cluster"):
+        raise ValueError(f"an instance of '{instance.problem}' has no cluster")
+    cluster: Cluster = instance.cluster
+    return cluster
+
+
+def export_program(
+    instance: BaseModel | File,
+    form: Literal["mps", "lp"] = "mps",
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+) -> str:
+    """Write the mathematical program of an instance for other solvers.
+
+    Parameters
+    ----------
+    instance, formulation, objective
+        As for `solve`.
+
+    Raises
+    ------
+    ValueError, TypeError, wattsched.InputError
+        As `solve`; also when there is no decision, and so no program, or when it holds what such a file
+        cannot.
+    """
+    try:
+        model = model_of(instance, formulation=formulation, objective=objective)
+    except InfeasibleError as error:
+        raise ValueError(f"there is no program: {error.detail}") from None
+    if model.outside != math.inf:
+        told = "The program holds generated columns only: others may have better decisions."
+        warnings.warn(told, NoticeWarning, stacklevel=2)
+    return (to_mps if form == "mps" else to_lp)(model.program)
+
+
+def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:
+    """Write the cluster's tree as a node-link graph (json), or as Slurm's topology (conf).
+
+    Raises
+    ------
+    ValueError
+        If the instance has no cluster, or Slurm could not say it.
+    """
+    cluster = cluster_of(instance)
+    return to_node_link(cluster) + "\n" if form == "json" else to_slurm(cluster)
+
+
+def json_schema(
+    document: Literal["instance", "result", "frontier"] = "instance", problem: str = "sizing"
+) -> dict[str, Any]:
+    """JSON Schema of the files of a problem.
+
+    Raises
+    ------
+    ValueError
+        For an unknown problem, and one that has no frontiers.
+    """
+    from pydantic import create_model
+
+    from wattsched.result import Result
+    from wattsched.tradeoffs import ParetoPoint, ParetoResult
+
+    rules = find_problem(problem)
+    if document == "frontier" and not rules.traces_pareto:
+        raise ValueError(f"frontier: is of `problem` shifting, not {problem}")
+
+    def narrowed(model: type[BaseModel], name: str, **types: Any) -> type[BaseModel]:
+        """Model with types of the problem where it leaves them open."""
+        return create_model(name, __base__=model, __doc__=model.__doc__, **types)
+
+    model: type[BaseModel] = rules.instance
+    if document != "instance":
+        model = narrowed(
+            Result,
+            f"{rules.name.title()}Result",
+            problem=(Literal[rules.name], ...),
+            objective_name=(Literal[tuple(rules.objectives)], ...),
+            decision=(rules.decision | None, None),
+        )
+    if document == "frontier":
+        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(model, ...))
+        model = narrowed(ParetoResult, "ParetoResult", points=(list[point], ...))
+    name = model.model_fields["format"].default
+    return {"$schema": DRAFT, "$id": f"{name}/{problem}", **model.model_json_schema()}

@@ -1,0 +1,405 @@
+"""Replays of traces of jobs under policies and budgets: `replay_jobs`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from wattsched.instances.errors import naming
+from wattsched.instances.io import write_atomically
+from wattsched.instances.traces import TraceJob, formats
+from wattsched.instances.traces.carbon import read_carbon
+from wattsched.instances.units import S_PER_DAY
+from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
+from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
+from wattsched.replay.jobs.listing import read_listing, read_tables
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
+from wattsched.replay.jobs.simulation import Replay
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
+from wattsched.topology.cluster import Cluster
+
+File = str | Path
+
+LIST = "csv"
+"""The format of lists of one's own; the others are those of `instances.traces`."""
+LEAST_ROUND_S = 1e-3
+
+CHECKPOINTS = "checkpoints"
+OPTIONS = "options.json"
+SUMMARY = "summary.json"
+"""Written last by the command line: where it is, all results are those of one command."""
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """Jobs of a file, and which of them are replayed.
+
+    Parameters
+    ----------
+    file : str or Path
+        A list or a public trace.
+    form : str
+        csv: job, arrival_s, work, requested_gpus, and model or table.
+    tables : str or Path, optional
+        Option tables by name (.json), for the csv format.
+    virtual_cluster : str, optional
+        Its jobs only: of philly, and gavel's with vc.
+    unit : str, optional
+        Of the times of pai, where it cannot be told.
+    throughputs : str or Path, optional
+        Of job types of gavel (default: beside the trace).
+    from_day : float
+        Jobs from this day on.
+    to_day : float, optional
+        Jobs before this day.
+
+    Raises
+    ------
+    ValueError
+        For what does not go with the format; what is named in backticks is a field.
+    """
+
+    file: File
+    form: Literal["csv", "itp", "philly", "pai", "gavel"] = "csv"
+    tables: File | None = None
+    virtual_cluster: str | None = None
+    unit: Literal["s", "h"] | None = None
+    throughputs: File | None = None
+    from_day: float = 0.0
+    to_day: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.to_day is not None and self.to_day <= self.from_day:
+            raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
+        if self.form != LIST and self.form not in formats():
+            raise ValueError(f"form: '{self.form}' is not known; there are {LIST}, {', '.join(formats())}")
+        known = [] if self.form == LIST else list(inspect.signature(formats()[self.form].read).parameters)
+        for name in self._reading():
+            if name not in known:
+                raise ValueError(f"`{name}` does not go with the format {self.form}")
+        if self.form == LIST and (self.from_day, self.to_day) != (0.0, None):
+            raise ValueError(
+                "`from_day` and `to_day` do not go with the format csv; leave the lines out of the file"
+            )
+        if self.form != LIST and self.tables is not None:
+            told = "whose jobs train models of the catalogue"
+            raise ValueError(f"`tables` does not go with the format {self.form}, {told}")
+
+    def traces(self, cluster: Cluster, seeds: Sequence[int] = (0,)) -> dict[int, Trace]:
+        """Read the jobs: by seed, a trace in which they train the models that the file or the seed tells.
+
+        Raises
+        ------
+        ValueError
+            For a malformed file, one without jobs, and several seeds for a list, in which nothing is drawn.
+        wattsched.InputError
+            For a malformed file of tables.
+        OSError
+            When a file cannot be read.
+        """
+        if self.form == LIST:
+            if len(seeds) > 1:
+                told = "a csv list tells what every job runs, nothing is drawn; give one seed"
+                raise ValueError(f"seeds: {told}")
+            tables = {} if self.tables is None else read_tables(self.tables)
+            with naming(self.file):
+                return {seeds[0]: read_listing(self.file, cluster, tables)}
+        with naming(self.file):
+            jobs = self._within(formats()[self.form].read(self.file, **self._reading()))
+            return {seed: trace_of_durations(cluster, jobs, seed=seed) for seed in seeds}
+
+    def _reading(self) -> dict[str, Any]:
+        """Options of the format's reader that are given."""
+        values = {name: getattr(self, name) for name in ("virtual_cluster", "unit", "throughputs")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _within(self, jobs: list[TraceJob]) -> list[TraceJob]:
+        """Jobs of the days, counted from the first job."""
+        days = [job.submitted_s / S_PER_DAY for job in jobs]
+        first, end = min(days, default=0.0), float("inf") if self.to_day is None else self.to_day
+        within = [job for job, day in zip(jobs, days, strict=True) if self.from_day <= day - first < end]
+        if jobs and not within:
+            last = f"the last one arrives on day {max(days) - first:.4g}"
+            raise ValueError(f"no job between `from_day` and `to_day`; {last}")
+        return within
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """How traces are replayed, and under which limits.
+
+    Parameters
+    ----------
+    round_s : float
+        Seconds from one possible decision to the next; 0: any moment.
+    process_restart_s : float
+        Seconds to restart a process on other GPUs.
+    pod_restart_s : float
+        Seconds to terminate a pod and create another.
+    carbon : float, str or Path
+        Grams of CO2 per kWh, or a file of them over time (.csv).
+    budget : tuple of str and float, optional
+        Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.
+    period_s : float
+        Of the budget: hour, day, week or seconds.
+    tariff : float, str or Path, optional
+        Money per kWh, or a file of it over time (.csv).
+    least_price : float
+        Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
+    sleep_after_s : float, optional
+        Nodes without a job sleep after S seconds.
+    sleep_power_w : float
+        Draw of a sleeping node.
+    wake_s : float
+        Seconds that a node takes to wake.
+    gap : float
+        Gap of each round's program.
+
+    Raises
+    ------
+    ValueError
+        For values out of range, and a budget without what it is counted by; see `JobSource`.
+    """
+
+    round_s: float = 60.0
+    process_restart_s: float = 10.0
+    pod_restart_s: float = 60.0
+    carbon: float | File = 0.0
+    budget: tuple[Quantity, float] | None = None
+    period_s: float = S_PER_DAY
+    tariff: float | File | None = None
+    least_price: float = 0.0
+    sleep_after_s: float | None = None
+    sleep_power_w: float = 0.0
+    wake_s: float = 0.0
+    gap: float = 5e-3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"gap: must be below 1, got {self.gap:g}")
+        if 0 < self.round_s < LEAST_ROUND_S:
+            raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
+        quantity = None if self.budget is None else self.budget[0]
+        if quantity is not None and quantity not in QUANTITIES:
+            raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
+        if quantity == "carbon_g" and self.carbon == 0.0:
+            raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
+        if quantity == "money" and self.tariff is None:
+            raise ValueError("budget: money needs `tariff`, what a kWh costs")
+        if quantity != "money" and self.tariff is not None:
+            no_use = "needs `budget`, which it belongs to"
+            raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
+
+
+def _maker(trace: Trace, settings: ReplaySettings) -> Callable[[str], Replay]:
+    """How a trace is replayed under any policy."""
+    begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
+    carbon = _over_time(settings.carbon, begin_s)
+    context = PolicyContext(
+        trace,
+        Restarts(settings.process_restart_s, settings.pod_restart_s),
+        settings.round_s,
+        settings.gap,
+        _budget(settings, carbon, begin_s),
+        settings.least_price,
+    )
+    sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
+
+    def make(name: str) -> Replay:
+        policy, round_s, budget = policy_of(name, context), settings.round_s, context.budget
+        return Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
+
+    return make
+
+
+def _over_time(asked: float | File, begin_s: float) -> Carbon:
+    """What a kWh emits or costs over time, or the same all the time."""
+    if isinstance(asked, int | float):
+        return Carbon.constant(asked)
+    with naming(asked):
+        return Carbon.of(read_carbon(asked), begin_s)
+
+
+def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:
+    if settings.budget is None:
+        return None
+    quantity, amount = settings.budget
+    if quantity == "energy_j":
+        return Budget.of_energy(amount, settings.period_s)
+    if settings.tariff is not None:
+        carbon = _over_time(settings.tariff, begin_s)
+    return Budget(quantity, amount, settings.period_s, carbon)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Keeps outcomes and checkpoints in a folder, so that a replay that was interrupted can go on.
+
+    ``FOLDER/checkpoints`` holds ``POLICY-SEED.running`` and ``POLICY-SEED.done``. Whoever can change them can
+    have anything executed; see `replay.jobs.checkpoint`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Is made. What is there of earlier replays is deleted, unless they go on.
+    checkpoint_s : float
+        Wall-clock seconds between checkpoints.
+    resume : bool
+        Go on with the replays that are not complete.
+    options : mapping
+        What all replays of the folder have in common besides their settings.
+    """
+
+    folder: File
+    checkpoint_s: float = 30.0
+    resume: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def open(self, settings: ReplaySettings) -> None:
+        """Begin, or make sure that what is there is of the same options.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to go on with, or it is of other options.
+        OSError
+            When the folder cannot be written to.
+        """
+        common = {**self.options, **asdict(settings)}
+        folder, options = self._checkpoints, {name: _value(value) for name, value in common.items()}
+        if self.resume:
+            _require_same(folder / OPTIONS, options)
+        folder.mkdir(parents=True, exist_ok=True)
+        # What a replay was writing when it was killed (`instances.io.write_atomically`).
+        for pattern in (".*.tmp",) if self.resume else (".*.tmp", "*.running", "*.done"):
+            for file in folder.glob(pattern):
+                file.unlink(missing_ok=True)
+        if not self.resume:
+            (Path(self.folder) / SUMMARY).unlink(missing_ok=True)
+            write_atomically(folder / OPTIONS, json.dumps(options, indent=1).encode() + b"\n")
+
+    @property
+    def _checkpoints(self) -> Path:
+        return Path(self.folder) / CHECKPOINTS
+
+    def file(self, replay: Replay, seed: int, suffix: Literal["running", "done"]) -> Path:
+        """Where a replay is kept."""
+        return self._checkpoints / f"{replay.name}-{seed}.{suffix}"
+
+
+def _value(value: object) -> str:
+    """Option as text; of a file, what is in it counts."""
+    if isinstance(value, str | Path) and os.path.isfile(value):
+        digest = hashlib.sha256(Path(value).read_bytes()).hexdigest()[:16]
+        return f"{Path(value).name} (sha256 {digest})"
+    if isinstance(value, tuple):
+        # A quantity and its amount.
+        return "=".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _require_same(file: Path, options: Mapping[str, str]) -> None:
+    try:
+        there = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"resume: there is nothing to go on with in '{file.parent}'") from None
+    except (OSError, ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict):
+        raise ValueError(f"resume: cannot read '{file}'; leave `resume` out to begin again")
+    for name in dict.fromkeys([*there, *options]):
+        before, now = there.get(name), options.get(name)
+        if before != now:
+            raise ValueError(
+                f"resume: the results in '{file.parent.parent}' are of `{name}` {before}, not {now}; "
+                "choose another folder, or leave `resume` out to begin again"
+            )
+
+
+Progress = Callable[[Replay, int, bool], None]
+"""Told of a replay, its seed, and whether it goes on from a checkpoint: at its begin and after every step."""
+
+
+def replay_jobs(
+    traces: Trace | Mapping[int, Trace],
+    policies: Sequence[str] = ("sizing",),
+    *,
+    settings: ReplaySettings | None = None,
+    journal: Journal | None = None,
+    progress: Progress = lambda replay, seed, resumed: None,
+) -> Iterator[tuple[int, Outcome]]:
+    """Replay traces under every policy, one after the other.
+
+    Parameters
+    ----------
+    traces : Trace, or mapping of int to Trace
+        By seed (of one trace: 0), as `JobSource.traces` gives them.
+    policies : sequence of str
+        Names of `replay.jobs.policies`, with ``+zeus`` or without.
+    settings : ReplaySettings, optional
+    journal : Journal, optional
+        Where outcomes and checkpoints are kept; default: nowhere.
+    progress : callable
+        As `Progress`.
+
+    Returns
+    -------
+    iterator of (int, Outcome)
+        Seed and outcome, policy by policy; each is replayed when it is asked for.
+
+    Raises
+    ------
+    ValueError
+        At once, before anything is written, if a policy does not take the trace, the cluster cannot keep to
+        the budget or sleep as asked, or the journal is of other options; later, if a policy breaks the rules
+        or a checkpoint is damaged.
+    """
+    if not policies:
+        raise ValueError("policies: name one at least")
+    settings = settings or ReplaySettings()
+    by_seed = {0: traces} if isinstance(traces, Trace) else traces
+    makers = {seed: _maker(trace, settings) for seed, trace in by_seed.items()}
+    for policy in policies:
+        next(iter(makers.values()))(policy)
+    for make in makers.values():
+        make(policies[0])
+    if journal is not None:
+        journal.open(settings)
+    return (
+        (seed, _outcome(make(policy), seed, journal, progress))
+        for policy in policies
+        for seed, make in makers.items()
+    )
+
+
+def _outcome(replay: Replay, seed: int, journal: Journal | None, progress: Progress) -> Outcome:
+    """Outcome of a replay, from where the journal has it."""
+    if journal is None:
+        return _stepped(replay, seed, progress, lambda _: None)
+    running, done = journal.file(replay, seed, "running"), journal.file(replay, seed, "done")
+    if done.exists():
+        return load(done, Outcome, replay)
+    if running.exists():
+        replay = load(running, Replay, replay)
+        progress(replay, seed, True)
+    outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
+    save(done, outcome, replay)
+    running.unlink(missing_ok=True)
+    return outcome
+
+
+def _stepped(replay: Replay, seed: int, progress: Progress, keep: Callable[[Replay], None]) -> Outcome:
+    progress(replay, seed, False)
+    while replay.step():
+        progress(replay, seed, False)
+        keep(replay)
+    return replay.outcome()
