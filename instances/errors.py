@@ -71,6 +71,18 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
 
 
+def require_range(holds: bool, name: str, expected: str, value: object) -> None:
+    """Refuse an argument out of its range in words: ``name: must be expected, got value``.
+
+    Raises
+    ------
+    ValueError
+        Unless it holds.
+    """
+    if not holds:
+        raise ValueError(f"{name}: must be {expected}, got {value}")
+
+
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
     """At most `most` lines, and one that counts the others."""
     if len(lines) <= most:
