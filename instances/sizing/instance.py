@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from wattsched.instances.errors import duplicates, refuse, unknown
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
 
@@ -278,19 +279,7 @@ class Instance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        faults = []
-        seen: set[str] = set()
-        for job in self.jobs:
-            if job.name in seen:
-                faults.append(f"duplicate job name '{job.name}'")
-            seen.add(job.name)
-            if isinstance(job.options, str) and job.options not in self.tables:
-                faults.append(f"job '{job.name}' names the unknown table '{job.options}'")
-        faults += self._faults_of_sets()
-        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
-            faults.append("a carbon budget needs 'carbon_g_per_kwh'")
-        if faults:
-            raise ValueError("; ".join(faults))
+        refuse(self._contradictions())
         return self
 
     def table_of(self, job: Job) -> OptionTable:
@@ -310,18 +299,19 @@ class Instance(Strict):
         own = {(profile.model, profile.gpu_type): profile for profile in reversed(self.profiles)}
         return own.get((model, gpu_type)) or own.get((model, stand_in)) or find(model, stand_in)
 
-    def _faults_of_sets(self) -> Iterator[str]:
+    def _contradictions(self) -> Iterator[str]:
+        yield from duplicates("job name", self.jobs)
+        yield from duplicates("set name", self.sets)
         jobs = {job.name: job for job in self.jobs}
-        seen: set[str] = set()
-        for declared in self.sets:
-            if declared.name in seen:
-                yield f"duplicate set name '{declared.name}'"
-            seen.add(declared.name)
-            for name in declared.rates:
-                if name not in jobs:
-                    yield f"set '{declared.name}' names the unknown job '{name}'"
-                elif not jobs[name].preemptible:
-                    yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
         for job in self.jobs:
+            if isinstance(job.options, str):
+                yield from unknown(f"job '{job.name}'", "table", [job.options], self.tables)
             if job.current is not None and job.current.set is not None and not job.preemptible:
                 yield f"job '{job.name}' shares its GPUs (current.set) and so cannot keep them (preemptible)"
+        for declared in self.sets:
+            yield from unknown(f"set '{declared.name}'", "job", declared.rates, jobs)
+            for name in declared.rates:
+                if name in jobs and not jobs[name].preemptible:
+                    yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
+        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
+            yield "a carbon budget needs 'carbon_g_per_kwh'"

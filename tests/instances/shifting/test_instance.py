@@ -79,7 +79,7 @@ def test_options_may_be_a_list_of_rows() -> None:
         (top(price_per_kwh=[0.1]), "price_per_kwh has 1 numbers"),
         (top(budgets={"money": 3.0}), "budgets.money needs the forecast 'price_per_kwh'"),
         (top(objective="money"), "objective 'money' needs the forecast"),
-        (top(objective="foo"), "objective: 'foo' is not known, choose one of completion, carbon"),
+        (top(objective="foo"), "objective: 'foo' is not known, choose one of mean-completion, carbon"),
         (job(deadline_s=-5.0), "deadline_s -5 is past"),
         (job(arrival_s=7200.0, deadline_s=7000.0), "deadline_s 7000 is past when it arrives, at 7200"),
         (job(arrival_s=9000.0), "arrival_s 9000 leaves no slot"),
