@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from wattsched.call import EARLIER, Call, Candidate
-from wattsched.certificate import certificate_of
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
@@ -45,8 +44,41 @@ class Evidence:
 
     @cached_property
     def certificate(self) -> Certificate | None:
-        """Prices of capacities and budgets, and the bound that they prove."""
-        return certificate_of(self.call, self.model, self.asked, self.known)
+        """Best bound that named row prices prove: those of the asked formulation, else of the default one."""
+        call, named = self.call, self.model
+        if named.named_prices is None and named.prices is None:
+            try:
+                named = call.model(call.problem.default)
+            except (InfeasibleError, UnsuitableError):
+                return None
+        if named.prices is not None:
+            return self._proven(named.prices)
+        if named.named_prices is None:
+            return None
+        found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
+        found += [self.asked.prices] if named is self.model else []
+        priced = [y for y in found if y is not None]
+        if not priced:
+            from wattsched.solvers.dual import dual_prices
+
+            with call.timer.phase("prove"):
+                priced = [dual_prices(named.program, time_s=call.timer.remaining_s())[0]]
+        if not named.lagrangian:
+            return self._proven(named.named_prices(priced[-1]))
+        bounds = [named.program.lagrangian_bound(y) for y in priced]
+        best = int(np.argmax(bounds))
+        if not np.isfinite(bounds[best]):
+            return None
+        reported = named.program.reported(bounds[best])
+        return Certificate(prices=named.named_prices(priced[best]), bound=reported)
+
+    def _proven(self, prices: Mapping[str, float]) -> Certificate | None:
+        """Certificate of prices, with the bound that the independent proof finds."""
+        with self.call.timer.phase("prove"):
+            proof = self.call.problem.prove(self.call.instance, prices)
+        if proof.bound is None or not np.isfinite(proof.bound):
+            return None
+        return Certificate(prices={name: y for name, y in prices.items() if y != 0.0}, bound=proof.bound)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -86,20 +118,29 @@ class Evidence:
         cost = call.sign * objective
         most = cost + _ROUNDING * max(1.0, abs(cost))
         bounds = list(self._bounds())
-        wrong = [*failed, *(self._disproved(b, objective) for b in bounds if b > most)]
+        for b in bounds:
+            if b > most:
+                found = f"the bound found is {call.sign * b:g}"
+                found = "infeasibility was proved" if np.isinf(b) else found
+                failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
         # Rounding in the last digits must not put the bound on the wrong side.
         bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
         gap = relative_gap(cost, bound) if np.isfinite(bound) else None
         earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
-            self._termination(chosen, gap, wrong),
+            self._termination(chosen, gap, failed),
             objective=objective,
             bound=call.sign * bound if np.isfinite(bound) else None,
             gap=gap,
             unsupported=self._unsupported,
-            faults=[*wrong, *earlier],
+            faults=[*failed, *earlier],
             checked=True,
-            prices={} if certificate is None else self._improvements(certificate),
+            # Improvement of the objective per unit, for the rows that are capacities.
+            prices={
+                name: -call.sign * price + 0.0
+                for name, price in ({} if certificate is None else certificate.prices).items()
+                if not name.startswith(INTERNAL)
+            },
             totals=report.totals,
             certificate=certificate,
             decision=decision,
@@ -114,11 +155,6 @@ class Evidence:
                 yield min(candidate.solution.bound, candidate.model.outside)
         if self.certificate is not None:
             yield self.call.sign * self.certificate.bound
-
-    def _disproved(self, bound: float, objective: float) -> str:
-        found = f"the bound found is {self.call.sign * bound:g}"
-        found = "infeasibility was proved" if np.isinf(bound) else found
-        return f"a decision of {objective:g} exists, but {found}"
 
     def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
         call, ended = self.call, self.asked.termination
@@ -172,15 +208,8 @@ class Evidence:
     @property
     def size(self) -> Size:
         """Size of the program."""
-        program, model = self.model.program, self.model
-        entries = int(program.matrix.nnz)
-        return Size(
-            columns=program.n_columns,
-            rows=program.n_rows,
-            nonzeros=entries,
-            options=model.options,
-            dropped=model.dropped,
-        )
+        program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
+        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=int(program.matrix.nnz), **told)
 
     @property
     def _unsupported(self) -> str:
@@ -198,14 +227,6 @@ class Evidence:
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
         rows = short_rows(program, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
-
-    def _improvements(self, certificate: Certificate) -> dict[str, float]:
-        """Improvement of the objective per unit of capacity, for the rows that are capacities."""
-        return {
-            name: -self.call.sign * price + 0.0
-            for name, price in certificate.prices.items()
-            if not name.startswith(INTERNAL)
-        }
 
 
 def refuted(call: Call, error: InfeasibleError) -> Result:

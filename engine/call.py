@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.timer import Timer
@@ -57,6 +58,8 @@ class Call:
 
     Attributes
     ----------
+    prices : mapping of str to float
+        Certificate prices of an earlier answer.
     data : object
         The instance in arrays, as the problem expands it.
     models : dict of str to Model
@@ -68,6 +71,7 @@ class Call:
     formulation: str
     solver: str
     limits: Limits
+    prices: Mapping[str, float] = field(default_factory=dict)
     timer: Timer = field(init=False)
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
@@ -128,9 +132,7 @@ class Call:
             solver=self.solver,
             objective_name=self.instance.objective,
             sense=self.problem.objectives[self.instance.objective],
-            termination=TerminationReport(
-                reason=termination.reason, limit=termination.limit, detail=termination.detail
-            ),
+            termination=TerminationReport(**asdict(termination)),
             time_s={**self.timer.phase_s, "total": self.timer.elapsed_s()},
             **values,  # type: ignore[arg-type]  # pydantic checks them
         )
