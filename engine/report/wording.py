@@ -90,6 +90,12 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + rest
 
 
+def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:
+    """Clock or power limit: ``1410 MHz``, ``250 W``; empty for neither."""
+    told = ((frequency_mhz, "MHz"), (power_limit_w, "W"))
+    return ", ".join(f"{value:g} {unit}" for value, unit in told if value is not None)
+
+
 def spoken(name: str, value: float) -> str:
     """Amount of a total, with the unit that its name ends in."""
     for suffix, words in (
@@ -142,6 +148,19 @@ class Scarce:
     counted: bool = False
 
 
+SCARCE = {
+    "power_w": ("power cap", "W"),
+    "energy_j": ("energy budget", "J"),
+    "carbon_g": ("carbon budget", "g"),
+    "money": ("money budget", "unit of money"),
+    "completion_s": ("bound on average completion", "s"),
+}
+"""Row of a budget to what it limits, and its unit."""
+
+BUDGET_ROWS = {"average_completion_s": "completion_s"}
+"""Budgets whose rows are called otherwise."""
+
+
 def scarce(row: str) -> Scarce:
     """Words for a row name such as ``gpus:A100@7``, ``buddy:A100:8`` or ``power_w:rack3``."""
     kind, _, rest = row.partition(":")
@@ -149,24 +168,14 @@ def scarce(row: str) -> Scarce:
         case "gpus":
             pool, _, slot = rest.partition("@")
             return Scarce(f"{pool} GPUs in slot {slot}" if slot else f"{pool} GPUs", "GPU", counted=True)
-        case "nodes":
-            return Scarce(f"{rest} nodes", "node", counted=True)
-        case "node":
-            return Scarce(f"nodes like {rest}", "node", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)
-        case "power_w":
-            return Scarce(f"power cap of {rest}" if rest else "power cap", "W")
-        case "energy_j":
-            return Scarce("energy budget", "J")
-        case "carbon_g":
-            return Scarce("carbon budget", "g")
-        case "money":
-            return Scarce("money budget", "unit of money")
-        case "completion_s":
-            return Scarce("bound on average completion", "s")
-    return Scarce(row.replace("_", " "))
+        case "nodes" | "node":
+            return Scarce(f"{rest} nodes" if kind == "nodes" else f"nodes like {rest}", "node", counted=True)
+        case "power_w" if rest:
+            return Scarce(f"power cap of {rest}", "W")
+    return Scarce(*SCARCE.get(row, (row.replace("_", " "), "")))
 
 
 def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | None) -> str:
