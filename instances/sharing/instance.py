@@ -220,11 +220,6 @@ class SharingInstance(Strict):
     carbon_g_per_kwh : float, optional
     unmeasured : {"law", "refuse"}
         Whether sets that nobody measured may be formed; the laws say how they run.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per fault.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT

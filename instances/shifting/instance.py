@@ -111,11 +111,6 @@ class ShiftingInstance(Strict):
         Number of slots of ``slot_s`` seconds.
     carbon_g_per_kwh, price_per_kwh : list of float, optional
         Forecasts, one number per slot; more than that are left unread.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per field at fault.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT

@@ -258,10 +258,20 @@ class Budgets(Strict):
 class Instance(Strict):
     """One scheduling round, ready to be solved.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per fault.
+    Attributes
+    ----------
+    objective : str
+        Name of what is optimised.
+    round_s : float
+        Length of the round: a job that waits begins after it.
+    carbon_g_per_kwh : float, optional
+        Carbon intensity of the round.
+    profiles : list of Profile
+        Performance models besides those of the catalogue.
+    tables : dict of str to OptionTable
+        Options that several jobs share, by name.
+    sets : list of JobSet
+        Jobs that may share GPUs.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
