@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.answer import Evidence, refuted
-from wattsched.call import EARLIER, Call, Candidate
+from wattsched.answer import EARLIER, Call, Candidate, Evidence, refuted
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer
