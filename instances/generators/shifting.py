@@ -102,6 +102,12 @@ def shifting_horizon(
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
     )
+    return _with_budget(instance, carbon_fraction, completion_factor)
+
+
+def _with_budget(
+    instance: ShiftingInstance, carbon_fraction: float | None, completion_factor: float | None
+) -> ShiftingInstance:
     fastest_s, least_g, most_g = _extremes(instance)
     if completion_factor is not None:
         budgets = HorizonBudgets(average_completion_s=completion_factor * fastest_s)

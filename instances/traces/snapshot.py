@@ -339,34 +339,27 @@ def _serve(
 ) -> dict[str, Placement]:
     """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
-    requests: list[list[Request]] = [[] for _ in pools]
-    started: dict[str, Start] = {}
+    served: list[list[tuple[Request, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
         size = block_size(wanted.gpus)
-        level = size.bit_length() - 1
+        # Theorem of `topology.buddy`: the job counts at every level up to its own.
+        levels = size.bit_length()
         for p in sorted(range(len(pools)), key=lambda p: -int(free[p][0])):
-            if free[p][0] < size:
-                break
-            if level >= len(free[p]) or (free[p][: level + 1] < size).any():
-                continue
-            there = roster.on(pools[p], wanted)
-            if there is not None:
-                # Theorem of `topology.buddy`: the job counts at every level up to its own.
-                free[p][: level + 1] -= size
-                requests[p].append(Request(job=job, size=size, gpus=wanted.gpus))
-                started[job] = there
+            fits = levels <= len(free[p]) and (free[p][:levels] >= size).all()
+            if fits and (there := roster.on(pools[p], wanted)) is not None:
+                free[p][:levels] -= size
+                served[p].append((Request(job=job, size=size, gpus=wanted.gpus), there))
                 break
     placed = {}
-    for pool, wanted_here in zip(pools, requests, strict=True):
-        allocation = allocate(pool, pool.available, wanted_here)
-        for request in wanted_here:
-            start = started[request.job]
+    for pool, here in zip(pools, served, strict=True):
+        positions = allocate(pool, pool.available, [request for request, _ in here]).positions
+        for request, start in here:
             placed[request.job] = Placement(
                 gpus=request.gpus,
                 pool=pool.name,
                 frequency_mhz=start.frequency_mhz,
                 power_limit_w=start.power_limit_w,
                 batch_size=start.batch_size,
-                nodes=pool.gpus_at(allocation.positions[request.job].tolist()),
+                nodes=pool.gpus_at(positions[request.job].tolist()),
             )
     return placed
