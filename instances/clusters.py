@@ -46,7 +46,6 @@ def homogeneous_cluster(
     *,
     nodes_per_rack: int = 4,
     base_power_w: float = BASE_POWER_W,
-    rack_power_fraction: float | None = None,
     name: str = "cluster",
 ) -> Cluster:
     """Build a cluster of equal nodes under racks.
@@ -55,8 +54,6 @@ def homogeneous_cluster(
     ----------
     nodes_per_rack : int
         The last rack takes what is left.
-    rack_power_fraction : float, optional
-        Caps every rack at this fraction of its full draw; by default racks have no cap.
 
     Raises
     ------
@@ -69,7 +66,7 @@ def homogeneous_cluster(
     names, kind = numbered("node", nodes), known_gpu_type(gpu_type)
     # As many digits as the nodes have.
     racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
-    cluster = Cluster(
+    return Cluster(
         name=name,
         gpu_types={gpu_type: kind},
         nodes=[
@@ -87,7 +84,6 @@ def homogeneous_cluster(
             *(Group(name=r, level="rack", parent="site") for r in racks),
         ],
     )
-    return cluster if rack_power_fraction is None else with_rack_caps(cluster, rack_power_fraction)
 
 
 def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
