@@ -192,14 +192,14 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     require("time_limit", time_limit, (Real, NoneType), "a number of seconds")
     require("threads", threads, (Integral,), "a whole number")
     require("seed", seed, (Integral,), "a whole number")
-    if not 0.0 <= gap < 1.0:
-        raise ValueError(f"gap must be at least 0 and below 1, got {gap}")
-    if time_limit is not None and not time_limit > 0.0:
-        raise ValueError(f"time_limit must be positive, got {time_limit}")
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
+    for holds, told in (
+        (0.0 <= gap < 1.0, f"gap must be at least 0 and below 1, got {gap}"),
+        (time_limit is None or time_limit > 0.0, f"time_limit must be positive, got {time_limit}"),
+        (threads >= 1, f"threads must be at least 1, got {threads}"),
+        (0 <= seed < 2**31, f"seed must be between 0 and {2**31 - 1}, got {seed}"),
+    ):
+        if not holds:
+            raise ValueError(told)
     finite = None if time_limit is None or np.isinf(time_limit) else float(time_limit)
     # More threads than processors only fight each other; counting them takes a while.
     useful = 1 if threads == 1 else min(threads, os.cpu_count() or 1)
