@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
@@ -96,24 +96,26 @@ def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:
     return ", ".join(f"{value:g} {unit}" for value, unit in told if value is not None)
 
 
+UNITS: dict[str, Callable[[float], str]] = {
+    "w": lambda watts: quantity(watts, "W"),
+    "j": energy,
+    "g": lambda grams: quantity(grams, "g"),
+    "s": duration,
+    "gpus": lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}",
+    "pct": lambda share: percent(share / 100),
+}
+"""What a total's name ends in, after a ``_``, to how its amount reads; a new unit is one line here."""
+
+
 def spoken(name: str, value: float) -> str:
     """Amount of a total, with the unit that its name ends in."""
-    for suffix, words in (
-        ("_w", lambda watts: quantity(watts, "W")),
-        ("_j", energy),
-        ("_g", lambda grams: quantity(grams, "g")),
-        ("_s", duration),
-        ("_gpus", lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}"),
-        ("_pct", lambda share: percent(share / 100)),
-    ):
-        if name.endswith(suffix):
-            return words(value)
-    return number(value)
+    _, joint, unit = name.rpartition("_")
+    return UNITS.get(unit if joint else "", number)(value)
 
 
 def total_label(name: str) -> str:
     """Name of a total without its unit."""
-    return TOTALS.get(name, re.sub("_(w|j|g|s|gpus|pct)$", "", name).replace("_", " "))
+    return TOTALS.get(name, re.sub(f"_({'|'.join(UNITS)})$", "", name).replace("_", " "))
 
 
 @dataclass(frozen=True)
