@@ -1,22 +1,150 @@
-"""From what is known of an instance to its answer: the best decision that holds, and the best bound."""
+"""One call of `solve`: what has been made of it so far, and the answer that follows from what is known.
+
+The answer is the best decision that holds, with the best bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.call import EARLIER, Call, Candidate
-from wattsched.certificate import certificate_of
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
-from wattsched.result import Certificate, Result, Size
-from wattsched.solvers.solution import Solution, Termination, relative_gap
+from wattsched.formulations.timer import Timer
+from wattsched.problems import Problem
+from wattsched.result import Certificate, Result, Size, TerminationReport
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limits, Solution, Termination, relative_gap
 from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
+
+if TYPE_CHECKING:
+    from wattsched.topology.arrays import FloatArray
+
+EARLIER = "initial_solution"
+"""Who made an earlier decision, in messages."""
+
+_BUILD_SHARE = 0.7
+"""Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A decision that is known: as a point of a model's program, or spelled out and checked.
+
+    Attributes
+    ----------
+    of : str
+        Who made it.
+    cost : float
+        As claimed, to be minimised.
+    """
+
+    of: str
+    cost: float
+    model: Model[Any] | None = None
+    solution: Solution | None = None
+    decision: Any = None
+    report: Report | None = None
+
+    def point_of(self, model: Model[Any]) -> FloatArray | None:
+        """Point of a model's program, None where it has none."""
+        if self.solution is not None:
+            return self.solution.x if self.model is model else None
+        x: FloatArray | None = model.encode(self.decision)
+        return x
+
+
+@dataclass
+class Call:
+    """What is asked for, and what has been made of it so far.
+
+    Attributes
+    ----------
+    prices : mapping of str to float
+        Certificate prices of an earlier answer.
+    data : object
+        The instance in arrays, as the problem expands it.
+    models : dict of str to Model
+        By formulation; each is built once.
+    """
+
+    instance: Any
+    problem: Problem[Any, Any, Any]
+    formulation: str
+    solver: str
+    limits: Limits
+    prices: Mapping[str, float] = field(default_factory=dict)
+    timer: Timer = field(init=False)
+    data: Any = None
+    models: dict[str, Model[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.timer = Timer(self.limits.time_s)
+
+    @property
+    def sign(self) -> float:
+        """What turns the objective into a cost."""
+        return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
+
+    @property
+    def by_heuristic(self) -> bool:
+        """Whether a heuristic of the problem is asked for, and of solvers only a bound."""
+        return self.solver in self.problem.heuristics
+
+    @property
+    def exact(self) -> bool:
+        """Whether the solver finds the optimum when it has the time."""
+        return not self.by_heuristic and find_solver(self.solver).exact
+
+    def limits_left(self, share: float = 1.0) -> Limits:
+        """Limits with a share of what is left of the time, at least a few milliseconds."""
+        left_s = self.timer.remaining_s()
+        return self.limits if left_s is None else replace(self.limits, time_s=max(0.01, share * left_s))
+
+    def model(self, formulation: str) -> Model[Any]:
+        """Model of a formulation."""
+        if formulation not in self.models:
+            build = self.problem.formulation(formulation)
+            with self.timer.phase("build" if formulation == self.formulation else "reference"):
+                model = build(self.data, self.instance.objective, self.timer.until(_BUILD_SHARE))
+            self.models[formulation] = model
+        return self.models[formulation]
+
+    def checked(self, of: str, decision: Any) -> Candidate:
+        """Candidate of a decision, with what the checker says of it."""
+        with self.timer.phase("check"):
+            report = self.problem.check(self.instance, decision)
+        valid = not report.faults and report.objective is not None
+        cost = self.sign * (report.objective or 0.0) if valid else math.inf
+        return Candidate(of, cost, decision=decision, report=report)
+
+    def of_solution(self, of: str, model: Model[Any], solution: Solution) -> list[Candidate]:
+        """Candidate of a solver's point, if it has one."""
+        if solution.x is None:
+            return []
+        cost = model.program.objective(solution.x) if solution.objective is None else solution.objective
+        return [Candidate(of, cost, model, solution)]
+
+    def result(self, termination: Termination, **values: object) -> Result:
+        """Result with everything that is known from the start."""
+        return Result(
+            instance=self.instance.name,
+            problem=self.problem.name,
+            formulation=self.formulation,
+            solver=self.solver,
+            objective_name=self.instance.objective,
+            sense=self.problem.objectives[self.instance.objective],
+            termination=TerminationReport(**asdict(termination)),
+            time_s={**self.timer.phase_s, "total": self.timer.elapsed_s()},
+            **values,  # type: ignore[arg-type]  # pydantic checks them
+        )
+
 
 _ROUNDING = 1e-6
 _ROUNDING_GAP = 1e-12
@@ -45,8 +173,41 @@ class Evidence:
 
     @cached_property
     def certificate(self) -> Certificate | None:
-        """Prices of capacities and budgets, and the bound that they prove."""
-        return certificate_of(self.call, self.model, self.asked, self.known)
+        """Best bound that named row prices prove: those of the asked formulation, else of the default one."""
+        call, named = self.call, self.model
+        if named.named_prices is None and named.prices is None:
+            try:
+                named = call.model(call.problem.default)
+            except (InfeasibleError, UnsuitableError):
+                return None
+        if named.prices is not None:
+            return self._proven(named.prices)
+        if named.named_prices is None:
+            return None
+        found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
+        found += [self.asked.prices] if named is self.model else []
+        priced = [y for y in found if y is not None]
+        if not priced:
+            from wattsched.solvers.dual import dual_prices
+
+            with call.timer.phase("prove"):
+                priced = [dual_prices(named.program, time_s=call.timer.remaining_s())[0]]
+        if not named.lagrangian:
+            return self._proven(named.named_prices(priced[-1]))
+        bounds = [named.program.lagrangian_bound(y) for y in priced]
+        best = int(np.argmax(bounds))
+        if not np.isfinite(bounds[best]):
+            return None
+        reported = named.program.reported(bounds[best])
+        return Certificate(prices=named.named_prices(priced[best]), bound=reported)
+
+    def _proven(self, prices: Mapping[str, float]) -> Certificate | None:
+        """Certificate of prices, with the bound that the independent proof finds."""
+        with self.call.timer.phase("prove"):
+            proof = self.call.problem.prove(self.call.instance, prices)
+        if proof.bound is None or not np.isfinite(proof.bound):
+            return None
+        return Certificate(prices={name: y for name, y in prices.items() if y != 0.0}, bound=proof.bound)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -86,20 +247,29 @@ class Evidence:
         cost = call.sign * objective
         most = cost + _ROUNDING * max(1.0, abs(cost))
         bounds = list(self._bounds())
-        wrong = [*failed, *(self._disproved(b, objective) for b in bounds if b > most)]
+        for b in bounds:
+            if b > most:
+                found = f"the bound found is {call.sign * b:g}"
+                found = "infeasibility was proved" if np.isinf(b) else found
+                failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
         # Rounding in the last digits must not put the bound on the wrong side.
         bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
         gap = relative_gap(cost, bound) if np.isfinite(bound) else None
         earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
-            self._termination(chosen, gap, wrong),
+            self._termination(chosen, gap, failed),
             objective=objective,
             bound=call.sign * bound if np.isfinite(bound) else None,
             gap=gap,
             unsupported=self._unsupported,
-            faults=[*wrong, *earlier],
+            faults=[*failed, *earlier],
             checked=True,
-            prices={} if certificate is None else self._improvements(certificate),
+            # Improvement of the objective per unit, for the rows that are capacities.
+            prices={
+                name: -call.sign * price + 0.0
+                for name, price in ({} if certificate is None else certificate.prices).items()
+                if not name.startswith(INTERNAL)
+            },
             totals=report.totals,
             certificate=certificate,
             decision=decision,
@@ -114,11 +284,6 @@ class Evidence:
                 yield min(candidate.solution.bound, candidate.model.outside)
         if self.certificate is not None:
             yield self.call.sign * self.certificate.bound
-
-    def _disproved(self, bound: float, objective: float) -> str:
-        found = f"the bound found is {self.call.sign * bound:g}"
-        found = "infeasibility was proved" if np.isinf(bound) else found
-        return f"a decision of {objective:g} exists, but {found}"
 
     def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
         call, ended = self.call, self.asked.termination
@@ -172,15 +337,8 @@ class Evidence:
     @property
     def size(self) -> Size:
         """Size of the program."""
-        program, model = self.model.program, self.model
-        entries = int(program.matrix.nnz)
-        return Size(
-            columns=program.n_columns,
-            rows=program.n_rows,
-            nonzeros=entries,
-            options=model.options,
-            dropped=model.dropped,
-        )
+        program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
+        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=int(program.matrix.nnz), **told)
 
     @property
     def _unsupported(self) -> str:
@@ -198,14 +356,6 @@ class Evidence:
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
         rows = short_rows(program, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
-
-    def _improvements(self, certificate: Certificate) -> dict[str, float]:
-        """Improvement of the objective per unit of capacity, for the rows that are capacities."""
-        return {
-            name: -self.call.sign * price + 0.0
-            for name, price in certificate.prices.items()
-            if not name.startswith(INTERNAL)
-        }
 
 
 def refuted(call: Call, error: InfeasibleError) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,10 @@ def instance_of(document: Any, source: str = "") -> Any:
     InputError
         As `read_instance`.
     """
-    _require_object(document, source)
+    if not isinstance(document, dict):
+        names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+        kind = names.get(type(document), "a number")
+        raise InputError([f"the document must be an object, not {kind}"], source)
     found = document.get("format", INSTANCE_FORMAT)
     if found != INSTANCE_FORMAT:
         raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
@@ -179,13 +183,10 @@ def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> R
     if not isinstance(answer, Result):
         require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
         return rules.check(instance, answer)
-    verdict = verdict_on(instance, answer.model_dump(mode="json"))
-    report = verdict.report
     from wattsched.verification.report import Report
 
-    if report is None:
-        return Report(verdict.faults)
-    return Report(verdict.faults, report.objective, report.totals)
+    verdict = verdict_on(instance, answer.model_dump(mode="json"))
+    return replace(verdict.report or Report([]), faults=verdict.faults)
 
 
 def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
@@ -203,13 +204,6 @@ def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str
     if not isinstance(name, str) or name not in rules.former:
         return document
     return document | {field: rules.objective(name)}
-
-
-def _require_object(document: Any, source: str) -> None:
-    if not isinstance(document, dict):
-        names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
-        kind = names.get(type(document), "a number")
-        raise InputError([f"the document must be an object, not {kind}"], source)
 
 
 def _problem_of(document: dict[str, Any], source: str) -> Problem[Any, Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.answer import Evidence, refuted
-from wattsched.call import EARLIER, Call, Candidate
+from wattsched.answer import EARLIER, Call, Candidate, Evidence, refuted
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer
@@ -94,11 +93,11 @@ def solve(
     require("formulation", formulation, (str, NoneType), "a name")
     require("objective", objective, (str, NoneType), "a name")
     sound, problem = sound_instance(instance)
-    earlier = _earlier(problem, initial_solution)
+    earlier, prices = _earlier(problem, initial_solution)
     goal = require_names(problem, formulation, solver, objective or sound.objective)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
-    call = Call(sound, problem, formulation or problem.default, solver, limits)
+    call = Call(sound, problem, formulation or problem.default, solver, limits, prices)
     with _worker(call) as worker:
         return _solved(call, worker, earlier)
 
@@ -172,28 +171,19 @@ def model_of(
     return build(data, goal, Timer())
 
 
-@dataclass(frozen=True)
-class _Earlier:
-    """Decision and named prices of an earlier answer."""
-
-    decision: Any = None
-    prices: Mapping[str, float] = field(default_factory=dict)
-
-
-def _earlier(problem: Problem[Any, Any, Any], answer: Any) -> _Earlier:
-    """Refuse what is no earlier answer to the problem."""
-    if answer is None:
-        return _Earlier()
-    expected = f"a Result or a decision of {problem.name}"
+def _earlier(problem: Problem[Any, Any, Any], answer: Any) -> tuple[Any, Mapping[str, float]]:
+    """Decision and named prices of an earlier answer; what is none to the problem is refused."""
+    prices: Mapping[str, float] = {}
     if isinstance(answer, Result):
         if answer.problem != problem.name:
             raise ValueError(
                 f"initial_solution is an answer to '{answer.problem}', the instance is of '{problem.name}'"
             )
-        require("initial_solution", answer.decision, (problem.decision, NoneType), expected)
-        return _Earlier(answer.decision, {} if answer.certificate is None else answer.certificate.prices)
-    require("initial_solution", answer, (problem.decision,), expected)
-    return _Earlier(answer)
+        prices = {} if answer.certificate is None else answer.certificate.prices
+        answer = answer.decision
+    expected = f"a Result or a decision of {problem.name}"
+    require("initial_solution", answer, (problem.decision, NoneType), expected)
+    return answer, prices
 
 
 def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
@@ -202,14 +192,14 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     require("time_limit", time_limit, (Real, NoneType), "a number of seconds")
     require("threads", threads, (Integral,), "a whole number")
     require("seed", seed, (Integral,), "a whole number")
-    if not 0.0 <= gap < 1.0:
-        raise ValueError(f"gap must be at least 0 and below 1, got {gap}")
-    if time_limit is not None and not time_limit > 0.0:
-        raise ValueError(f"time_limit must be positive, got {time_limit}")
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
+    for holds, told in (
+        (0.0 <= gap < 1.0, f"gap must be at least 0 and below 1, got {gap}"),
+        (time_limit is None or time_limit > 0.0, f"time_limit must be positive, got {time_limit}"),
+        (threads >= 1, f"threads must be at least 1, got {threads}"),
+        (0 <= seed < 2**31, f"seed must be between 0 and {2**31 - 1}, got {seed}"),
+    ):
+        if not holds:
+            raise ValueError(told)
     finite = None if time_limit is None or np.isinf(time_limit) else float(time_limit)
     # More threads than processors only fight each other; counting them takes a while.
     useful = 1 if threads == 1 else min(threads, os.cpu_count() or 1)
@@ -226,7 +216,7 @@ def _worker(call: Call) -> Any:
     return Worker()
 
 
-def _solved(call: Call, worker: Worker | None, earlier: _Earlier) -> Result:
+def _solved(call: Call, worker: Worker | None, earlier: Any) -> Result:
     """Expand, build, solve and conclude."""
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
@@ -238,15 +228,15 @@ def _solved(call: Call, worker: Worker | None, earlier: _Earlier) -> Result:
         model = call.model(call.formulation)
     except InfeasibleError as error:
         return refuted(call, error)
-    if earlier.decision is not None:
-        known.append(call.checked(EARLIER, earlier.decision))
+    if earlier is not None:
+        known.append(call.checked(EARLIER, earlier))
     if model.start is not None and not call.by_heuristic:
         known += call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
-    start = _start(call, model, known, earlier)
+    start = _start(call, model, known)
     late = _net_comes_late(call, model)
     if not late:
         known += _by_net(call, start)
-        start = _start(call, model, known, earlier)
+        start = _start(call, model, known)
     asked = _ask(call, model, replace(start, rule=_ascend) if late else start, worker)
     if late and asked.termination.reason == "optimal":
         result = Evidence(call, model, asked, known).answer()
@@ -292,7 +282,7 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
     return call.of_solution(net, model, solution) or [Candidate(net, np.inf, model, solution)]
 
 
-def _start(call: Call, model: Model[Any], known: list[Candidate], earlier: _Earlier) -> Start:
+def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     """Best point of a model's program that is known, and prices."""
     program = model.program
     points = [x for candidate in known if (x := candidate.point_of(model)) is not None]
@@ -301,9 +291,9 @@ def _start(call: Call, model: Model[Any], known: list[Candidate], earlier: _Earl
     for candidate in known:
         if candidate.model is model and candidate.solution is not None:
             return Start(x, candidate.solution.prices)
-    if not earlier.prices or not model.lagrangian:
+    if not call.prices or not model.lagrangian:
         return Start(x)
-    return Start(x, np.array([call.sign * earlier.prices.get(name, 0.0) for name in program.row_names()]))
+    return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))
 
 
 def _ask(call: Call, model: Model[Any], start: Start, worker: Worker | None) -> Solution:

@@ -115,13 +115,19 @@ class Result(Strict):
 
         if self.decision is None:
             raise ValueError(f"the result of '{self.instance}' holds no decision: {self.termination.detail}")
-        return pd.DataFrame(view(self.problem).rows(self.decision)).set_index("job")
+        # Whole numbers stay whole where some jobs have none.
+        return pd.DataFrame(view(self.problem).rows(self.decision)).set_index("job").convert_dtypes()
 
     def prices_frame(self) -> pd.DataFrame:
         """Prices of capacities and budgets as a table."""
         import pandas as pd
 
         return pd.DataFrame({"price": self.prices}).rename_axis("row")
+
+    def __repr__(self) -> str:
+        """One line; pydantic's would be the whole file."""
+        amount = "" if self.objective is None else f", {self.objective_name} {self.objective:.6g}"
+        return f"<Result of {self.problem} '{self.instance}': {self.termination.reason}{amount}>"
 
     def __str__(self) -> str:
         """Summary as the command line prints it."""

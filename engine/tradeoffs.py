@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
@@ -18,9 +18,6 @@ from wattsched.topology.cluster import Strict
 from wattsched.verification.shifting.pareto import TOTALS, bounded, pareto_faults, require_forecast
 
 Tradeoff = Literal["carbon", "energy", "money"]
-
-TRADEOFFS: dict[str, Tradeoff] = {"carbon": "carbon", "energy": "energy", "money": "money"}
-"""Objective of an instance to the criterion that completion is traded against; carbon for the others."""
 
 FORMAT = "wattsched-frontier/1"
 ROOM = 1e-6
@@ -96,7 +93,8 @@ def pareto(
     """
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
-    against = tradeoff or TRADEOFFS.get(horizon.objective, "carbon")
+    objective = horizon.objective
+    against: Tradeoff = tradeoff or (objective if objective in get_args(Tradeoff) else "carbon")
     if points < 2:
         raise ValueError(f"frontier: needs at least 2 points, got {points}")
     require_forecast(horizon, against)
@@ -127,11 +125,12 @@ def pareto(
 
 
 def _undominated(points: list[ParetoPoint], total: str) -> list[ParetoPoint]:
+    def criteria(point: ParetoPoint) -> tuple[float, float]:
+        return point.result.totals["average_completion_s"], point.result.totals[total]
+
     kept: list[ParetoPoint] = []
-    for point in sorted(
-        points, key=lambda p: (p.result.totals["average_completion_s"], p.result.totals[total])
-    ):
-        if not kept or point.result.totals[total] < kept[-1].result.totals[total]:
+    for point in sorted(points, key=criteria):
+        if not kept or criteria(point)[1] < criteria(kept[-1])[1]:
             kept.append(point)
     return kept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from wattsched.instances.errors import require_range
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node, PowerDomain
 
 GPU_TYPES = {
@@ -13,7 +14,7 @@ GPU_TYPES = {
     "T4": GpuType(idle_power_w=10.0, max_power_w=70.0, memory_gib=16.0),
     "A40": GpuType(idle_power_w=30.0, max_power_w=300.0, memory_gib=48.0),
 }
-"""GPU types with the watts of `systems.md` 3.2; A40's idle draw is taken from the 300 W board beside it."""
+"""Watts of PWR (Lettich et al., CCGrid 2025); the A40, which it lacks, idles as its other board of 300 W."""
 
 BASE_POWER_W = 200.0
 """Draw of a server without its GPUs where nothing is known: two CPU packages, memory and fans (assumed)."""
@@ -32,6 +33,12 @@ def known_gpu_type(name: str) -> GpuType:
     return GPU_TYPES[name]
 
 
+def numbered(prefix: str, count: int) -> list[str]:
+    """Names whose alphabetical order is that of their numbers: ``job00`` to ``job99``."""
+    digits = len(str(count - 1))
+    return [f"{prefix}{i:0{digits}d}" for i in range(count)]
+
+
 def homogeneous_cluster(
     nodes: int = 64,
     gpus_per_node: int = 8,
@@ -39,7 +46,6 @@ def homogeneous_cluster(
     *,
     nodes_per_rack: int = 4,
     base_power_w: float = BASE_POWER_W,
-    rack_power_fraction: float | None = None,
     name: str = "cluster",
 ) -> Cluster:
     """Build a cluster of equal nodes under racks.
@@ -48,44 +54,36 @@ def homogeneous_cluster(
     ----------
     nodes_per_rack : int
         The last rack takes what is left.
-    rack_power_fraction : float, optional
-        Caps every rack at this fraction of its full draw; by default racks have no cap.
 
     Raises
     ------
     ValueError
         For an unknown GPU type or a count below 1.
     """
-    for field, value in (
-        ("nodes", nodes),
-        ("gpus_per_node", gpus_per_node),
-        ("nodes_per_rack", nodes_per_rack),
-    ):
-        if value < 1:
-            raise ValueError(f"{field}: must be at least 1, got {value}")
-    kind = known_gpu_type(gpu_type)
-    digits = len(str(nodes - 1))
-    racks = [f"rack{r:0{digits}d}" for r in range(-(-nodes // nodes_per_rack))]
-    members = [
-        Node(
-            name=f"node{i:0{digits}d}",
-            gpu_type=gpu_type,
-            gpus=gpus_per_node,
-            parent=racks[i // nodes_per_rack],
-            base_power_w=base_power_w,
-        )
-        for i in range(nodes)
-    ]
-    cluster = Cluster(
+    counts = {"nodes": nodes, "gpus_per_node": gpus_per_node, "nodes_per_rack": nodes_per_rack}
+    for field, value in counts.items():
+        require_range(value >= 1, field, "at least 1", value)
+    names, kind = numbered("node", nodes), known_gpu_type(gpu_type)
+    # As many digits as the nodes have.
+    racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
+    return Cluster(
         name=name,
         gpu_types={gpu_type: kind},
-        nodes=members,
+        nodes=[
+            Node(
+                name=node,
+                gpu_type=gpu_type,
+                gpus=gpus_per_node,
+                parent=racks[i // nodes_per_rack],
+                base_power_w=base_power_w,
+            )
+            for i, node in enumerate(names)
+        ],
         groups=[
             Group(name="site", level="site"),
             *(Group(name=r, level="rack", parent="site") for r in racks),
         ],
     )
-    return cluster if rack_power_fraction is None else with_rack_caps(cluster, rack_power_fraction)
 
 
 def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
@@ -124,29 +122,20 @@ def capped_power_w(
     """
     nodes = cluster.nodes if nodes is None else nodes
     full, idle = full_power_w(cluster, nodes), idle_power_w(cluster, nodes)
-    if not full * fraction >= idle:
-        raise ValueError(
-            f"{field}: must be at least {idle / full:.2f}, the idle draw as a part of the full draw, "
-            f"got {fraction}"
-        )
+    words = f"at least {idle / full:.2f}, the idle draw as a part of the full draw"
+    require_range(full * fraction >= idle, field, words, fraction)
     return round(full * fraction, 1)
 
 
 def full_power_w(cluster: Cluster, nodes: list[Node]) -> float:
     """Draw of nodes with every available GPU at its board limit."""
-    types = cluster.gpu_types
-    return sum(
-        node.base_power_w
-        + (node.gpus - len(node.unavailable))
-        * (types[node.gpu_type].max_power_w or types[node.gpu_type].idle_power_w)
-        for node in nodes
-    )
+    return _power_w(nodes, {name: t.max_power_w or t.idle_power_w for name, t in cluster.gpu_types.items()})
 
 
 def idle_power_w(cluster: Cluster, nodes: list[Node]) -> float:
     """Draw of nodes on which nothing runs."""
-    types = cluster.gpu_types
-    return sum(
-        node.base_power_w + (node.gpus - len(node.unavailable)) * types[node.gpu_type].idle_power_w
-        for node in nodes
-    )
+    return _power_w(nodes, {name: kind.idle_power_w for name, kind in cluster.gpu_types.items()})
+
+
+def _power_w(nodes: list[Node], gpu_w: dict[str, float]) -> float:
+    return sum(n.base_power_w + (n.gpus - len(n.unavailable)) * gpu_w[n.gpu_type] for n in nodes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,6 +73,47 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
     """
     if not isinstance(value, kinds):
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
+
+
+def require_range(holds: bool, name: str, expected: str, value: object) -> None:
+    """Refuse an argument out of its range in words: ``name: must be expected, got value``.
+
+    Raises
+    ------
+    ValueError
+        Unless it holds.
+    """
+    if not holds:
+        raise ValueError(f"{name}: must be {expected}, got {value}")
+
+
+def refuse(faults: Iterable[str]) -> None:
+    """Refuse a model, in its own validator, for what is wrong with it; `lines_of` tells each fault alone.
+
+    Raises
+    ------
+    ValueError
+        If there are faults.
+    """
+    if told := list(dict.fromkeys(faults)):
+        raise ValueError("; ".join(told))
+
+
+def duplicates(what: str, items: Iterable[Any]) -> Iterator[str]:
+    """Names that more than one of some items have."""
+    counts = Counter(item.name for item in items)
+    yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
+
+
+def unknown(user: str, what: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """Names that a part of a document uses without having been given."""
+    yield from (f"{user} names the unknown {what} '{name}'" for name in names if name not in known)
+
+
+def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
+    """One line for an objective that there is not."""
+    if name not in known:
+        yield f"objective: '{name}' is not known, choose one of {', '.join(known)}"
 
 
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
@@ -147,23 +189,18 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
 
     Steps that the document does not have are such names, but for the last step to a field that is missing.
     """
-    path = ""
-    here = document
-    steps = list(location)
+    path, here, steps = "", document, list(location)
     while steps:
         step = steps.pop(0)
+        told_last = missing and not steps
         if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
             # A list of row objects, validated as columns: name the row first.
-            row = steps.pop(0)
-            path += f"[{row}].{step}"
-            here = None
-        elif isinstance(here, list) and missing and not steps:
+            path, here = f"{path}[{steps.pop(0)}].{step}", None
+        elif isinstance(here, list) and told_last:
             # A column that no row object has.
             path += f"[0].{step}"
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            path += f"[{step}]"
-            here = here[step]
-        elif isinstance(here, dict) and (step in here or (missing and not steps)):
-            path += f".{step}" if path else str(step)
-            here = here.get(step)
+            path, here = f"{path}[{step}]", here[step]
+        elif isinstance(here, dict) and (step in here or told_last):
+            path, here = f"{path}.{step}" if path else str(step), here.get(step)
     return path

@@ -41,11 +41,9 @@ def read_json(path: str | Path, limit_bytes: int = MAX_BYTES) -> Any:
     source = str(path)
     try:
         return _parsed(_content(Path(path), limit_bytes))
-    except _FaultError as fault:
-        raise InputError([str(fault)], source) from None
     except OSError as error:
         raise InputError([(error.strerror or str(error)).lower()], source) from None
-    except (UnicodeDecodeError, ValueError, RecursionError, MemoryError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise InputError([_why_not_json(error)], source) from None
 
 
@@ -100,7 +98,7 @@ def document_text(model: BaseModel) -> str:
     return _laid_out(model, depth=2) + "\n"
 
 
-class _FaultError(Exception):
+class _FaultError(ValueError):
     """A file's fault, in its final words."""
 
 
@@ -153,6 +151,8 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _why_not_json(error: Exception) -> str:
     match error:
+        case _FaultError():
+            return str(error)
         case json.JSONDecodeError():
             end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
             place = f"line {error.lineno}, column {error.colno}"

@@ -47,7 +47,7 @@ def print_instance(out: Console, instance: PlacementInstance) -> None:
     for task in instance.tasks:
         names.setdefault(_request(task), task.name)
     asked = [(names[key], f"{often:,}", *key) for key, often in requests.most_common()]
-    table(out, REQUEST_COLUMNS, asked[:MOST_ROWS], beyond=len(asked) - MOST_ROWS)
+    table(out, REQUEST_COLUMNS, asked, most=MOST_ROWS)
 
 
 def _request(task: Request) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def print_decision(
         gpus = sorted({gpu for placed in tasks for gpu in placed.gpus})
         names = listed([placed.task for placed in tasks], most=MOST_TASKS)
         rows.append((node, types.get(node, ""), f"{len(tasks):,}", ",".join(map(str, gpus)), names))
-    table(out, COLUMNS, rows[:MOST_ROWS], beyond=len(rows) - MOST_ROWS, hint=IN_JSON)
+    table(out, COLUMNS, rows, most=MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from wattsched.report.terminal import IN_JSON, heading, line, table
-from wattsched.report.views import View
+from wattsched.report.views import View, print_budgets
 from wattsched.report.wording import Goal, count, listed, number
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ MOST_JOBS = 4
 
 COLUMNS = ("unit", ">units", ">power", ">GPU use", ">slowdown", "classes", "jobs")
 
+Row = tuple[str, ...]
+
 CLASS_COLUMNS = ("class", ">jobs", ">epoch", ">GPU use", "fastest on")
 
 
@@ -34,23 +36,20 @@ def print_instance(out: Console, instance: SharingInstance) -> None:
     line(out, (f"up to {count(limits.jobs_per_set, 'job')} per unit, sets as measured {others}", "dim"))
     heading(out, "Units")
     units = [
-        (u.name, f"{u.count:,}", f"{u.gpus} GPU", f"{number(u.idle_power_w)} to {number(u.full_power_w)} W")
+        (u.name, f"{u.count:,}", f"{u.gpus}", f"{number(u.idle_power_w)} to {number(u.full_power_w)} W")
         for u in instance.unit_types
     ]
-    table(out, ["", ">", ">", ""], units, header=False)
+    table(out, ["unit", ">units", ">GPUs each", ">power"], units)
     heading(out, "Classes")
     jobs = Counter(job.job_class for job in instance.jobs)
-    classes: list[tuple[str, ...]] = []
+    classes: list[Row] = []
     for known in instance.classes:
         fastest = min(known.alone, key=lambda name: (known.alone[name].epoch_s, name))
         alone = known.alone[fastest]
         at_best = f"{number(alone.epoch_s)} s", f"{number(alone.utilisation_pct, 3)} %", fastest
         classes.append((known.name, f"{jobs[known.name]:,}", *at_best))
-    table(out, CLASS_COLUMNS, classes[:MOST_ROWS], beyond=len(classes) - MOST_ROWS)
-    budgets = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
-    if budgets:
-        heading(out, "Budgets")
-        table(out, ["", ">"], budgets, header=False)
+    table(out, CLASS_COLUMNS, classes, most=MOST_ROWS)
+    print_budgets(out, instance.budgets)
 
 
 def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:
@@ -58,18 +57,16 @@ def print_decision(out: Console, decision: SharingDecision, instance: SharingIns
     running = sum(len(formed.jobs) for formed in decision.sets)
     told = f"{running:,} jobs on {len(decision.sets):,} units, {len(decision.waiting):,} wait"
     heading(out, "Decision", told)
-    rows = _alone(decision) if instance is None else _grouped(decision, instance)
-    table(out, COLUMNS, rows[:MOST_ROWS], beyond=len(rows) - MOST_ROWS, hint=IN_JSON)
+    alone: list[Row] = [(s.unit_type, "1", "", "", "", "", "+".join(s.jobs)) for s in decision.sets]
+    rows = alone if instance is None else _grouped(decision, instance)
+    # Where all units are of one type, a narrow page need not say of which.
+    alike = ("unit",) if len({row[0] for row in rows}) == 1 else ()
+    table(out, COLUMNS, rows, most=MOST_ROWS, hint=IN_JSON, gives_way=alike)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 
 
-def _alone(decision: SharingDecision) -> list[tuple[str, ...]]:
-    """Rows where nothing is known of the jobs."""
-    return [(s.unit_type, "1", "", "", "", "", " + ".join(s.jobs)) for s in decision.sets]
-
-
-def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple[str, ...]]:
+def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[Row]:
     """Sets of the same classes on the same type of unit together."""
     from wattsched.verification.sharing.outcomes import Outcomes
 
@@ -79,7 +76,7 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple
     for formed in decision.sets:
         classes = tuple(sorted(class_of.get(name, "?") for name in formed.jobs))
         groups.setdefault((formed.unit_type, classes), []).append(formed)
-    rows: list[tuple[str, ...]] = []
+    rows: list[Row] = []
     for (unit_type, classes), sets in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         told = ("", "", "")
         if all(unit_type in outcomes.alone.get(name, {}) for name in classes):
@@ -92,24 +89,26 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[tuple
             told = (f"{number(outcome.power_w)} W", f"{number(outcome.utilisation_pct, 3)} %", f"x {factor}")
         counts = Counter(classes)
         mix = " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
-        who = listed([" + ".join(formed.jobs) for formed in sets], most=max(1, MOST_JOBS // len(classes)))
+        who = listed(["+".join(formed.jobs) for formed in sets], most=max(1, MOST_JOBS // len(classes)))
         rows.append((unit_type, f"{len(sets):,}", *told, mix, who))
     return rows
 
 
-def units_of(instance: SharingInstance) -> int:
-    """Units of all types."""
-    return sum(unit.count for unit in instance.unit_types)
+def about(instance: SharingInstance) -> str:
+    """Jobs, and units of all types."""
+    units = sum(unit.count for unit in instance.unit_types)
+    return f"{count(len(instance.jobs), 'job')} on {count(units, 'unit')}"
 
 
 def rows_of(decision: SharingDecision) -> list[dict[str, Any]]:
     """A row for every job, with the number of its set; waiting jobs have none."""
-    return [
-        {"job": job, "waiting": False, "set": number, "unit_type": formed.unit_type, "shares_with": others}
-        for number, formed in enumerate(decision.sets)
-        for job in formed.jobs
-        for others in [[other for other in formed.jobs if other != job]]
-    ] + [{"job": job, "waiting": True} for job in decision.waiting]
+    rows: list[dict[str, Any]] = []
+    for i, formed in enumerate(decision.sets):
+        told = {"waiting": False, "set": i, "unit_type": formed.unit_type}
+        for job in formed.jobs:
+            others = [other for other in formed.jobs if other != job]
+            rows.append({"job": job, **told, "shares_with": others})
+    return rows + [{"job": job, "waiting": True} for job in decision.waiting]
 
 
 VIEW = View(
@@ -119,7 +118,7 @@ VIEW = View(
         "power": Goal("power", "W"),
         "throughput": Goal("normalised throughput", "", "gain"),
     },
-    about=lambda instance: f"{count(len(instance.jobs), 'job')} on {count(units_of(instance), 'unit')}",
+    about=about,
     print_instance=print_instance,
     print_decision=print_decision,
     rows=rows_of,

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from wattsched.report.terminal import IN_JSON, heading, line, table
-from wattsched.report.views import View
-from wattsched.report.wording import Goal, count, duration, listed, number
+from wattsched.report.views import View, print_budgets
+from wattsched.report.wording import Goal, count, duration, listed, number, setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,8 +23,7 @@ COLUMNS = ("job", ">slots", ">ends in", ">pauses", "runs")
 
 def print_instance(out: Console, instance: ShiftingInstance) -> None:
     """Print the horizon, its forecasts, the pools and the budgets."""
-    slots = f"{count(instance.slots, 'slot')} of {duration(instance.slot_s)}"
-    line(out, (instance.name, "bold"), f": {instance.problem}, {count(len(instance.jobs), 'job')}, {slots}")
+    line(out, (instance.name, "bold"), f": {instance.problem}, {about(instance)}")
     pools = [
         (name, f"{pool.gpus:,} GPUs", f"{pool.idle_power_w:g} W idle")
         for name, pool in instance.pools.items()
@@ -38,10 +37,7 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
         if values is not None:
             heading(out, title, f"{number(min(values))} to {number(max(values))} {unit}")
             line(out, curve(values[: instance.slots]), indent=2)
-    limits = [(name, f"{value:,.6g}") for name, value in instance.budgets if value is not None]
-    if limits:
-        heading(out, "Budgets")
-        table(out, ["", ">"], limits, header=False)
+    print_budgets(out, instance.budgets)
 
 
 def curve(values: list[float]) -> str:
@@ -60,8 +56,7 @@ def print_decision(
         out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait for the next horizon"
     )
     shown = decision.jobs[:MOST_ROWS]
-    ends_s = {} if instance is None else {s.job: end_s(instance, s) for s in shown}
-    rows = [_row(schedule, ends_s.get(schedule.job)) for schedule in shown]
+    rows = [_row(schedule, None if instance is None else end_s(instance, schedule)) for schedule in shown]
     table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=IN_JSON)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
@@ -92,13 +87,10 @@ def _row(schedule: Schedule, ends_s: float | None) -> tuple[str, ...]:
 
 
 def _told(run: Run) -> str:
-    last = run.first_slot + run.slots - 1
-    where = f"{run.first_slot}" if run.slots == 1 else f"{run.first_slot}-{last}"
-    settings = [f"{run.gpus} {run.pool}"]
-    settings += [f"{run.frequency_mhz} MHz"] if run.frequency_mhz is not None else []
-    settings += [f"{run.power_limit_w:g} W"] if run.power_limit_w is not None else []
-    settings += [f"batch {run.batch_size}"] if run.batch_size is not None else []
-    return f"{where}: {' '.join(settings)}"
+    slots = f"{run.first_slot}" + (f"-{run.first_slot + run.slots - 1}" if run.slots > 1 else "")
+    batch = "" if run.batch_size is None else f"batch {run.batch_size}"
+    settings = [f"{run.gpus} {run.pool}", setting(run.frequency_mhz, run.power_limit_w), batch]
+    return f"{slots}: {' '.join(filter(None, settings))}"
 
 
 def about(instance: ShiftingInstance) -> str:

@@ -14,7 +14,7 @@ from wattsched.formulations.sizing.data import expand
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import IN_JSON, bar, heading, line, table
 from wattsched.report.views import View
-from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity
+from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, setting
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.pools import pools_of
 
@@ -48,16 +48,12 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     tree = [count(n, level) for level, n in levels.items()]
     tree.append(count(len(cluster.nodes), "node"))
     heading(out, f"Cluster {cluster.name}", f"{count(cluster.total_gpus, 'GPU')} in {', '.join(tree)}")
-    rows = [
-        _pool_row(instance, pool, free)
-        for pool, free in list(zip(options.pools, free_gpus(options), strict=True))[:MOST_POOLS]
-    ]
-    table(out, POOL_COLUMNS, rows, beyond=len(options.pools) - MOST_POOLS)
+    rows = [_pool_row(instance, *pool) for pool in zip(options.pools, free_gpus(options), strict=True)]
+    table(out, POOL_COLUMNS, rows, most=MOST_POOLS)
 
 
 def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ...]:
     kind = instance.cluster.gpu_types[pool.gpu_type]
-    levels = free_by_level(pool.blocks, free)
     return (
         pool.name,
         pool.gpu_type if pool.gpu_type != pool.name else "",
@@ -65,17 +61,16 @@ def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ..
         f"{int(pool.available.sum()):,}",
         number(kind.idle_power_w),
         "" if kind.max_power_w is None else number(kind.max_power_w),
-        free_blocks(levels.tolist()),
+        _blocks(free_by_level(pool.blocks, free).tolist()),
     )
 
 
-def free_blocks(levels: list[int]) -> str:
+def _blocks(levels: list[int]) -> str:
     """Free GPUs by the smallest block that counts, equal sizes together: ``1-4: 16, 8: 8``."""
     parts = []
     for free, same in groupby(range(len(levels)), key=levels.__getitem__):
-        sizes = [1 << k for k in same]
-        span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
-        parts.append(f"{span}: {free:,}")
+        sizes = [str(1 << k) for k in same]
+        parts.append(f"{'-'.join(dict.fromkeys((sizes[0], sizes[-1])))}: {free:,}")
     return ", ".join(parts)
 
 
@@ -100,10 +95,9 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
 
 
 def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple[str, ...]:
-    if cap is None:
-        return (label, quantity(idle, "W"), "none", quantity(full, "W"), "")
-    share = (cap - idle) / (full - idle) if full > idle else 1.0
-    return (label, quantity(idle, "W"), quantity(cap, "W"), quantity(full, "W"), bar(share))
+    room = "" if cap is None else bar((cap - idle) / (full - idle) if full > idle else 1.0)
+    told = "none" if cap is None else quantity(cap, "W")
+    return (label, quantity(idle, "W"), told, quantity(full, "W"), room)
 
 
 def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
@@ -117,27 +111,16 @@ def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
     line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
     if not jobs:
         return
-    sizes, per_job = _largest_gpus(options), np.diff(options.start)
-    rows = []
-    for size in np.unique(sizes):
-        mine = sizes == size
-        rows.append((str(size) if size else "none", f"{mine.sum():,}", _range(per_job[mine])))
+    largest, rows = np.zeros(len(jobs), dtype=np.int64), []
+    np.maximum.at(largest, options.job, options.gpus)
+    for size in np.unique(largest):
+        per_job = np.diff(options.start)[largest == size]
+        ends = dict.fromkeys(f"{end:,}" for end in (per_job.min(), per_job.max()))
+        rows.append((str(size) if size else "none", f"{len(per_job):,}", " to ".join(ends)))
     table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
     line(out, f"{len(options):,} options in all", indent=2)
     if late := options.jobs_without_options():
         line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
-
-
-def _largest_gpus(options: Options) -> np.ndarray:
-    """Largest GPU count that each job could have."""
-    largest = np.zeros(len(options.start) - 1, dtype=np.int64)
-    np.maximum.at(largest, options.job, options.gpus)
-    return largest
-
-
-def _range(values: np.ndarray) -> str:
-    low, high = int(values.min()), int(values.max())
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 MOST_SETS = 12
@@ -151,20 +134,12 @@ def print_sets(out: Console, sets: list[JobSet]) -> None:
     if not sets:
         return
     heading(out, f"Sets: {len(sets):,}", "jobs that may share GPUs")
-    table(out, SET_COLUMNS, [_set_row(s) for s in sets[:MOST_SETS]], beyond=len(sets) - MOST_SETS)
-
-
-def _set_row(declared: JobSet) -> tuple[str, ...]:
-    clock, limit_w = declared.frequency_mhz, declared.power_limit_w
-    settings = [f"{clock} MHz" if clock is not None else "", f"{limit_w:g} W" if limit_w is not None else ""]
-    return (
-        declared.name,
-        str(declared.gpus),
-        declared.pool,
-        ", ".join(filter(None, settings)),
-        number(declared.power_w),
-        listed((f"{job} {number(rate)}" for job, rate in declared.rates.items()), MOST_SET_JOBS),
-    )
+    rows = []
+    for s in sets[:MOST_SETS]:
+        rates = listed((f"{job} {number(rate)}" for job, rate in s.rates.items()), MOST_SET_JOBS)
+        settings = setting(s.frequency_mhz, s.power_limit_w)
+        rows.append((s.name, str(s.gpus), s.pool, settings, number(s.power_w), rates))
+    table(out, SET_COLUMNS, rows, beyond=len(sets) - MOST_SETS)
 
 
 MOST_ROWS = 20
@@ -192,7 +167,6 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
     """Seconds to completion of some jobs that run, restart included."""
-    from wattsched.formulations.sizing.data import expand
     from wattsched.instances.sizing.decision import Decision
 
     names = {assignment.job for assignment in running}
@@ -211,7 +185,7 @@ def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tup
         str(assignment.gpus),
         assignment.pool,
         assignment.set or "",
-        _setting(assignment),
+        setting(assignment.frequency_mhz, assignment.power_limit_w),
         "" if assignment.batch_size is None else str(assignment.batch_size),
         "" if finish_s is None else duration(finish_s),
         _change(assignment, job),
@@ -219,32 +193,15 @@ def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tup
     )
 
 
-def _setting(assignment: Assignment) -> str:
-    """Timer or power limit; a profile has at most one of the two."""
-    clock, limit = assignment.frequency_mhz, assignment.power_limit_w
-    settings = [f"{clock} MHz" if clock is not None else "", f"{limit:g} W" if limit is not None else ""]
-    return ", ".join(filter(None, settings))
-
-
 def _change(assignment: Assignment, job: Job | None) -> str:
     """What becomes of a job that runs already."""
     if job is None or job.current is None:
         return ""
     held = job.current
-    same = (held.gpus, held.pool, held.batch_size) == (
-        assignment.gpus,
-        assignment.pool,
-        assignment.batch_size,
-    )
-    if not same:
+    if any(getattr(held, name) != getattr(assignment, name) for name in ("gpus", "pool", "batch_size")):
         return "restarts"
-    if held.nodes and _sorted(held.nodes) != _sorted(assignment.nodes):
-        return "migrates"
-    return "stays"
-
-
-def _sorted(nodes: dict[str, list[int]]) -> dict[str, list[int]]:
-    return {name: sorted(gpus) for name, gpus in nodes.items()}
+    now, then = ({name: sorted(gpus) for name, gpus in one.nodes.items()} for one in (held, assignment))
+    return "migrates" if held.nodes and now != then else "stays"
 
 
 def places(nodes: dict[str, list[int]]) -> str:
@@ -280,8 +237,8 @@ def capacities(instance: Instance) -> dict[str, float]:
 
 def rows_of(decision: Decision) -> list[dict[str, Any]]:
     """A row for every job; waiting jobs have 0 GPUs."""
-    running = [{**assignment.model_dump(), "waiting": False} for assignment in decision.jobs]
-    return [*running, *({"job": name, "gpus": 0, "waiting": True} for name in decision.waiting)]
+    running = [{"job": one.job, "waiting": False, **one.model_dump()} for one in decision.jobs]
+    return [*running, *({"job": name, "waiting": True, "gpus": 0} for name in decision.waiting)]
 
 
 VIEW = View(

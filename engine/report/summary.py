@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wattsched.report.terminal import IN_JSON, bar, heading, line, table
 from wattsched.report.views import View, view
 from wattsched.report.wording import (
+    BUDGET_ROWS,
     Goal,
     count,
     duration,
@@ -33,9 +34,6 @@ CHANGES = ("restarts", "migrations")
 CAPACITIES = {"gpus_used": "gpus_available"}
 """Totals whose capacity is another total."""
 
-BUDGET_ROWS = {"average_completion_s": "completion_s"}
-"""Budgets whose rows are called otherwise."""
-
 
 def print_result(out: Console, result: Any, instance: Any = None) -> None:
     """Print a `Result`; with its instance also budgets, completion times and what is not scarce."""
@@ -50,7 +48,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     if result.totals:
         _print_totals(out, result.totals, getattr(instance, "budgets", None))
     if result.decision is not None:
-        _print_prices(out, result.prices, goal, {} if instance is None else capacities_of(problem, instance))
+        _print_prices(out, result.prices, goal, {} if instance is None else _capacities(problem, instance))
         problem.print_decision(out, result.decision, instance)
     _print_time(out, result)
 
@@ -109,14 +107,14 @@ def _print_prices(
     heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")
     rows = [
         (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
-        for row, price in list(prices.items())[:MOST_PRICES]
+        for row, price in prices.items()
     ]
-    table(out, ["", ">", ""], rows, header=False, beyond=len(prices) - MOST_PRICES, hint=IN_JSON)
+    table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=IN_JSON)
     if spare := [scarce(row).label for row in capacities if row not in prices]:
         line(out, (f"not scarce, price 0: {listed(spare)}", "dim"), indent=2)
 
 
-def capacities_of(problem: View, instance: Any) -> dict[str, float]:
+def _capacities(problem: View, instance: Any) -> dict[str, float]:
     """Capacities and budgets of an instance by the names of their rows."""
     budgets = {
         BUDGET_ROWS.get(name, name): value

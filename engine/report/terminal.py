@@ -107,6 +107,7 @@ def table(
     rows: Sequence[Sequence[Cell]],
     *,
     header: bool = True,
+    most: int | None = None,
     beyond: int = 0,
     hint: str = "",
     gives_way: Sequence[str] = (),
@@ -123,6 +124,8 @@ def table(
         Titles, with ``>`` before those of columns that are aligned on the right.
     rows : sequence of sequences of cells
         A row of one cell is a heading for those below it.
+    most : int, optional
+        Print these many rows and count the others (default: all).
     beyond : int
         How many rows there are besides; nothing is said of none.
     hint : str
@@ -130,7 +133,8 @@ def table(
     gives_way : sequence of str
         Titles of columns that are left out, one after the other, where the terminal is too narrow.
     """
-    shown = [[_text(cell) for cell in row] for row in rows]
+    shown = [[_text(cell) for cell in row] for row in rows[:most]]
+    beyond += len(rows) - len(shown)
     titles = [Text(title.removeprefix(">"), "dim") for title in columns]
     full = [titles, *(row for row in shown if len(row) == len(columns))]
     room = _room(out, INDENT)

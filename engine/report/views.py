@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.wording import Goal
+from wattsched.report.terminal import heading, table
+from wattsched.report.wording import BUDGET_ROWS, Goal, scarce, spoken
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def print_budgets(out: Console, budgets: Any) -> None:
+    """Print a problem's budgets, if there are any."""
+    given = [(name, value) for name, value in budgets if value is not None]
+    if given:
+        heading(out, "Budgets")
+        rows = [(scarce(BUDGET_ROWS.get(name, name)).label, spoken(name, value)) for name, value in given]
+        table(out, ["", ">"], rows, header=False)
 
 
 @dataclass(frozen=True)

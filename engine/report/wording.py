@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
@@ -90,24 +90,32 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + rest
 
 
+def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:
+    """Clock or power limit: ``1410 MHz``, ``250 W``; empty for neither."""
+    told = ((frequency_mhz, "MHz"), (power_limit_w, "W"))
+    return ", ".join(f"{value:g} {unit}" for value, unit in told if value is not None)
+
+
+UNITS: dict[str, Callable[[float], str]] = {
+    "w": lambda watts: quantity(watts, "W"),
+    "j": energy,
+    "g": lambda grams: quantity(grams, "g"),
+    "s": duration,
+    "gpus": lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}",
+    "pct": lambda share: percent(share / 100),
+}
+"""What a total's name ends in, after a ``_``, to how its amount reads; a new unit is one line here."""
+
+
 def spoken(name: str, value: float) -> str:
     """Amount of a total, with the unit that its name ends in."""
-    for suffix, words in (
-        ("_w", lambda watts: quantity(watts, "W")),
-        ("_j", energy),
-        ("_g", lambda grams: quantity(grams, "g")),
-        ("_s", duration),
-        ("_gpus", lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}"),
-        ("_pct", lambda share: percent(share / 100)),
-    ):
-        if name.endswith(suffix):
-            return words(value)
-    return number(value)
+    _, joint, unit = name.rpartition("_")
+    return UNITS.get(unit if joint else "", number)(value)
 
 
 def total_label(name: str) -> str:
     """Name of a total without its unit."""
-    return TOTALS.get(name, re.sub("_(w|j|g|s|gpus|pct)$", "", name).replace("_", " "))
+    return TOTALS.get(name, re.sub(f"_({'|'.join(UNITS)})$", "", name).replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,19 @@ class Scarce:
     counted: bool = False
 
 
+SCARCE = {
+    "power_w": ("power cap", "W"),
+    "energy_j": ("energy budget", "J"),
+    "carbon_g": ("carbon budget", "g"),
+    "money": ("money budget", "unit of money"),
+    "completion_s": ("bound on average completion", "s"),
+}
+"""Row of a budget to what it limits, and its unit."""
+
+BUDGET_ROWS = {"average_completion_s": "completion_s"}
+"""Budgets whose rows are called otherwise."""
+
+
 def scarce(row: str) -> Scarce:
     """Words for a row name such as ``gpus:A100@7``, ``buddy:A100:8`` or ``power_w:rack3``."""
     kind, _, rest = row.partition(":")
@@ -149,24 +170,14 @@ def scarce(row: str) -> Scarce:
         case "gpus":
             pool, _, slot = rest.partition("@")
             return Scarce(f"{pool} GPUs in slot {slot}" if slot else f"{pool} GPUs", "GPU", counted=True)
-        case "nodes":
-            return Scarce(f"{rest} nodes", "node", counted=True)
-        case "node":
-            return Scarce(f"nodes like {rest}", "node", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)
-        case "power_w":
-            return Scarce(f"power cap of {rest}" if rest else "power cap", "W")
-        case "energy_j":
-            return Scarce("energy budget", "J")
-        case "carbon_g":
-            return Scarce("carbon budget", "g")
-        case "money":
-            return Scarce("money budget", "unit of money")
-        case "completion_s":
-            return Scarce("bound on average completion", "s")
-    return Scarce(row.replace("_", " "))
+        case "nodes" | "node":
+            return Scarce(f"{rest} nodes" if kind == "nodes" else f"nodes like {rest}", "node", counted=True)
+        case "power_w" if rest:
+            return Scarce(f"power cap of {rest}", "W")
+    return Scarce(*SCARCE.get(row, (row.replace("_", " "), "")))
 
 
 def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | None) -> str:

@@ -1,25 +1,30 @@
-"""Families of generated instances, one file each."""
+"""Families of generated instances.
+
+To add one: a function in a file of its own, and its line in `FAMILIES`. Its arguments are keywords, ``jobs``,
+``gpus`` and ``seed`` among them; the others become options, described by its docstring, whose first line is
+what the family is.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
-from wattsched.instances.generators.placement import placement_window
-from wattsched.instances.generators.sharing import sharing_round
-from wattsched.instances.generators.shifting import shifting_horizon
-from wattsched.instances.generators.sizing import hetero_round, philly_round, sia_round, uniform_round
+from wattsched.instances.errors import require_range
 
-_FAMILIES: dict[str, Callable[..., Any]] = {
-    "uniform": uniform_round,
-    "hetero": hetero_round,
-    "philly-like": philly_round,
-    "sia-like": sia_round,
-    "shifting": shifting_horizon,
-    "sharing": sharing_round,
-    "placement": placement_window,
+FAMILIES = {
+    "uniform": "sizing:uniform_round",
+    "hetero": "sizing:hetero_round",
+    "philly-like": "sizing:philly_round",
+    "sia-like": "sizing:sia_round",
+    "shifting": "shifting:shifting_horizon",
+    "sharing": "sharing:sharing_round",
+    "placement": "placement:placement_window",
 }
+"""Name to file and function, which is imported when it is asked for."""
+
 _COMMON = ("jobs", "gpus", "seed")
 
 MOST_JOBS = 1_000_000
@@ -29,7 +34,7 @@ MOST_GPUS = 10_000_000
 
 def families() -> dict[str, str]:
     """Names of the families with what they are."""
-    return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in _FAMILIES.items()}
+    return {name: (inspect.getdoc(builder(name)) or "").split("\n")[0] for name in FAMILIES}
 
 
 def builder(family: str) -> Callable[..., Any]:
@@ -40,9 +45,10 @@ def builder(family: str) -> Callable[..., Any]:
     ValueError
         For an unknown family.
     """
-    if family not in _FAMILIES:
-        raise ValueError(f"family: '{family}' is not known, choose one of {', '.join(_FAMILIES)}")
-    return _FAMILIES[family]
+    if family not in FAMILIES:
+        raise ValueError(f"family: '{family}' is not known, choose one of {', '.join(FAMILIES)}")
+    made: Callable[..., Any] = resolve_name(f"{__name__}.{FAMILIES[family]}")
+    return made
 
 
 def parameters_of(family: str) -> list[inspect.Parameter]:
@@ -99,10 +105,8 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
     for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
-        if count is not None and count < 1:
-            raise ValueError(f"{name}: must be at least 1, got {count}")
-        if count is not None and count > most:
-            raise ValueError(f"{name}: must be at most {most:,}, got {count:,}")
-    if seed < 0:
-        raise ValueError(f"seed: must be at least 0, got {seed}")
+        if count is not None:
+            require_range(count >= 1, name, "at least 1", count)
+            require_range(count <= most, name, f"at most {most:,}", f"{count:,}")
+    require_range(seed >= 0, "seed", "at least 0", seed)
     return builder(family)(jobs=jobs, gpus=gpus, seed=seed, **options)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattsched.instances.clusters import numbered
 from wattsched.instances.sizing.instance import Job, OptionTable
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import GpuType
 
 REQUESTED = np.array([1, 2, 4, 8, 16, 32])
@@ -95,16 +96,12 @@ def _columns(kind: Kind, c: Choices, taste: float, smallest_batch: int) -> dict[
     return {
         "gpus": gpus.tolist(),
         "pool": [c.pool] * len(gpus),
-        "power_w": _rounded(watts),
-        "rate": _rounded(rate),
+        # Six digits: more would only lengthen the file.
+        "power_w": [float(f"{value:.6g}") for value in watts],
+        "rate": [float(f"{value:.6g}") for value in rate],
         "frequency_mhz": mhz.tolist(),
         "batch_size": batch.tolist(),
     }
-
-
-def _rounded(values: FloatArray) -> list[object]:
-    """Six digits: more would only lengthen the file."""
-    return [float(f"{value:.6g}") for value in values]
 
 
 def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> IntArray:
@@ -114,39 +111,46 @@ def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> IntArra
 
 
 def jobs_of_kinds(
-    rng: np.random.Generator, tables: list[OptionTable], requested: IntArray, **fields: object
-) -> list[Job]:
-    """One job per requested GPU count, with a kind, a weight and work drawn for it.
+    rng: np.random.Generator, requested: IntArray, choices: list[Choices], most_kinds: int, **fields: object
+) -> tuple[dict[str, OptionTable], list[Job]]:
+    """Tables of some kinds of jobs, and one job per requested GPU count, its kind, weight and work drawn.
 
     The work keeps a job busy for a median of one hour on the GPUs that its user asks for, at the best rate
     that its table has for them.
+
+    Parameters
+    ----------
+    requested : int array, shape (n_jobs,)
+    choices : list of Choices
+        One per GPU type.
+    most_kinds : int
+        Where there are fewer jobs, there are as many kinds as jobs.
+    **fields
+        More fields of every job.
     """
     n = len(requested)
-    best = [_best_rates(table) for table in tables]
+    drawn = draw_kinds(rng, min(n, most_kinds), len(choices))
+    tables = {f"kind{k:03d}": table_of(kind, choices) for k, kind in enumerate(drawn)}
     kind = rng.integers(len(tables), size=n)
     seconds = np.clip(rng.lognormal(np.log(3600.0), 1.2, size=n), 60.0, 14 * 86400.0)
     weight = rng.choice([1.0, 2.0, 4.0], size=n, p=[0.7, 0.2, 0.1])
-    digits = len(str(n - 1))
-    return [
+    best = {name: best_rates(table) for name, table in tables.items()}
+    names = [list(tables)[k] for k in kind]
+    return tables, [
         Job(
-            name=f"job{j:0{digits}d}",
+            name=job,
             weight=float(weight[j]),
-            options=f"kind{kind[j]:03d}",
-            remaining_work=float(f"{seconds[j] * best[kind[j]][int(requested[j])]:.6g}"),
+            options=names[j],
+            remaining_work=float(f"{seconds[j] * best[names[j]][int(requested[j])]:.6g}"),
             **fields,  # type: ignore[arg-type]  # names and types are those of the fields
         )
-        for j in range(n)
+        for j, job in enumerate(numbered("job", n))
     ]
 
 
-def _best_rates(table: OptionTable) -> dict[int, float]:
-    assert table.rate is not None
+def best_rates(table: OptionTable) -> dict[int, float]:
+    """Best rate of a table for each of its GPU counts."""
     best: dict[int, float] = {}
-    for gpus, rate in zip(table.gpus, table.rate, strict=True):
+    for gpus, rate in zip(table.gpus, table.rate or [], strict=True):
         best[gpus] = max(rate, best.get(gpus, 0.0))
     return best
-
-
-def named(tables: list[OptionTable]) -> dict[str, OptionTable]:
-    """Tables under the names that `jobs_of_kinds` uses."""
-    return {f"kind{k:03d}": table for k, table in enumerate(tables)}

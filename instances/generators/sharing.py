@@ -1,7 +1,4 @@
-"""EaCO's measurements as parts of an instance of `sharing`.
-
-The `sharing` family: training jobs that may share nodes, as EaCO measured them, or single GPUs.
-"""
+"""The `sharing` family: training jobs that may share nodes, as EaCO measured them, or single GPUs."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from wattsched.instances.clusters import numbered
+from wattsched.instances.errors import require_range
 from wattsched.instances.sharing.instance import (
     Alone,
     Budgets,
@@ -105,15 +104,12 @@ def sharing_round(
     ValueError
         For a value out of range.
     """
-    if units not in ("nodes", "gpus"):
-        raise ValueError(f"units: must be nodes or gpus, got '{units}'")
-    if jobs_per_set is not None and not 1 <= jobs_per_set <= 8:
-        raise ValueError(f"jobs_per_set: must be from 1 to 8, got {jobs_per_set}")
+    require_range(units in ("nodes", "gpus"), "units", "nodes or gpus", f"'{units}'")
+    require_range(jobs_per_set is None or 1 <= jobs_per_set <= 8, "jobs_per_set", "from 1 to 8", jobs_per_set)
     for name, share in (("deadlines", deadlines), ("exclusive", exclusive)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}: must be from 0 to 1, got {share}")
-    if power_fraction is not None and not 0 < power_fraction <= 1:
-        raise ValueError(f"power_fraction: must be above 0 and at most 1, got {power_fraction}")
+        require_range(0 <= share <= 1, name, "from 0 to 1", share)
+    within = power_fraction is None or 0 < power_fraction <= 1
+    require_range(within, "power_fraction", "above 0 and at most 1", power_fraction)
     rng = np.random.default_rng(seed)
     wanted = max(1, round(jobs / JOBS_PER_UNIT))
     if units == "nodes":
@@ -137,10 +133,10 @@ def sharing_round(
 
 def _gpu_types(gpus: int) -> list[UnitType]:
     """As many GPUs of each type as there can be; the first types get what is left over."""
-    counts = {name: (gpus + 2 - i) // 3 for i, name in enumerate(GPU_TYPES)}
+    counts = [(gpus + 2 - i) // 3 for i in range(len(GPU_TYPES))]
     return [
-        UnitType(name=name, count=count, idle_power_w=GPU_TYPES[name][1], full_power_w=GPU_TYPES[name][2])
-        for name, count in counts.items()
+        UnitType(name=name, count=count, idle_power_w=idle_w, full_power_w=full_w)
+        for (name, (_, idle_w, full_w)), count in zip(GPU_TYPES.items(), counts, strict=True)
         if count
     ]
 
@@ -169,17 +165,15 @@ def _jobs(
     epochs = rng.integers(1, EPOCHS + 1, size=count).astype(float)
     has_deadline, alone = rng.random(count) < deadlines, rng.random(count) < exclusive
     slack = rng.uniform(1.2, 4.0, count)
-    digits = len(str(count - 1))
     fastest_s = [min(a.epoch_s for a in job_class.alone.values()) for job_class in classes]
+    deadline_s = 300.0 + slack * epochs * np.array(fastest_s)[kind]
     return [
         Job(
-            name=f"job{j:0{digits}d}",
+            name=name,
             job_class=classes[kind[j]].name,
             remaining_epochs=float(epochs[j]),
-            deadline_s=round(300.0 + slack[j] * epochs[j] * fastest_s[kind[j]], 1)
-            if has_deadline[j]
-            else None,
+            deadline_s=round(float(deadline_s[j]), 1) if has_deadline[j] else None,
             exclusive=bool(alone[j]),
         )
-        for j in range(count)
+        for j, name in enumerate(numbered("job", count))
     ]

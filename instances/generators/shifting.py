@@ -5,18 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.instances.clusters import known_gpu_type
-from wattsched.instances.generators.kinds import (
-    Choices,
-    draw_kinds,
-    jobs_of_kinds,
-    named,
-    requested_gpus,
-    table_of,
-)
+from wattsched.instances.errors import require_range
+from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.instance import Job
 from wattsched.instances.traces.carbon import read_carbon, utc_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.topology.arrays import IntArray
 
 GPU_COUNTS = (1, 2, 4, 8, 16)
 MOST_KINDS = 24
@@ -72,29 +67,47 @@ def shifting_horizon(
     ValueError
         For an option out of range, or a file that does not have what the horizon needs.
     """
-    _require(slots, slot_s, carbon, zone, start, carbon_fraction, completion_factor)
+    require_range(2 <= slots <= 10_000, "slots", "from 2 to 10,000", slots)
+    within = f"above {RESTART_S[-1]:g} and at most 86,400"
+    require_range(RESTART_S[-1] < slot_s <= 86_400, "slot_s", within, f"{slot_s:g}")
+    if carbon_fraction is not None:
+        require_range(0 <= carbon_fraction <= 1, "carbon_fraction", "from 0 to 1", f"{carbon_fraction:g}")
+    if completion_factor is not None:
+        require_range(completion_factor >= 1, "completion_factor", "at least 1", f"{completion_factor:g}")
+    for name, value, what in (("zone", zone, "column of"), ("start", start, "time in")):
+        if carbon is None and value is not None:
+            raise ValueError(
+                f"{name}: '{value}' is a {what} a file of carbon intensities, but 'carbon' names none"
+            )
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     choices = [
         Choices(name, known_gpu_type(name), GPU_COUNTS, clocks, (128,), speed)
         for name, (speed, clocks) in TYPES.items()
     ]
-    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, MOST_KINDS), len(choices))]
-    drawn = jobs_of_kinds(rng, tables, wanted)
-    pools = _pools(drawn, named(tables), wanted, gpus, slots * slot_s)
-    g_per_kwh = _forecast(rng, slots, slot_s, carbon, zone, start)
-    restart_s = dict(zip(named(tables), rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
-    made = [_job(rng, job, named(tables), restart_s, slots, slot_s) for job in drawn]
+    tables, drawn = jobs_of_kinds(rng, wanted, choices, MOST_KINDS)
+    if carbon is None:
+        g_per_kwh = _made_up(rng, slots, slot_s)
+    else:
+        g_per_kwh = _recorded(carbon, zone, start, slots, slot_s)
+    restart_s = dict(zip(tables, rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
+    best = {name: best_rates(table) for name, table in tables.items()}
     instance = ShiftingInstance(
         problem="shifting",
         name=f"shifting-{jobs}-{seed}",
         slots=slots,
         slot_s=slot_s,
         carbon_g_per_kwh=g_per_kwh,
-        pools=pools,
-        tables=named(tables),
-        jobs=made,
+        pools=_pools(_demand(drawn, best, wanted, slots * slot_s) if gpus is None else gpus),
+        tables=tables,
+        jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
     )
+    return _with_budget(instance, carbon_fraction, completion_factor)
+
+
+def _with_budget(
+    instance: ShiftingInstance, carbon_fraction: float | None, completion_factor: float | None
+) -> ShiftingInstance:
     fastest_s, least_g, most_g = _extremes(instance)
     if completion_factor is not None:
         budgets = HorizonBudgets(average_completion_s=completion_factor * fastest_s)
@@ -107,67 +120,37 @@ def shifting_horizon(
     return instance.model_copy(update={"budgets": budgets})
 
 
-def _require(
-    slots: int,
-    slot_s: float,
-    carbon: str | None,
-    zone: str | None,
-    start: str | None,
-    carbon_fraction: float | None,
-    completion_factor: float | None,
-) -> None:
-    if not 2 <= slots <= 10_000:
-        raise ValueError(f"slots: must be from 2 to 10,000, got {slots}")
-    if not RESTART_S[-1] < slot_s <= 86_400:
-        raise ValueError(f"slot_s: must be above {RESTART_S[-1]:g} and at most 86,400, got {slot_s:g}")
-    if carbon == "":
-        raise ValueError("carbon: the file name is empty")
-    if carbon is None and zone is not None:
-        raise ValueError(
-            f"zone: '{zone}' is a column of a file of carbon intensities, but 'carbon' names none"
-        )
-    if carbon is None and start is not None:
-        raise ValueError(
-            f"start: '{start}' is a time in a file of carbon intensities, but 'carbon' names none"
-        )
-    if carbon_fraction is not None and not 0 <= carbon_fraction <= 1:
-        raise ValueError(f"carbon_fraction: must be from 0 to 1, got {carbon_fraction:g}")
-    if completion_factor is not None and completion_factor < 1:
-        raise ValueError(f"completion_factor: must be at least 1, got {completion_factor:g}")
+def _demand(jobs: list[Job], best: dict[str, dict[int, float]], wanted: IntArray, horizon_s: float) -> int:
+    """GPUs that are busy for a part of the horizon when all jobs run as their users ask."""
+    busy_gpu_s = sum(
+        count * job.remaining_work / best[str(job.options)][count]
+        for job, count in zip(jobs, wanted.tolist(), strict=True)
+    )
+    return max(LEAST_GPUS, int(busy_gpu_s / (LOAD * horizon_s)))
 
 
-def _pools(
-    jobs: list[Job], tables: dict[str, OptionTable], wanted: np.ndarray, gpus: int | None, horizon_s: float
-) -> dict[str, GpuPool]:
-    """As many GPUs as the jobs ask for over half of the horizon, most of them A100."""
-    if gpus is None:
-        busy_gpu_s = 0.0
-        for job, count in zip(jobs, wanted.tolist(), strict=True):
-            table = tables[str(job.options)]
-            rate = max(r for r, g in zip(table.rate or [], table.gpus, strict=True) if g == count)
-            busy_gpu_s += count * job.remaining_work / rate
-        gpus = max(LEAST_GPUS, int(busy_gpu_s / (LOAD * horizon_s)))
+def _pools(gpus: int) -> dict[str, GpuPool]:
+    """Pools of so many GPUs, most of them A100."""
     total = max(gpus, 2)
     a100 = max(1, min(total - 1, round(A100_SHARE * total)))
     counts = dict(zip(TYPES, (a100, total - a100), strict=True))
     return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
 
 
-def _forecast(
-    rng: np.random.Generator,
-    slots: int,
-    slot_s: float,
-    carbon: str | None,
-    zone: str | None,
-    start: str | None,
-) -> list[float]:
-    if carbon is not None:
-        trace = read_carbon(carbon, zone)
-        try:
-            begin = utc_time(start) if start is not None else trace.begin
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
-        return trace.slots(begin, slots, slot_s)
+def _recorded(carbon: str, zone: str | None, start: str | None, slots: int, slot_s: float) -> list[float]:
+    """Forecast of a file, from a time on."""
+    if not carbon:
+        raise ValueError("carbon: the file name is empty")
+    trace = read_carbon(carbon, zone)
+    try:
+        begin = utc_time(start) if start is not None else trace.begin
+    except ValueError as error:
+        raise ValueError(f"start: {error}") from None
+    return trace.slots(begin, slots, slot_s)
+
+
+def _made_up(rng: np.random.Generator, slots: int, slot_s: float) -> list[float]:
+    """Forecast of days with a dip at noon."""
     hour = (np.arange(slots) + 0.5) * slot_s / S_PER_H % 24
     dip = np.exp(-(((hour - 12.5) / 3.5) ** 2))
     drift = np.cumsum(rng.normal(0.0, 6.0, slots))
@@ -177,7 +160,7 @@ def _forecast(
 def _job(
     rng: np.random.Generator,
     job: Job,
-    tables: dict[str, OptionTable],
+    best: dict[str, dict[int, float]],
     restart_s: dict[str, float],
     slots: int,
     slot_s: float,
@@ -186,7 +169,7 @@ def _job(
     arrives, slot = rng.random() < 0.5, int(rng.integers(1, max(2, slots // 2)))
     arrival_s = slot * slot_s if arrives else 0.0
     late, slack = rng.random() < DEADLINE_SHARE, float(rng.uniform(0.5, 1.0))
-    fastest_s = job.remaining_work / max(tables[str(job.options)].rate or [1.0])
+    fastest_s = job.remaining_work / max(best[str(job.options)].values())
     return ShiftingJob(
         name=job.name,
         weight=job.weight,

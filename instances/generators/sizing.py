@@ -1,10 +1,7 @@
-"""The `uniform` family: one pool of equal GPUs, 192 options per job.
+"""Families of rounds: `uniform`, `hetero`, `sia-like` and `philly-like`.
 
-The `sia-like` family: three GPU types and 29 configurations per job, for goodput.
-
-The `philly-like` family: sizes and durations as in the Philly traces, models of the catalogue.
-
-The `hetero` family: racks of different GPU types, each rack with its own power feed.
+The first three draw jobs of made-up kinds (`kinds`); the last has the sizes and durations of a public trace
+and models of the catalogue.
 """
 
 from __future__ import annotations
@@ -19,22 +16,25 @@ from wattsched.instances.clusters import (
     homogeneous_cluster,
     idle_power_w,
     known_gpu_type,
+    numbered,
     with_rack_caps,
 )
-from wattsched.instances.generators.kinds import (
-    Choices,
-    draw_kinds,
-    jobs_of_kinds,
-    named,
-    requested_gpus,
-    table_of,
-)
+from wattsched.instances.errors import require_range
+from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable
 from wattsched.instances.traces.snapshot import TraceJob, first_come_round
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Cluster, Group, Node
 
-UNIFORM_GPU_COUNTS = (1, 2, 4, 8, 16, 32)
+GPU_COUNTS = (1, 2, 4, 8, 16, 32)
+NODE_GPUS = 8
+
+
+def _half(wanted: IntArray, gpus: int | None) -> int:
+    """GPUs for half of the demand, where nothing else is asked for."""
+    return max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+
+
 FREQUENCIES_MHZ = (705, 810, 915, 1020, 1125, 1230, 1320, 1410)
 UNIFORM_BATCH_SIZES = (64, 128, 256, 512)
 UNIFORM_KINDS = 200
@@ -68,22 +68,17 @@ def uniform_round(
     ValueError
         For a fraction out of range.
     """
-    if budget not in ("power", "energy", "both"):
-        raise ValueError(f"budget: must be power, energy or both, got '{budget}'")
-    if not 0 <= energy_fraction <= 1:
-        raise ValueError(f"energy_fraction: must be from 0 to 1, got {energy_fraction}")
+    require_range(budget in ("power", "energy", "both"), "budget", "power, energy or both", f"'{budget}'")
+    require_range(0 <= energy_fraction <= 1, "energy_fraction", "from 0 to 1", energy_fraction)
     rng = np.random.default_rng(seed)
-    wanted = requested_gpus(rng, jobs, largest=UNIFORM_GPU_COUNTS[-1])
-    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
-    cluster = homogeneous_cluster(nodes=-(-gpus // 8), gpus_per_node=8, gpu_type="A100")
-    choices = [
-        Choices("A100", cluster.gpu_types["A100"], UNIFORM_GPU_COUNTS, FREQUENCIES_MHZ, UNIFORM_BATCH_SIZES)
-    ]
-    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, UNIFORM_KINDS), len(choices))]
-    drawn = jobs_of_kinds(rng, tables, wanted)
+    wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
+    cluster = homogeneous_cluster(nodes=-(-_half(wanted, gpus) // NODE_GPUS), gpus_per_node=NODE_GPUS)
+    kind = cluster.gpu_types["A100"]
+    choices = [Choices("A100", kind, GPU_COUNTS, FREQUENCIES_MHZ, UNIFORM_BATCH_SIZES)]
+    tables, drawn = jobs_of_kinds(rng, wanted, choices, UNIFORM_KINDS)
     budgets = Budgets(
         power_w=None if budget == "energy" else capped_power_w(cluster, power_fraction),
-        energy_j=None if budget == "power" else _energy_j(drawn, named(tables), energy_fraction),
+        energy_j=None if budget == "power" else _energy_j(drawn, tables, energy_fraction),
         scope="round" if budget == "power" else "completion",
     )
     return Instance(
@@ -92,7 +87,7 @@ def uniform_round(
         round_s=round_s,
         budgets=budgets,
         cluster=cluster,
-        tables=named(tables),
+        tables=tables,
         jobs=drawn,
     )
 
@@ -135,32 +130,26 @@ def sia_round(
         Caps the site's power at this fraction of the full draw (default: no cap, as in Sia).
     """
     rng = np.random.default_rng(seed)
-    wanted = requested_gpus(rng, jobs, largest=32)
-    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
-    nodes = [
-        Node(
-            name=f"{name.lower()}-{i:04d}",
-            gpu_type=name,
-            gpus=node_gpus,
-            base_power_w=BASE_POWER_W * node_gpus / 8,
-        )
-        for name, node_gpus, share, *_ in SIA_TYPES
-        for i in range(max(1, round(gpus * share / node_gpus)))
-    ]
-    cluster = Cluster(name="sia", gpu_types={t[0]: known_gpu_type(t[0]) for t in SIA_TYPES}, nodes=nodes)
-    choices = [
-        Choices(name, cluster.gpu_types[name], counts, (clock,), batches, speed, node_gpus)
-        for name, node_gpus, _, speed, counts, clock, batches in SIA_TYPES
-    ]
-    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, SIA_KINDS), len(choices))]
+    wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
+    gpus = _half(wanted, gpus)
+    types, nodes, choices = {}, [], []
+    for name, node_gpus, share, speed, counts, clock, batches in SIA_TYPES:
+        types[name], base_w = known_gpu_type(name), BASE_POWER_W * node_gpus / 8
+        nodes += [
+            Node(name=f"{name.lower()}-{i:04d}", gpu_type=name, gpus=node_gpus, base_power_w=base_w)
+            for i in range(max(1, round(gpus * share / node_gpus)))
+        ]
+        choices.append(Choices(name, types[name], counts, (clock,), batches, speed, node_gpus))
+    cluster = Cluster(name="sia", gpu_types=types, nodes=nodes)
+    tables, drawn = jobs_of_kinds(rng, wanted, choices, SIA_KINDS, restart_s=30.0)
     return Instance(
         name=f"sia-like-{jobs}-{seed}",
         objective="goodput",
         round_s=60.0,
         budgets=Budgets(power_w=None if power_fraction is None else capped_power_w(cluster, power_fraction)),
         cluster=cluster,
-        tables=named(tables),
-        jobs=jobs_of_kinds(rng, tables, wanted, restart_s=30.0),
+        tables=tables,
+        jobs=drawn,
     )
 
 
@@ -207,16 +196,10 @@ def philly_round(
     asked = rng.choice(list(GPU_SHARES), size=jobs, p=shares / shares.sum())
     # Looked at in a moment of its life that is as likely as any other.
     remaining_s = durations_s(rng.random(jobs)) * rng.uniform(0.02, 1.0, jobs)
-    gpus = max(1, int(asked.sum()) // 2) if gpus is None else gpus
-    cluster = homogeneous_cluster(nodes=-(-gpus // 8), gpus_per_node=8, gpu_type=gpu_type)
-    digits = len(str(jobs - 1))
-    names = [f"job{j:0{digits}d}" for j in range(jobs)]
+    queue = zip(numbered("job", jobs), [0.0] * jobs, remaining_s.tolist(), asked.tolist(), strict=True)
     return first_come_round(
-        [
-            TraceJob(name, 0.0, s, g)
-            for name, s, g in zip(names, remaining_s.tolist(), asked.tolist(), strict=True)
-        ],
-        cluster,
+        [TraceJob(*job) for job in queue],
+        homogeneous_cluster(-(-_half(asked, gpus) // NODE_GPUS), NODE_GPUS, gpu_type),
         seed=seed,
         restart_s=restart_s,
         power_fraction=power_fraction,
@@ -230,10 +213,8 @@ def durations_s(levels: FloatArray) -> FloatArray:
     return np.asarray(np.exp(np.interp(levels, list(DURATION_QUANTILES_S), quantiles)))
 
 
-HETERO_GPU_COUNTS = (1, 2, 4, 8, 16, 32)
 HETERO_BATCH_SIZES = (64, 128, 256)
 HETERO_KINDS = 100
-NODE_GPUS = 8
 MOST_RACKS = 10_000
 
 HETERO_TYPES = {
@@ -279,28 +260,23 @@ def hetero_round(
     ValueError
         For a fraction or a number of racks out of range.
     """
-    if racks is not None and racks < 1:
-        raise ValueError(f"racks: must be at least 1, got {racks}")
-    if racks is not None and racks > MOST_RACKS:
-        raise ValueError(f"racks: must be at most {MOST_RACKS:,}, got {racks:,}")
-    if not 0 <= unavailable < 1:
-        raise ValueError(f"unavailable: must be at least 0 and below 1, got {unavailable}")
-    if energy_fraction is not None and not 0 <= energy_fraction <= 1:
-        raise ValueError(f"energy_fraction: must be from 0 to 1, got {energy_fraction}")
+    if racks is not None:
+        require_range(racks >= 1, "racks", "at least 1", racks)
+        require_range(racks <= MOST_RACKS, "racks", f"at most {MOST_RACKS:,}", f"{racks:,}")
+    require_range(0 <= unavailable < 1, "unavailable", "at least 0 and below 1", unavailable)
+    within = energy_fraction is None or 0 <= energy_fraction <= 1
+    require_range(within, "energy_fraction", "from 0 to 1", energy_fraction)
     rng = np.random.default_rng(seed)
-    wanted = requested_gpus(rng, jobs, largest=HETERO_GPU_COUNTS[-1])
-    gpus = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
+    gpus = _half(wanted, gpus)
     racks = min(32, max(len(HETERO_TYPES), gpus // 64)) if racks is None else racks
     cluster = with_rack_caps(_cluster(rng, racks, gpus, unavailable), rack_power_fraction)
     choices = [
-        Choices(
-            name, cluster.gpu_types[name], HETERO_GPU_COUNTS, clocks, HETERO_BATCH_SIZES, speed, NODE_GPUS
-        )
+        Choices(name, cluster.gpu_types[name], GPU_COUNTS, clocks, HETERO_BATCH_SIZES, speed, NODE_GPUS)
         for name, (speed, clocks) in HETERO_TYPES.items()
         if name in cluster.gpu_types
     ]
-    tables = [table_of(kind, choices) for kind in draw_kinds(rng, min(jobs, HETERO_KINDS), len(choices))]
-    drawn = jobs_of_kinds(rng, tables, wanted)
+    tables, drawn = jobs_of_kinds(rng, wanted, choices, HETERO_KINDS)
     cap_w, idle_w = capped_power_w(cluster, power_fraction), idle_power_w(cluster, cluster.nodes)
     energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
     return Instance(
@@ -309,30 +285,27 @@ def hetero_round(
         round_s=round_s,
         budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,
-        tables=named(tables),
-        jobs=_with_deadlines(rng, drawn, named(tables), round_s),
+        tables=tables,
+        jobs=_with_deadlines(rng, drawn, tables, round_s),
     )
 
 
 def _cluster(rng: np.random.Generator, racks: int, gpus: int, unavailable: float) -> Cluster:
-    nodes_per_rack = max(1, -(-gpus // (racks * NODE_GPUS)))
-    names = list(HETERO_TYPES)
-    groups = [Group(name="site", level="site")]
-    nodes = []
-    for r in range(racks):
-        groups.append(Group(name=f"rack{r:03d}", level="rack", parent="site"))
-        for i in range(nodes_per_rack):
+    names, nodes = [f"rack{r:03d}" for r in range(racks)], []
+    for rack, gpu_type in zip(names, list(HETERO_TYPES) * racks, strict=False):
+        for i in range(max(1, -(-gpus // (racks * NODE_GPUS)))):
             broken = np.flatnonzero(rng.random(NODE_GPUS) < unavailable)
             nodes.append(
                 Node(
-                    name=f"rack{r:03d}-node{i:04d}",
-                    gpu_type=names[r % len(names)],
+                    name=f"{rack}-node{i:04d}",
+                    gpu_type=gpu_type,
                     gpus=NODE_GPUS,
-                    parent=f"rack{r:03d}",
+                    parent=rack,
                     base_power_w=BASE_POWER_W / 2,
                     unavailable=broken.tolist(),
                 )
             )
+    groups = [Group(name="site", level="site"), *(Group(name=r, level="rack", parent="site") for r in names)]
     used = {node.gpu_type: known_gpu_type(node.gpu_type) for node in nodes}
     return Cluster(name="hetero", gpu_types=used, nodes=nodes, groups=groups)
 
@@ -341,16 +314,10 @@ def _with_deadlines(
     rng: np.random.Generator, jobs: list[Job], tables: dict[str, OptionTable], round_s: float
 ) -> list[Job]:
     """Give a fifth of the jobs a deadline, 1.5 to 6 times what waiting and then 1 GPU would need."""
-    one = {
-        name: max(r for r, g in zip(table.rate or [], table.gpus, strict=True) if g == 1)
-        for name, table in tables.items()
-    }
+    one = {name: best_rates(table)[1] for name, table in tables.items()}
     has, slack = rng.random(len(jobs)) < 0.2, rng.uniform(1.5, 6.0, len(jobs))
-    return [
-        job.model_copy(
-            update={"deadline_s": round(slack[j] * (round_s + job.remaining_work / one[str(job.options)]), 1)}
-        )
-        if has[j]
-        else job
-        for j, job in enumerate(jobs)
-    ]
+    made = []
+    for job, late, factor in zip(jobs, has, slack, strict=True):
+        deadline_s = round(factor * (round_s + job.remaining_work / one[str(job.options)]), 1)
+        made.append(job.model_copy(update={"deadline_s": deadline_s}) if late else job)
+    return made

@@ -1,7 +1,4 @@
-"""The instance of `sharing`: units with GPUs, jobs of measured classes, and what was measured of sets.
-
-What the fields of an instance of `sharing` say against each other.
-"""
+"""The instance of `sharing`: units with GPUs, jobs of measured classes, and what was measured of sets."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from wattsched.instances.errors import duplicates, refuse, unknown, unknown_objective
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.perfmodels.co_location import EACO_SLOWDOWN, POWER_EXPONENT
 from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
@@ -65,13 +63,11 @@ class UnitType(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         asleep, idle, full = self.sleep_power_w, self.idle_power_w, self.full_power_w
-        faults = []
-        if full < idle:
-            faults.append(f"full_power_w {full:g} is below idle_power_w {idle:g}")
-        if asleep > full:
-            faults.append(f"sleep_power_w {asleep:g} is above full_power_w {full:g}")
-        if faults:
-            raise ValueError("; ".join(f"unit type '{self.name}': {fault}" for fault in faults))
+        told = {
+            f"full_power_w {full:g} is below idle_power_w {idle:g}": full < idle,
+            f"sleep_power_w {asleep:g} is above full_power_w {full:g}": asleep > full,
+        }
+        refuse(f"unit type '{self.name}': {fault}" for fault, holds in told.items() if holds)
         return self
 
 
@@ -224,11 +220,6 @@ class SharingInstance(Strict):
     carbon_g_per_kwh : float, optional
     unmeasured : {"law", "refuse"}
         Whether sets that nobody measured may be formed; the laws say how they run.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per fault.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -251,17 +242,12 @@ class SharingInstance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if faults := list(contradictions(self)):
-            raise ValueError("; ".join(dict.fromkeys(faults)))
+        refuse(contradictions(self))
         return self
 
 
 def faults_of(instance: SharingInstance) -> list[str]:
     """What the fields mean together and cannot: jobs that fit on no unit, objectives that do not exist."""
-    faults = []
-    if instance.objective not in OBJECTIVES:
-        known = ", ".join(OBJECTIVES)
-        faults.append(f"objective: '{instance.objective}' is not known, choose one of {known}")
     limits = instance.limits
     homeless = {
         job_class.name
@@ -271,90 +257,66 @@ def faults_of(instance: SharingInstance) -> list[str]:
             for alone in job_class.alone.values()
         )
     }
-    faults += [
-        f"job '{job.name}': class '{job.job_class}' is above limits.utilisation_pct or limits.memory_pct on "
-        f"every unit type"
-        for job in instance.jobs
-        if job.job_class in homeless
+    return [
+        *unknown_objective(instance.objective, OBJECTIVES),
+        *(
+            f"job '{job.name}': class '{job.job_class}' is above limits.utilisation_pct or limits.memory_pct "
+            f"on every unit type"
+            for job in instance.jobs
+            if job.job_class in homeless
+        ),
     ]
-    return faults
 
 
 def contradictions(instance: SharingInstance) -> Iterator[str]:
     """One line each: names that are unknown or given twice, and values that contradict others."""
-    yield from _duplicates(instance)
-    yield from _unknown(instance)
-    yield from _bad_pools(instance)
+    yield from duplicates("pool", instance.pools)
+    yield from duplicates("unit type", instance.unit_types)
+    yield from duplicates("class", instance.classes)
+    yield from duplicates("job", instance.jobs)
+    yield from _bad_unit_types(instance)
     yield from _bad_sets(instance)
-    yield from _bad_jobs(instance)
+    types = {unit_type.name for unit_type in instance.unit_types}
+    for known in instance.classes:
+        yield from unknown(f"class '{known.name}'", "unit type", known.alone, types)
+    classes = {job_class.name for job_class in instance.classes}
+    for job in instance.jobs:
+        yield from unknown(f"job '{job.name}'", "class", [job.job_class], classes)
+        if job.deadline_s is not None and job.deadline_s <= 0:
+            yield f"job '{job.name}': deadline_s {job.deadline_s:g} is in the past"
     if instance.budgets.carbon_g is not None and instance.carbon_g_per_kwh is None:
         yield "a carbon budget needs 'carbon_g_per_kwh'"
 
 
-def _duplicates(instance: SharingInstance) -> Iterator[str]:
-    for what, named in (
-        ("pool", instance.pools),
-        ("unit type", instance.unit_types),
-        ("class", instance.classes),
-        ("job", instance.jobs),
-    ):
-        counts = Counter(item.name for item in named)
-        yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
-    seen = Counter((s.unit_type, tuple(sorted(s.classes))) for s in instance.sets)
-    yield from (
-        f"the set {', '.join(classes)} on '{unit_type}' is given {count} times"
-        for (unit_type, classes), count in seen.items()
-        if count > 1
-    )
-
-
-def _unknown(instance: SharingInstance) -> Iterator[str]:
-    types = {unit_type.name for unit_type in instance.unit_types}
-    classes = {job_class.name: job_class for job_class in instance.classes}
-    for job_class in instance.classes:
-        for name in job_class.alone:
-            if name not in types:
-                yield f"class '{job_class.name}' names the unknown unit type '{name}'"
-    for i, measured in enumerate(instance.sets):
-        if measured.unit_type not in types:
-            yield f"sets[{i}] names the unknown unit type '{measured.unit_type}'"
-        for name in measured.classes:
-            if name not in classes:
-                yield f"sets[{i}] names the unknown class '{name}'"
-            elif measured.unit_type in types and measured.unit_type not in classes[name].alone:
-                yield f"sets[{i}]: class '{name}' has nothing measured alone on '{measured.unit_type}'"
-    for job in instance.jobs:
-        if job.job_class not in classes:
-            yield f"job '{job.name}' names the unknown class '{job.job_class}'"
-
-
-def _bad_pools(instance: SharingInstance) -> Iterator[str]:
+def _bad_unit_types(instance: SharingInstance) -> Iterator[str]:
     pools = {pool.name for pool in instance.pools}
     for unit in instance.unit_types:
         if unit.name in pools:
             yield f"'{unit.name}' is the name of a pool and of a unit type"
-        if unit.pool is not None and unit.pool not in pools:
-            yield f"unit type '{unit.name}' names the unknown pool '{unit.pool}'"
-        if unit.pool is not None and unit.sleep_power_w > 0:
-            yield f"unit type '{unit.name}' is of a pool: sleep_power_w must be 0, not {unit.sleep_power_w:g}"
+        if unit.pool is not None:
+            yield from unknown(f"unit type '{unit.name}'", "pool", [unit.pool], pools)
+            if unit.sleep_power_w > 0:
+                sleep_w = f"{unit.sleep_power_w:g}"
+                yield f"unit type '{unit.name}' is of a pool: sleep_power_w must be 0, not {sleep_w}"
 
 
 def _bad_sets(instance: SharingInstance) -> Iterator[str]:
+    types = {unit_type.name for unit_type in instance.unit_types}
+    alone = {job_class.name: job_class.alone for job_class in instance.classes}
+    seen = Counter((s.unit_type, tuple(sorted(s.classes))) for s in instance.sets)
+    for (unit_type, classes), count in seen.items():
+        if count > 1:
+            yield f"the set {', '.join(classes)} on '{unit_type}' is given {count} times"
     for i, measured in enumerate(instance.sets):
-        if not measured.fits:
-            continue
-        if len(measured.slowdown) != len(measured.classes):
-            yield (
-                f"sets[{i}].slowdown has {len(measured.slowdown)} numbers for {len(measured.classes)} classes"
-            )
-            continue
+        yield from unknown(f"sets[{i}]", "unit type", [measured.unit_type], types)
+        yield from unknown(f"sets[{i}]", "class", measured.classes, alone)
+        for name in measured.classes:
+            if measured.unit_type in types and measured.unit_type not in alone.get(name, types):
+                yield f"sets[{i}]: class '{name}' has nothing measured alone on '{measured.unit_type}'"
+        given, needed = len(measured.slowdown), len(measured.classes)
+        if measured.fits and given != needed:
+            yield f"sets[{i}].slowdown has {given} numbers for {needed} classes"
         first: dict[str, float] = {}
-        for name, slowdown in zip(measured.classes, measured.slowdown, strict=True):
-            if first.setdefault(name, slowdown) != slowdown:
+        for name, slowdown in zip(measured.classes, measured.slowdown, strict=False):
+            if measured.fits and given == needed and first.setdefault(name, slowdown) != slowdown:
                 yield f"sets[{i}].slowdown: two jobs of class '{name}' have {first[name]:g} and {slowdown:g}"
-
-
-def _bad_jobs(instance: SharingInstance) -> Iterator[str]:
-    for job in instance.jobs:
-        if job.deadline_s is not None and job.deadline_s <= 0:
-            yield f"job '{job.name}': deadline_s {job.deadline_s:g} is in the past"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from wattsched.instances.errors import duplicates, refuse, unknown_objective
 from wattsched.instances.sizing.instance import (
     FORMAT,
     Budget,
@@ -111,11 +111,6 @@ class ShiftingInstance(Strict):
         Number of slots of ``slot_s`` seconds.
     carbon_g_per_kwh, price_per_kwh : list of float, optional
         Forecasts, one number per slot; more than that are left unread.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per field at fault.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -133,13 +128,11 @@ class ShiftingInstance(Strict):
 
     @model_validator(mode="after")
     def _forecasts_reach(self) -> Self:
-        faults = [
+        refuse(
             f"{field} has {len(values)} numbers but the horizon has {self.slots} slots"
             for field in ("carbon_g_per_kwh", "price_per_kwh")
             if (values := getattr(self, field)) is not None and len(values) < self.slots
-        ]
-        if faults:
-            raise ValueError("; ".join(faults))
+        )
         return self
 
     @property
@@ -164,25 +157,29 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
     Budgets and deadlines that cannot be met are no faults, but a deadline that is past when the job arrives
     is one.
     """
-    return [*_of_needs(instance), *_of_tables(instance), *_of_jobs(instance), *_of_pools(instance)]
+    return [
+        *unknown_objective(instance.objective, OBJECTIVES),
+        *_of_needs(instance),
+        *_of_tables(instance),
+        *duplicates("job name", instance.jobs),
+        *(f"job '{job.name}': {fault}" for job in instance.jobs for fault in _of_job(instance, job)),
+        *_of_pools(instance),
+    ]
 
 
 def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
-    """An objective that there is, and the forecasts that it or a budget needs."""
-    if instance.objective not in OBJECTIVES:
-        yield f"objective: '{instance.objective}' is not known, choose one of {', '.join(OBJECTIVES)}"
+    """The forecasts that the objective or a budget needs."""
     for unit, forecast in (("carbon_g", "carbon_g_per_kwh"), ("money", "price_per_kwh")):
-        if getattr(instance, forecast) is not None:
-            continue
-        if getattr(instance.budgets, unit) is not None:
+        if getattr(instance, forecast) is None and getattr(instance.budgets, unit) is not None:
             yield f"budgets.{unit} needs the forecast '{forecast}'"
-        if instance.objective == unit.removesuffix("_g"):
+        if getattr(instance, forecast) is None and instance.objective == unit.removesuffix("_g"):
             yield f"objective '{instance.objective}' needs the forecast '{forecast}'"
 
 
 def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
-    own = [(f"job '{job.name}'", job.options) for job in instance.jobs if not isinstance(job.options, str)]
-    for owner, table in [*((f"table '{name}'", table) for name, table in instance.tables.items()), *own]:
+    tables = {f"table '{name}'": table for name, table in instance.tables.items()}
+    own = {f"job '{j.name}'": j.options for j in instance.jobs if not isinstance(j.options, str)}
+    for owner, table in (tables | own).items():
         if not table.gpus:
             yield f"{owner}: has no rows"
         if table.rate is None:
@@ -192,14 +189,6 @@ def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
                 yield f"{owner}: row {row}: unknown pool '{pool}'; known: {', '.join(instance.pools)}"
             elif power_w < (idle_w := gpus * instance.pools[pool].idle_power_w):
                 yield f"{owner}: row {row}: power_w {power_w:g} is less than the {idle_w:g} W of idle GPUs"
-
-
-def _of_jobs(instance: ShiftingInstance) -> Iterator[str]:
-    for name, times in Counter(job.name for job in instance.jobs).items():
-        if times > 1:
-            yield f"duplicate job name '{name}'"
-    for job in instance.jobs:
-        yield from (f"job '{job.name}': {fault}" for fault in _of_job(instance, job))
 
 
 def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
@@ -221,8 +210,12 @@ def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
         yield f"restart_s {job.restart_s:g} leaves nothing of a slot of {instance.slot_s:g} s"
     if job.current is not None and job.arrival_s > 0:
         yield f"arrival_s {job.arrival_s:g} contradicts 'current', which says that it runs already"
-    if job.current is not None:
-        yield from _of_held(instance, job.current)
+    if (held := job.current) is not None:
+        pool = instance.pools.get(held.pool)
+        if pool is None:
+            yield f"current.pool '{held.pool}' is unknown; known: {', '.join(instance.pools)}"
+        elif held.gpus > pool.gpus:
+            yield f"current.gpus {held.gpus} is more than pool '{held.pool}' has, {pool.gpus}"
     if isinstance(job.options, str) and job.options not in instance.tables:
         yield f"options names the unknown table '{job.options}'"
         return
@@ -240,11 +233,3 @@ def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
     low, high = SECONDS_RANGE
     if not low <= (seconds := job.remaining_work / max(rates)) <= high:
         yield f"remaining_work {job.remaining_work:g} takes {seconds:g} s at best, out of {low:g} to {high:g}"
-
-
-def _of_held(instance: ShiftingInstance, held: Held) -> Iterator[str]:
-    pool = instance.pools.get(held.pool)
-    if pool is None:
-        yield f"current.pool '{held.pool}' is unknown; known: {', '.join(instance.pools)}"
-    elif held.gpus > pool.gpus:
-        yield f"current.gpus {held.gpus} is more than pool '{held.pool}' has, {pool.gpus}"

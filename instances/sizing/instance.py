@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from wattsched.perfmodels.profile import Profile
+from wattsched.instances.errors import duplicates, refuse, unknown
+from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
 
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
@@ -31,6 +32,11 @@ class Placement(Strict):
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
     nodes: dict[Name, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Node and number of each GPU."""
+        return [(node, gpu) for node, gpus in self.nodes.items() for gpu in gpus]
 
 
 class OptionTable(Strict):
@@ -74,12 +80,16 @@ class OptionTable(Strict):
     @model_validator(mode="after")
     def _distinct_rows(self) -> Self:
         """A decision names settings, so they must single out a row."""
-        columns = (self.gpus, self.pool, self.frequency_mhz, self.power_limit_w, self.batch_size)
         first: dict[tuple[object, ...], int] = {}
-        for i, row in enumerate(zip(*(c for c in columns if c is not None), strict=True)):
+        for i, row in enumerate(self.settings()):
             if first.setdefault(row, i) != i:
                 raise ValueError(f"rows {first[row]} and {i} have the same settings: {row}")
         return self
+
+    def settings(self) -> Iterator[tuple[object, ...]]:
+        """GPU count and pool of every row, and those settings that the table has."""
+        columns = (self.gpus, self.pool, self.frequency_mhz, self.power_limit_w, self.batch_size)
+        return zip(*(column for column in columns if column is not None), strict=True)
 
 
 def _branch(value: Any) -> str:
@@ -179,6 +189,14 @@ class Job(Strict):
             raise ValueError("a job that is not preemptible needs 'current' with its nodes")
         return self
 
+    @property
+    def kind(self) -> Hashable:
+        """What tells its options from those of other jobs of the instance."""
+        own = isinstance(self.options, OptionTable)
+        source: Hashable = id(self.options) if own else (self.options, self.model)
+        choices = (self.pools, self.batch_sizes, self.gpu_counts, self.frequencies_mhz, self.power_limits_w)
+        return (source, self.min_gpus, self.max_gpus, *(None if c is None else tuple(c) for c in choices))
+
 
 class JobSet(Strict):
     """Jobs that may share the same GPUs: all of them take this option, or none does.
@@ -228,7 +246,7 @@ class Budgets(Strict):
     scope : {"round", "completion"}
         ``round``: what the whole cluster draws during this round. ``completion``: what the
         GPUs of the jobs draw until every job is complete, a waiting job with its
-        least-energy option (PowerFlow, `systems.md` 1.7).
+        least-energy option (as PowerFlow's budget, Gu et al., arXiv 2304.06381).
     """
 
     power_w: Budget | None = None
@@ -240,10 +258,20 @@ class Budgets(Strict):
 class Instance(Strict):
     """One scheduling round, ready to be solved.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        With one entry per fault.
+    Attributes
+    ----------
+    objective : str
+        Name of what is optimised.
+    round_s : float
+        Length of the round: a job that waits begins after it.
+    carbon_g_per_kwh : float, optional
+        Carbon intensity of the round.
+    profiles : list of Profile
+        Performance models besides those of the catalogue.
+    tables : dict of str to OptionTable
+        Options that several jobs share, by name.
+    sets : list of JobSet
+        Jobs that may share GPUs.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -261,33 +289,39 @@ class Instance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        faults = []
-        seen: set[str] = set()
-        for job in self.jobs:
-            if job.name in seen:
-                faults.append(f"duplicate job name '{job.name}'")
-            seen.add(job.name)
-            if isinstance(job.options, str) and job.options not in self.tables:
-                faults.append(f"job '{job.name}' names the unknown table '{job.options}'")
-        faults += self._faults_of_sets()
-        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
-            faults.append("a carbon budget needs 'carbon_g_per_kwh'")
-        if faults:
-            raise ValueError("; ".join(faults))
+        refuse(self._contradictions())
         return self
 
-    def _faults_of_sets(self) -> Iterator[str]:
+    def table_of(self, job: Job) -> OptionTable:
+        """Table of a job without a model.
+
+        Raises
+        ------
+        KeyError
+            If it names an unknown one.
+        """
+        assert job.options is not None
+        return self.tables[job.options] if isinstance(job.options, str) else job.options
+
+    def profile_of(self, model: str, gpu_type: str) -> Profile | None:
+        """Profile of a model for a GPU type or its stand-in, of the instance, else of the catalogue."""
+        stand_in = self.cluster.gpu_types[gpu_type].profile or gpu_type
+        own = {(profile.model, profile.gpu_type): profile for profile in reversed(self.profiles)}
+        return own.get((model, gpu_type)) or own.get((model, stand_in)) or find(model, stand_in)
+
+    def _contradictions(self) -> Iterator[str]:
+        yield from duplicates("job name", self.jobs)
+        yield from duplicates("set name", self.sets)
         jobs = {job.name: job for job in self.jobs}
-        seen: set[str] = set()
-        for declared in self.sets:
-            if declared.name in seen:
-                yield f"duplicate set name '{declared.name}'"
-            seen.add(declared.name)
-            for name in declared.rates:
-                if name not in jobs:
-                    yield f"set '{declared.name}' names the unknown job '{name}'"
-                elif not jobs[name].preemptible:
-                    yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
         for job in self.jobs:
+            if isinstance(job.options, str):
+                yield from unknown(f"job '{job.name}'", "table", [job.options], self.tables)
             if job.current is not None and job.current.set is not None and not job.preemptible:
                 yield f"job '{job.name}' shares its GPUs (current.set) and so cannot keep them (preemptible)"
+        for declared in self.sets:
+            yield from unknown(f"set '{declared.name}'", "job", declared.rates, jobs)
+            for name in declared.rates:
+                if name in jobs and not jobs[name].preemptible:
+                    yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
+        if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
+            yield "a carbon budget needs 'carbon_g_per_kwh'"

@@ -1,14 +1,17 @@
-"""Readers of public traces."""
+"""Readers of public traces.
+
+To add one: a reader in a file of its own, and its line in `FORMATS`. It takes a path; its other parameters
+become options, described by its docstring.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any, Literal
 
-from wattsched.instances.traces.gavel import read_gavel
-from wattsched.instances.traces.job_lists import read_itp, read_pai, read_philly
-from wattsched.instances.traces.openb import read_openb
 from wattsched.instances.traces.snapshot import TraceJob as TraceJob
 from wattsched.instances.traces.snapshot import busiest_s as busiest_s
 from wattsched.instances.traces.snapshot import round_at as round_at
@@ -22,8 +25,8 @@ class Format:
     ----------
     yields : {"jobs", "cluster"}
         What `read` returns: a list of `TraceJob` for `round_at`, or a Cluster for its `cluster`.
-    read : callable
-        Takes a path and the options of the format.
+    reader : str
+        File and function, which is imported when it is asked for.
     numbered : bool
         The files do not name their jobs: `read` numbers them, in every file from the start.
     windows : bool
@@ -33,22 +36,28 @@ class Format:
     name: str
     description: str
     yields: Literal["jobs", "cluster"]
-    read: Callable[..., Any]
+    reader: str
     numbered: bool = False
     windows: bool = False
 
+    @cached_property
+    def read(self) -> Callable[..., Any]:
+        """Takes a path and the options of the format."""
+        read: Callable[..., Any] = resolve_name(f"{__name__}.{self.reader}")
+        return read
 
-_FORMATS = (
-    Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", read_openb, windows=True),
-    Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", read_itp),
-    Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", read_philly, numbered=True),
+
+FORMATS = (
+    Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", "openb:read_openb", windows=True),
+    Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", "job_lists:read_itp"),
+    Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", "job_lists:read_philly", True),
     Format(
-        "pai", "jobs of Alibaba's PAI clusters 2020, as GAIA sampled them", "jobs", read_pai, numbered=True
+        "pai", "jobs of Alibaba's PAI clusters 2020, as GAIA sampled them", "jobs", "job_lists:read_pai", True
     ),
-    Format("gavel", "jobs of Gavel's traces (OSDI 2020)", "jobs", read_gavel, numbered=True),
+    Format("gavel", "jobs of Gavel's traces (OSDI 2020)", "jobs", "gavel:read_gavel", True),
 )
 
 
 def formats() -> dict[str, Format]:
     """Formats by name."""
-    return {form.name: form for form in _FORMATS}
+    return {form.name: form for form in FORMATS}

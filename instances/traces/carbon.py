@@ -118,7 +118,7 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
         time_column, value_column = header
     else:
         time_column = _time_column(path, header)
-        value_column = _value_column(path, header, time_column, column)
+        value_column = _value_column(path, [name for name in header if name != time_column], column)
     begin_s = np.array([_seconds(row, time_column) for row in rows])
     for i in np.flatnonzero(np.diff(begin_s) <= 0)[:1]:
         raise ValueError(
@@ -158,27 +158,21 @@ def _is_time(text: str) -> bool:
 
 
 def _time_column(path: str | Path, header: list[str]) -> str:
-    for name in header:
-        if name.lower() in TIME_COLUMNS:
-            return name
+    if found := [name for name in header if name.lower() in TIME_COLUMNS]:
+        return found[0]
     if header[0] in ("", "index") or len(header) != 2:
         names = ", ".join(TIME_COLUMNS)
         raise ValueError(f"{path}, line 1: no column of times ({names}), found {_listed(header)}")
     return header[0]
 
 
-def _value_column(path: str | Path, header: list[str], time_column: str, asked: str | None) -> str:
-    others = [name for name in header if name != time_column]
-    if asked is not None:
-        if asked not in others:
-            raise ValueError(f"{path}, line 1: no column '{asked}', found {_listed(others)}")
-        return asked
+def _value_column(path: str | Path, others: list[str], asked: str | None) -> str:
+    if asked is not None and asked not in others:
+        raise ValueError(f"{path}, line 1: no column '{asked}', found {_listed(others)}")
     lowered = {name.lower(): name for name in reversed(others)}
-    for name in INTENSITY_COLUMNS:
-        if name in lowered:
-            return lowered[name]
-    if len(others) == 1:
-        return others[0]
+    usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
+    if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
+        return found[0]
     raise ValueError(f"{path}, line 1: name the column of intensities, one of {_listed(others)}")
 
 
@@ -188,11 +182,10 @@ def _listed(names: list[str], most: int = 8) -> str:
 
 
 def _seconds(row: Row, column: str) -> float:
+    text = row.text(column)
     try:
-        return utc_time(row.text(column)).timestamp()
+        return utc_time(text).timestamp()
     except ValueError as error:
-        if str(error).startswith(row.place):
-            raise
         raise row.fault(column, str(error)) from None
 
 

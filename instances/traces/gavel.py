@@ -1,7 +1,7 @@
-r"""Job lists of Gavel (OSDI 2020): ``traces/*.csv``, with the throughputs that say how long a step takes.
+r"""Gavel's published files (OSDI 2020): job lists, throughputs, and measured pairs of jobs that share a GPU.
 
-A list counts steps, not seconds. What a step takes depends on how the list was made, and the throughputs that
-are published with it tell which:
+A list, ``traces/*.csv``, counts steps, not seconds. What a step takes depends on how the list was made, and
+the throughputs that are published with it tell which:
 
 * those with a column ``vc`` (Philly's arrivals, GPU counts and durations, types drawn at random): steps are
   the recorded seconds times the rate of the type on one V100, whatever the GPU count, rounded down. Dividing
@@ -9,14 +9,11 @@ are published with it tell which:
 * those of the testbed: steps over the rate on so many V100, of ``simulation_throughputs.json``. It gives
   whole seconds for every job of ``physical_minimize_makespan.csv``.
 
-Throughputs of jobs that share a GPU, as Gavel measured them (OSDI 2020).
-
-The file is a JSON object ``{gpu: {job: {"null": t, other: [t1, t2]}}}`` of iterations per second: alone, and
-of both jobs when they share the GPU, zeros where they do not fit into its memory. A job's utilisation was not
-measured. It is taken from the pairs: two copies of a job of utilisation u that share a GPU run at
-:math:`1 / \max(1, 2u)` of their speed alone, so that :math:`u = 1 / (2 v)` for a measured relative speed v.
-
-Gavel's measured pairs as sets of jobs that may share a GPU, options of `sizing`.
+The throughputs are a JSON object ``{gpu: {job: {"null": t, other: [t1, t2]}}}`` of iterations per second:
+alone, and of both jobs when they share the GPU, zeros where they do not fit into its memory. A job's
+utilisation was not measured. It is taken from the pairs: two copies of a job of utilisation u that share a
+GPU run at :math:`1 / \max(1, 2u)` of their speed alone, so that :math:`u = 1 / (2 v)` for a measured relative
+speed v. The pairs serve `sharing`, and `sizing` as sets of jobs.
 """
 
 from __future__ import annotations
@@ -41,6 +38,7 @@ from wattsched.instances.sharing.instance import (
     UnitType,
 )
 from wattsched.instances.sizing.instance import JobSet
+from wattsched.instances.traces.job_lists import of_cluster
 from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.perfmodels.co_location import power_at
@@ -78,18 +76,13 @@ def read_gavel(
     rows = list(rows_of(path, COLUMNS))
     philly = bool(rows) and "vc" in rows[0].cells
     rates = _rates(throughputs or _beside(Path(path), ON_ONE_GPU if philly else ON_ALL_GPUS))
-    jobs, clusters = [], set()
+    jobs = []
     for number, row in enumerate(rows, start=1):
-        cluster = row.text("vc") if philly else None
-        clusters.add(cluster)
         gpus = row.count("scale_factor", least=1)
         seconds = row.number("total_steps") / _rate(row, rates, 1 if philly else gpus)
-        if virtual_cluster in (None, cluster):
-            jobs.append(TraceJob(f"row{number}", row.number("arrival_time_s"), seconds, gpus))
-    if virtual_cluster is not None and not jobs:
-        known = ", ".join(sorted(filter(None, clusters))) or "none"
-        raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
-    return jobs
+        job = TraceJob(f"row{number}", row.number("arrival_time_s"), seconds, gpus)
+        jobs.append((row.text("vc") if philly else "", job))
+    return of_cluster(path, jobs, virtual_cluster)
 
 
 def _beside(path: Path, name: str) -> Path:
@@ -121,7 +114,6 @@ def _rate(row: Row, rates: Mapping[str, Any], gpus: int) -> float:
     raise row.fault("job_type", f"no throughput of '{kind}' on {gpus} {GPU} is known")
 
 
-ALONE = "null"
 EPOCH_ITERATIONS = 1000.0
 """Iterations that count as an epoch."""
 
@@ -143,7 +135,7 @@ def read_pairs(path: str | Path) -> PairTable:
 
     Raises
     ------
-    wattsched.instances.io.InputError
+    wattsched.InputError
         When the file cannot be read, or a number is missing or out of range.
     """
     document, source = read_json(path), str(path)
@@ -154,20 +146,8 @@ def read_pairs(path: str | Path) -> PairTable:
         slowdowns = {gpu: _slowdowns(gpu, jobs, alone[gpu]) for gpu, jobs in document.items()}
     except ValueError as error:
         raise InputError([str(error)], source) from None
-    names = sorted({name for speeds in alone.values() for name in speeds})
     classes = [
-        JobClass(
-            name=name,
-            alone={
-                gpu: Alone(
-                    epoch_s=EPOCH_ITERATIONS / alone[gpu][name],
-                    utilisation_pct=_utilisation_pct(name, slowdowns[gpu]),
-                )
-                for gpu in document
-                if name in alone[gpu]
-            },
-        )
-        for name in names
+        _class(name, alone, slowdowns) for name in sorted({name for t in alone.values() for name in t})
     ]
     sets = [
         MeasuredSet(unit_type=gpu, classes=list(pair), slowdown=list(factors or ()), fits=factors is not None)
@@ -175,6 +155,22 @@ def read_pairs(path: str | Path) -> PairTable:
         for pair, factors in pairs.items()
     ]
     return PairTable(tuple(document), classes, sets)
+
+
+Pairs = dict[tuple[str, str], tuple[float, float] | None]
+
+
+def _class(name: str, alone: Mapping[str, Mapping[str, float]], pairs: Mapping[str, Pairs]) -> JobClass:
+    return JobClass(
+        name=name,
+        alone={
+            gpu: Alone(
+                epoch_s=EPOCH_ITERATIONS / speeds[name], utilisation_pct=_utilisation_pct(name, pairs[gpu])
+            )
+            for gpu, speeds in alone.items()
+            if name in speeds
+        },
+    )
 
 
 def _speeds_alone(gpu: str, jobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -185,9 +181,6 @@ def _speeds_alone(gpu: str, jobs: Mapping[str, Any]) -> Iterator[tuple[str, floa
                 f"{gpu}: '{name}' needs '{ALONE}', its iterations per second alone, got {speed!r:.40}"
             )
         yield name, float(speed)
-
-
-Pairs = dict[tuple[str, str], tuple[float, float] | None]
 
 
 def _slowdowns(gpu: str, jobs: Mapping[str, Any], alone: Mapping[str, float]) -> Pairs:
@@ -220,10 +213,8 @@ def _factors(
 def _utilisation_pct(name: str, pairs: Pairs) -> float:
     """Share of the GPU that a job keeps busy: from two copies of it, or else from all its pairs."""
     own = pairs.get((name, name))
-    if own is not None:
-        factors = [own[0]]
-    else:
-        factors = [f[pair.index(name)] for pair, f in pairs.items() if f is not None and name in pair]
+    others = [f[pair.index(name)] for pair, f in pairs.items() if f is not None and name in pair]
+    factors = others if own is None else own[:1]
     return min(100.0, 50.0 * median(factors)) if factors else 100.0
 
 
@@ -301,7 +292,7 @@ def sets_of_pairs(
 ) -> list[JobSet]:
     """Pairs of jobs that were measured to fit on one GPU of a type.
 
-    Rates are in epochs of `gavel_pairs.EPOCH_ITERATIONS` per second, watts those of `gpu_power_w`.
+    Rates are in epochs of `EPOCH_ITERATIONS` per second, watts those of `gpu_power_w`.
 
     Parameters
     ----------

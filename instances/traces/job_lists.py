@@ -1,12 +1,14 @@
-"""Microsoft ITP traces of 2021 (ElasticFlow, ASPLOS 2023): ``raw/*.csv`` and ``elasticflow/*.csv.gz``.
+"""Readers of job lists that record arrival, duration and GPUs of each job.
 
-Job list of Microsoft's Philly clusters, 2017, as Pollux used it: ``philly_jobs.csv.gz``.
-
-Job lists of Alibaba's PAI clusters 2020, as GAIA sampled them (ASPLOS 2024): ``pai_*.csv``.
+ITP: Microsoft's traces of 2021 (ElasticFlow, ASPLOS 2023), ``raw/*.csv`` and ``elasticflow/*.csv.gz``.
+Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz``. PAI: Alibaba's clusters in
+2020, as GAIA sampled them (ASPLOS 2024), ``pai_*.csv``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -77,19 +79,39 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
     OSError
         When the file cannot be read.
     """
-    jobs, clusters, stamps = [], set(), []
-    for number, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1):
-        cluster, stamp = row.text("cluster"), _seconds(row)
-        clusters.add(cluster)
-        stamps.append(stamp)
-        if virtual_cluster in (None, cluster):
-            job = TraceJob(f"row{number}", stamp, row.number("duration"), row.count("num_gpus"))
-            jobs.append(job)
-    if not jobs and virtual_cluster is not None:
-        known = ", ".join(sorted(clusters))
+    read = [
+        (
+            row.text("cluster"),
+            TraceJob(f"row{n}", _seconds(row), row.number("duration"), row.count("num_gpus")),
+        )
+        for n, row in enumerate(rows_of(path, PHILLY_COLUMNS), start=1)
+    ]
+    first = min((job.submitted_s for _, job in read), default=0.0)
+    jobs = of_cluster(path, read, virtual_cluster)
+    return [replace(job, submitted_s=job.submitted_s - first) for job in jobs]
+
+
+def of_cluster(
+    path: str | Path, jobs: Iterable[tuple[str, TraceJob]], virtual_cluster: str | None
+) -> list[TraceJob]:
+    """Jobs of a virtual cluster, or of all.
+
+    Parameters
+    ----------
+    jobs : iterable of pairs
+        Name of the virtual cluster, empty where the list has none, and job.
+
+    Raises
+    ------
+    ValueError
+        When no job is of the virtual cluster.
+    """
+    jobs = list(jobs)
+    found = [job for name, job in jobs if virtual_cluster in (None, name)]
+    if not found and virtual_cluster is not None:
+        known = ", ".join(sorted({name for name, _ in jobs if name})) or "none"
         raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
-    first = min(stamps, default=0.0)
-    return [TraceJob(j.name, j.submitted_s - first, j.duration_s, j.gpus) for j in jobs]
+    return found
 
 
 def _seconds(row: Row) -> float:
@@ -129,16 +151,12 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
     if unit not in (None, *UNITS):
         raise ValueError(f"unit: '{unit}' is not one of {', '.join(UNITS)}")
     rows = [
-        (row.number("arrival_time"), row.number("length"), _gpus(row)) for row in rows_of(path, PAI_COLUMNS)
+        (row.number("arrival_time"), row.number("length"), row.count("cpus"))
+        for row in rows_of(path, PAI_COLUMNS)
     ]
     last = max((arrival for arrival, _, _ in rows), default=0.0)
     to_s = UNITS[unit or ("h" if last <= YEAR_H else "s")]
     return [
-        TraceJob(f"row{number}", arrival * to_s, length * to_s, gpus)
-        for number, (arrival, length, gpus) in enumerate(rows, start=1)
+        TraceJob(f"row{number}", arrival * to_s, length * to_s, int(block_size(cpus)) if cpus else 0)
+        for number, (arrival, length, cpus) in enumerate(rows, start=1)
     ]
-
-
-def _gpus(row: Row) -> int:
-    cpus = row.count("cpus")
-    return int(block_size(cpus)) if cpus else 0

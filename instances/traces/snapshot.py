@@ -1,18 +1,24 @@
-"""From a job trace to the scheduling round of one moment."""
+"""From a job trace to the scheduling round of one moment.
+
+What a trace does not tell is filled in: which model of the catalogue a job trains, and how it runs when
+nobody has optimised it yet.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
 from wattsched.instances.clusters import capped_power_w, homogeneous_cluster
 from wattsched.instances.sizing.instance import Budgets, Instance, Job, Placement
-from wattsched.instances.traces.roster import Roster, Start
 from wattsched.instances.units import S_PER_H
+from wattsched.perfmodels.profile import Profile, find, models
 from wattsched.topology.allocation import Request, allocate
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
@@ -38,6 +44,138 @@ class TraceJob:
     gpus: int
     model: str | None = None
     batch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a user starts a job: at the customary batch, or the nearest that fits, and the highest setting.
+
+    Attributes
+    ----------
+    customary_batch : int, optional
+        What the trace says; None for the profile's default.
+    """
+
+    model: str
+    gpus: int
+    batch_size: int
+    frequency_mhz: int | None
+    power_limit_w: float | None
+    rate: float
+    customary_batch: int | None = None
+
+
+class Roster:
+    """Models of the catalogue that run on a cluster, and how their users start them there.
+
+    The reference GPU type is the one with most GPUs among those that have profiles.
+
+    Raises
+    ------
+    ValueError
+        When the catalogue has no profile for any GPU type of the cluster.
+    """
+
+    def __init__(self, cluster: Cluster, pools: tuple[Pool, ...]):
+        self.cluster = cluster
+        self._start = cache(self._make)
+        self._runnable = cache(self._make_runnable)
+        gpus: Counter[str] = Counter()
+        for pool in pools:
+            if any(self.profile(model, pool.gpu_type) for model in models()):
+                gpus[pool.gpu_type] += pool.n_gpus
+        if not gpus:
+            types = ", ".join(cluster.gpu_types)
+            raise ValueError(f"the catalogue has no profile for any GPU type of the cluster ({types})")
+        self.reference = max(gpus, key=lambda name: gpus[name])
+        alike = [pool for pool in pools if pool.gpu_type == self.reference]
+        self._largest = max(alike, key=lambda pool: pool.largest_block)
+
+    def profile(self, model: str, gpu_type: str) -> Profile | None:
+        """Profile of a model on a GPU type, or on the one that stands in for it."""
+        return find(model, self.cluster.gpu_types[gpu_type].profile or gpu_type)
+
+    def start(self, number: int, asked_gpus: int) -> Start:
+        """Start of a job on the reference GPU type; `number` chooses the model.
+
+        Raises
+        ------
+        ValueError
+            When no batch of any model fits.
+        """
+        candidates = self._runnable(models(), None, asked_gpus)
+        if not candidates:
+            raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
+        return candidates[number % len(candidates)]
+
+    def start_of(self, model: str, batch_size: int | None, asked_gpus: int) -> Start:
+        """Start of a model that the trace names, on the reference GPU type.
+
+        Raises
+        ------
+        ValueError
+            When the catalogue has no profile of it there, or no batch of it fits.
+        """
+        if self.profile(model, self.reference) is None:
+            raise ValueError(f"the catalogue has no profile of '{model}' on {self.reference}")
+        for start in self._runnable((model,), batch_size, asked_gpus):
+            return start
+        raise ValueError(f"no batch of '{model}' fits on {asked_gpus} {self.reference}")
+
+    def on(self, pool: Pool, wanted: Start) -> Start | None:
+        """Start of the same job in a pool; None when the model does not run there on that many GPUs."""
+        return self._start(
+            wanted.model, pool.gpu_type, pool.gpus_per_node, wanted.gpus, wanted.customary_batch
+        )
+
+    def batches_with(self, start: Start) -> list[int] | None:
+        """Batch sizes to offer, the customary one first; None where the profile says it all."""
+        profile = self.profile(start.model, self.reference)
+        if start.customary_batch is None or profile is None:
+            return None
+        return list(dict.fromkeys([start.customary_batch, *profile.batch_sizes]))
+
+    def counts_with(self, start: Start) -> list[int]:
+        """Powers of two of the model's profile and the count that was asked for."""
+        profile = self.profile(start.model, self.reference)
+        counts = [] if profile is None else profile.gpu_counts
+        return sorted({count for count in counts if block_size(count) == count} | {start.gpus})
+
+    def _make_runnable(self, names: tuple[str, ...], batch_size: int | None, asked_gpus: int) -> list[Start]:
+        """Those models that run on the GPUs asked for, cut to what profiles and blocks reach."""
+        pool = self._largest
+        profiles = [p for model in names if (p := self.profile(model, self.reference)) is not None]
+        gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
+        while gpus:
+            told = (pool.gpus_per_node, gpus, batch_size)
+            starts = [self._start(p.model, self.reference, *told) for p in profiles]
+            if found := [start for start in starts if start is not None]:
+                return found
+            gpus //= 2
+        return []
+
+    def _make(
+        self, model: str, gpu_type: str, gpus_per_node: int, gpus: int, customary: int | None
+    ) -> Start | None:
+        profile = self.profile(model, gpu_type)
+        if profile is None or gpus > profile.gpu_counts[-1]:
+            return None
+        wanted = customary or profile.default_batch
+        known = profile.batch_sizes if customary is None else [*profile.batch_sizes, customary]
+        batches = [b for b in known if gpus <= b <= gpus * profile.max_local_batch]
+        if not batches:
+            return None
+        batch = min(batches, key=lambda b: (abs(b - wanted), b))
+        kind = self.cluster.gpu_types[gpu_type]
+        frequency = limit = stand_in_limit = None
+        if profile.frequency is not None:
+            frequency = max(kind.frequencies_mhz or profile.frequency.choices_mhz)
+        elif profile.power_limits is not None:
+            stand_in_limit = float(max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w))
+            # In the watts of this type.
+            limit = round(stand_in_limit * kind.power_factor, 6)
+        rate = float(profile.rate(gpus, batch, frequency, stand_in_limit, gpus_per_node)) * kind.speed_factor
+        return Start(model, gpus, batch, frequency, limit, rate, customary)
 
 
 def round_at(
@@ -201,34 +339,27 @@ def _serve(
 ) -> dict[str, Placement]:
     """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
-    requests: list[list[Request]] = [[] for _ in pools]
-    started: dict[str, Start] = {}
+    served: list[list[tuple[Request, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
         size = block_size(wanted.gpus)
-        level = size.bit_length() - 1
+        # Theorem of `topology.buddy`: the job counts at every level up to its own.
+        levels = size.bit_length()
         for p in sorted(range(len(pools)), key=lambda p: -int(free[p][0])):
-            if free[p][0] < size:
-                break
-            if level >= len(free[p]) or (free[p][: level + 1] < size).any():
-                continue
-            there = roster.on(pools[p], wanted)
-            if there is not None:
-                # Theorem of `topology.buddy`: the job counts at every level up to its own.
-                free[p][: level + 1] -= size
-                requests[p].append(Request(job=job, size=size, gpus=wanted.gpus))
-                started[job] = there
+            fits = levels <= len(free[p]) and (free[p][:levels] >= size).all()
+            if fits and (there := roster.on(pools[p], wanted)) is not None:
+                free[p][:levels] -= size
+                served[p].append((Request(job=job, size=size, gpus=wanted.gpus), there))
                 break
     placed = {}
-    for pool, wanted_here in zip(pools, requests, strict=True):
-        allocation = allocate(pool, pool.available, wanted_here)
-        for request in wanted_here:
-            start = started[request.job]
+    for pool, here in zip(pools, served, strict=True):
+        positions = allocate(pool, pool.available, [request for request, _ in here]).positions
+        for request, start in here:
             placed[request.job] = Placement(
                 gpus=request.gpus,
                 pool=pool.name,
                 frequency_mhz=start.frequency_mhz,
                 power_limit_w=start.power_limit_w,
                 batch_size=start.batch_size,
-                nodes=pool.gpus_at(allocation.positions[request.job].tolist()),
+                nodes=pool.gpus_at(positions[request.job].tolist()),
             )
     return placed

@@ -14,8 +14,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
-from wattsched.instances.traces.roster import Roster
-from wattsched.instances.traces.snapshot import MOST_GPUS, TraceJob, start_of
+from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, start_of
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level

@@ -43,8 +43,8 @@ def test_who_shares_with_whom_is_told() -> None:
     sets = [SharedSet(unit_type=unit_type, jobs=names[i : i + 2]) for i in (0, 2, 4)]
     decision = SharingDecision(sets=sets, waiting=names[6:])
     text = printed(decision, instance=instance.model_copy(update={"jobs": alike}))
-    assert f"{names[0]} + {names[1]}, {names[2]} + {names[3]} and 1 more" in text
-    assert f"{names[4]} + {names[5]}" in printed(decision)
+    assert f"{names[0]}+{names[1]}, {names[2]}+{names[3]} and 1 more" in text
+    assert f"{names[4]}+{names[5]}" in printed(decision)
 
 
 def test_an_instance_tells_its_units_and_classes() -> None:
@@ -54,4 +54,4 @@ def test_an_instance_tells_its_units_and_classes() -> None:
     assert "30 jobs, 6 measured sets" in text
     assert "356 to 1,972 W" in text
     assert "VGG-16" in text
-    assert "power_w" in text
+    assert "power cap" in text

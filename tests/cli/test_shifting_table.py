@@ -22,7 +22,7 @@ def test_instance_and_decision_are_told() -> None:
     print_decision(out, decision, instance)
     text = out.file.getvalue()  # type: ignore[attr-defined]
     assert all(schedule.job in text for schedule in decision.jobs)
-    assert all(word in text for word in ("A100", "Carbon intensity", "carbon_g", "5 jobs"))
+    assert all(word in text for word in ("A100", "Carbon intensity", "carbon budget", "5 jobs"))
     assert not check(instance, decision).faults
 
 

@@ -24,7 +24,7 @@ def test_racks_of_four_nodes_make_blocks() -> None:
 
 
 def test_watts_are_those_of_the_nodes() -> None:
-    cluster = homogeneous_cluster(3, 8, "V100", base_power_w=100.0, rack_power_fraction=0.5)
+    cluster = with_rack_caps(homogeneous_cluster(3, 8, "V100", base_power_w=100.0), 0.5)
     assert full_power_w(cluster, cluster.nodes) == 3 * (100 + 8 * 300)
     assert idle_power_w(cluster, cluster.nodes) == 3 * (100 + 8 * 30)
     assert capped_power_w(cluster, 0.5) == 3750.0

@@ -118,7 +118,7 @@ def test_options_of_a_set() -> None:
     assert names == ["ab", "abc", "ab", "abc", "abc"]
     assert options.block[shared].tolist() == [1, 2, 0, 0, 0]
     assert options.gpus[shared].tolist() == [1, 2, 1, 2, 2]
-    assert options.power_w[shared].tolist() == [120.0, 150.0, 120.0, 150.0, 150.0]
+    assert options.power_w[shared] == pytest.approx([120.0, 150.0, 120.0, 150.0, 150.0])
     assert options.idle_w[shared] == pytest.approx([25.0, 100 / 3, 25.0, 100 / 3, 100 / 3])
     # Waiting is the last option, and judged by what a job can do alone.
     assert options.waiting[options.start[1:] - 1].all()
