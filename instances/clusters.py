@@ -13,7 +13,7 @@ GPU_TYPES = {
     "T4": GpuType(idle_power_w=10.0, max_power_w=70.0, memory_gib=16.0),
     "A40": GpuType(idle_power_w=30.0, max_power_w=300.0, memory_gib=48.0),
 }
-"""GPU types with the watts of `systems.md` 3.2; A40's idle draw is taken from the 300 W board beside it."""
+"""GPU types with the watts of PWR (Lettich et al., CCGrid 2025); A40 idles as V100, the other 300 W board."""
 
 BASE_POWER_W = 200.0
 """Draw of a server without its GPUs where nothing is known: two CPU packages, memory and fans (assumed)."""

@@ -228,7 +228,7 @@ class Budgets(Strict):
     scope : {"round", "completion"}
         ``round``: what the whole cluster draws during this round. ``completion``: what the
         GPUs of the jobs draw until every job is complete, a waiting job with its
-        least-energy option (PowerFlow, `systems.md` 1.7).
+        least-energy option: the budget of PowerFlow (Gu et al., arXiv 2304.06381).
     """
 
     power_w: Budget | None = None
