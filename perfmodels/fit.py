@@ -65,22 +65,15 @@ class FitReport:
     def table(self) -> list[dict[str, float]]:
         """Return one row per measurement: setting, measured and predicted values, relative errors."""
         m = self.measurements
-        columns: dict[str, FloatArray | None] = {
-            "gpus": m.gpus,
-            "nodes": m.nodes,
-            "local_batch": m.local_batch,
-            "frequency_mhz": m.frequency_mhz,
-            "power_limit_w": m.power_limit_w,
-            "step_time_s": m.step_time_s,
+        columns = m.columns() | {
             "predicted_time_s": self.predicted_time_s,
             "time_error": self.predicted_time_s / m.step_time_s - 1.0,
         }
         if m.power_w is not None:
-            columns["power_w"] = m.power_w
             columns["predicted_power_w"] = self.predicted_power_w
             columns["power_error"] = self.predicted_power_w / m.power_w - 1.0
-        present = {name: values.tolist() for name, values in columns.items() if values is not None}
-        return [dict(zip(present, row, strict=True)) for row in zip(*present.values(), strict=True)]
+        values = [column.tolist() for column in columns.values()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def fit_profile(
@@ -154,11 +147,8 @@ def fit_measurements(
     if m.power_w is None and power is None:
         raise ValueError("the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting)")
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
-    required = (timed.gpus, timed.nodes, timed.local_batch, timed.step_time_s)
-    optional = (timed.sync_time_s, timed.frequency_mhz)
-    fitted = fit_throughput(*required, *optional)
-    checked = folds > 0 and len(timed) >= 2 * folds
-    held_out = held_out_error(*required, *optional, folds=folds) if checked else None
+    fitted = fit_throughput(timed)
+    held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None
 
     limits = None if m.power_limit_w is None else _power_limits(m)
     batches = np.unique(np.round(m.gpus * m.local_batch))
@@ -190,16 +180,11 @@ def fit_measurements(
 
 def fit_error(measurements: Measurements, time_s: FloatArray, gpu_power_w: FloatArray) -> FitError:
     """Mean and maximum relative errors of predictions against measurements."""
-    time = np.abs(time_s / measurements.step_time_s - 1.0)
-    if measurements.power_w is None:
-        return FitError(time_mean=float(time.mean()), time_max=float(time.max()))
-    power = np.abs(gpu_power_w / measurements.power_w - 1.0)
-    return FitError(
-        time_mean=float(time.mean()),
-        time_max=float(time.max()),
-        power_mean=float(power.mean()),
-        power_max=float(power.max()),
-    )
+    errors = {"time": np.abs(time_s / measurements.step_time_s - 1.0)}
+    if measurements.power_w is not None:
+        errors["power"] = np.abs(gpu_power_w / measurements.power_w - 1.0)
+    means = {f"{name}_mean": float(error.mean()) for name, error in errors.items()}
+    return FitError(**means, **{f"{name}_max": float(error.max()) for name, error in errors.items()})
 
 
 def _power_limits(m: Measurements) -> PowerLimitTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar, nnls
+from scipy.optimize import isotonic_regression, minimize_scalar, nnls
 
 from wattsched.perfmodels.power import PowerLimitTable, PowerModel
 from wattsched.topology.arrays import FloatArray
@@ -120,25 +120,13 @@ def fit_power_limits(
     table = np.concatenate([ratio, power], axis=1)
     knots, fitted = _interpolant(batches, table, most)
     slowdown, watts = np.split(np.clip(fitted, table.min(axis=0), table.max(axis=0)), 2, axis=1)
-    slowdown = np.stack([-non_decreasing(-row) for row in slowdown])
+    falling = np.stack([isotonic_regression(row, increasing=False).x for row in slowdown])
     return PowerLimitTable(
         limit_w=limits.tolist(),
         local_batch=[round(b) for b in knots.tolist()],
-        slowdown=np.maximum(slowdown / slowdown[:, -1:], 1.0).tolist(),
-        power_w=np.stack([non_decreasing(row) for row in watts]).tolist(),
+        slowdown=np.maximum(falling / falling[:, -1:], 1.0).tolist(),
+        power_w=[isotonic_regression(row).x.tolist() for row in watts],
     )
-
-
-def non_decreasing(values: ArrayLike) -> FloatArray:
-    """Nearest non-decreasing sequence in least squares (pool adjacent violators)."""
-    blocks: list[tuple[float, int]] = []
-    for value in np.asarray(values, dtype=float).tolist():
-        mean, size = value, 1
-        while blocks and blocks[-1][0] > mean:
-            previous, count = blocks.pop()
-            mean, size = (mean * size + previous * count) / (size + count), size + count
-        blocks.append((mean, size))
-    return np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
 
 
 def spread(values: FloatArray, at_most: int) -> FloatArray:
@@ -156,7 +144,9 @@ def _interpolant(batches: FloatArray, table: FloatArray, at_most: int) -> tuple[
     chosen = sorted({0, len(batches) - 1})
 
     def fit(indices: list[int]) -> tuple[float, FloatArray]:
-        weights = _hat_weights(np.log(batches[indices]), np.log(batches))
+        # Linear interpolation in the logarithm: the values at all batches are weights @ those at the knots.
+        knots, units = np.log(batches[indices]), np.eye(len(indices))
+        weights = np.stack([np.interp(np.log(batches), knots, unit) for unit in units], axis=1)
         columns = [np.linalg.lstsq(weights / c[:, None], np.ones_like(c), rcond=None)[0] for c in table.T]
         rows = np.stack(columns, axis=1).astype(np.float64)
         return float(np.sum((weights @ rows / table - 1.0) ** 2)), rows
@@ -165,8 +155,3 @@ def _interpolant(batches: FloatArray, table: FloatArray, at_most: int) -> tuple[
         others = set(range(len(batches))) - set(chosen)
         chosen = min((sorted([*chosen, i]) for i in sorted(others)), key=lambda indices: fit(indices)[0])
     return batches[chosen], fit(chosen)[1]
-
-
-def _hat_weights(knots: FloatArray, x: FloatArray) -> FloatArray:
-    """Weights of linear interpolation: ``values_at_x = weights @ values_at_knots``."""
-    return np.stack([np.interp(x, knots, unit) for unit in np.eye(len(knots))], axis=1)

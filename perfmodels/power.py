@@ -7,10 +7,20 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Count, NonNegative, Positive, Strict
+
+
+def _increasing(values: list[float], field: ValidationInfo) -> list[float]:
+    if any(b <= a for a, b in pairwise(values)):
+        raise ValueError(f"{field.field_name} must be increasing, got {values}")
+    return values
+
+
+INCREASING = (Field(min_length=1), AfterValidator(_increasing))
+Counts = Annotated[list[Count], *INCREASING]
 
 
 class FrequencyModel(Strict):
@@ -27,12 +37,11 @@ class FrequencyModel(Strict):
     """
 
     max_mhz: Count
-    choices_mhz: Annotated[list[Count], Field(min_length=1)]
+    choices_mhz: Counts
     memory_bound_share: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        _require_increasing("choices_mhz", self.choices_mhz)
+    def _highest(self) -> Self:
         if self.choices_mhz[-1] > self.max_mhz:
             raise ValueError(f"choices_mhz has {self.choices_mhz[-1]}, above max_mhz {self.max_mhz}")
         return self
@@ -95,15 +104,13 @@ class PowerLimitTable(Strict):
     below the first and above the last local batch the table is constant.
     """
 
-    limit_w: Annotated[list[Positive], Field(min_length=1)]
-    local_batch: Annotated[list[Count], Field(min_length=1)]
+    limit_w: Annotated[list[Positive], *INCREASING]
+    local_batch: Counts
     slowdown: list[list[Annotated[float, Field(ge=1, allow_inf_nan=False)]]]
     power_w: list[list[Positive]]
 
     @model_validator(mode="after")
     def _shapes(self) -> Self:
-        _require_increasing("limit_w", self.limit_w)
-        _require_increasing("local_batch", self.local_batch)
         for name, table in (("slowdown", self.slowdown), ("power_w", self.power_w)):
             if len(table) != len(self.local_batch) or any(len(row) != len(self.limit_w) for row in table):
                 raise ValueError(
@@ -129,24 +136,16 @@ class PowerLimitTable(Strict):
         wrong = limit[(limit < low) | (limit > high)]
         if wrong.size:
             raise ValueError(f"power_limit_w {wrong.flat[0]:g} is outside the measured {low:g} to {high:g} W")
-        column, right = _position(np.asarray(self.limit_w), limit)
-        row, below = _position(np.log(self.local_batch), np.log(np.asarray(local_batch, dtype=float)))
+        row, below, down = _between(np.log(self.local_batch), np.log(np.asarray(local_batch, dtype=float)))
+        column, right, across = _between(np.asarray(self.limit_w), limit)
         values = np.asarray(table)
-        next_row = np.minimum(row + 1, len(self.local_batch) - 1)
-        next_column = np.minimum(column + 1, len(self.limit_w) - 1)
-        upper = (1 - right) * values[row, column] + right * values[row, next_column]
-        lower = (1 - right) * values[next_row, column] + right * values[next_row, next_column]
-        return np.asarray((1 - below) * upper + below * lower)
+        upper = (1 - across) * values[row, column] + across * values[row, right]
+        lower = (1 - across) * values[below, column] + across * values[below, right]
+        return np.asarray((1 - down) * upper + down * lower)
 
 
-def _position(knots: FloatArray, x: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Interval of each x among the knots and the share of the way through it, clamped to the ends."""
-    index = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, max(len(knots) - 2, 0))
-    if len(knots) == 1:
-        return index, np.zeros_like(x)
-    return index, np.clip((x - knots[index]) / (knots[index + 1] - knots[index]), 0.0, 1.0)
-
-
-def _require_increasing(name: str, values: list[int] | list[float]) -> None:
-    if any(b <= a for a, b in pairwise(values)):
-        raise ValueError(f"{name} must be increasing, got {values}")
+def _between(knots: FloatArray, x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Knots before and after each x, the ends beyond them, and the share of the way from one to the other."""
+    position = np.interp(x, knots, np.arange(len(knots)))
+    before = np.asarray(position, dtype=np.int64)
+    return before, np.asarray(np.ceil(position), dtype=np.int64), position - before

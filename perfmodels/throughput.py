@@ -1,7 +1,4 @@
-"""Seconds of a training iteration by GPUs, nodes and local batch (the Pollux/AdaptDL form).
-
-How much less a sample teaches when the batch is larger.
-"""
+"""Seconds of an iteration (the Pollux/AdaptDL form), and what a sample teaches in larger batches."""
 
 from __future__ import annotations
 
@@ -14,20 +11,19 @@ from pydantic import Field, model_validator
 from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Count, NonNegative, Strict
 
+GAMMAS = (1.0, 10.0)
+"""From phases that take turns to phases that overlap."""
+Overlap = Annotated[float, Field(ge=GAMMAS[0], le=GAMMAS[1])]
 
-def sync_time_s(
-    gpus: ArrayLike,
-    nodes: ArrayLike,
-    alpha_r: float,
-    beta_r: float,
-    alpha_n: float,
-    beta_n: float,
-) -> FloatArray:
-    """Return T_sync: none on one GPU, else the terms of one node or of several."""
-    k, n = np.asarray(gpus, dtype=float), np.asarray(nodes)
-    more = np.maximum(k - 2.0, 0.0)
-    several = np.where(n > 1, alpha_n + beta_n * more, alpha_r + beta_r * more)
-    return np.where(k > 1, several, 0.0)
+
+def sync_terms(gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
+    """What T_sync multiplies alpha_r, beta_r, alpha_n and beta_n with, shape (..., 4); 0: not involved."""
+    k, n = np.broadcast_arrays(np.asarray(gpus, dtype=float), nodes)
+    terms = np.zeros((*k.shape, 4))
+    for first, regime in ((0, (k > 1) & (n <= 1)), (2, (k > 1) & (n > 1))):
+        terms[..., first] = regime
+        terms[..., first + 1] = regime * (k - 2.0)
+    return terms
 
 
 def overlapped_time_s(one_s: ArrayLike, other_s: ArrayLike, gamma: float) -> FloatArray:
@@ -73,8 +69,8 @@ class Throughput(Strict):
     beta_r: NonNegative = 0.0
     alpha_n: NonNegative = 0.0
     beta_n: NonNegative = 0.0
-    gamma: Annotated[float, Field(ge=1, le=10)] = 1.0
-    gamma_c: Annotated[float, Field(ge=1, le=10)] = 1.0
+    gamma: Overlap = 1.0
+    gamma_c: Overlap = 1.0
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -89,7 +85,7 @@ class Throughput(Strict):
 
     def sync_time_s(self, gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
         """T_sync for `gpus` GPUs spread over `nodes` nodes."""
-        return sync_time_s(gpus, nodes, self.alpha_r, self.beta_r, self.alpha_n, self.beta_n)
+        return np.asarray(sync_terms(gpus, nodes) @ (self.alpha_r, self.beta_r, self.alpha_n, self.beta_n))
 
     def iteration_time_s(self, grad_time_s: ArrayLike, gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
         """T_iter for a computation time and a set of GPUs."""
