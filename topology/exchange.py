@@ -1,7 +1,4 @@
-"""Slurm host list expressions: ``rack[0-1]n[08-11],login`` and back.
-
-Clusters in other programs' files: networkx node-link JSON and Slurm's topology.conf.
-"""
+"""Clusters in other programs' files: networkx node-link JSON, and Slurm's topology.conf and host lists."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, product
 
-from wattsched.topology.cluster import Cluster, GpuType, Group, Node
+from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_down
 from wattsched.topology.tree import cluster_from_tree, tree
 
 MAX_HOSTS = 1_000_000
@@ -203,7 +200,9 @@ def from_slurm(
     ValueError
         With the line number, if the file cannot be understood or does not describe a tree.
     """
-    switches = _read_switches(text)
+    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
+    if not switches:
+        raise ValueError("the file has no SwitchName line")
     parents = _parents(switches)
     groups = [
         Group(name=s.name, level="switch", parent=parents.get(s.name), bandwidth_gbps=s.link_speed)
@@ -224,13 +223,6 @@ def _gpu_count(gpus_per_node: int | Mapping[str, int], host: str, switch: _Switc
     if host not in gpus_per_node:
         raise ValueError(f"line {switch.line}: no GPU count is given for node '{host}'")
     return gpus_per_node[host]
-
-
-def _read_switches(text: str) -> list[_Switch]:
-    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
-    if not switches:
-        raise ValueError("the file has no SwitchName line")
-    return switches
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -286,42 +278,26 @@ def _link_speed(text: str) -> float:
 
 
 def _parents(switches: list[_Switch]) -> dict[str, str]:
-    """Parent of each switch that has one; checks that the lines describe a forest of distinct names."""
+    """Switch above each switch and node; checks that the lines describe a forest of distinct names."""
     lines: dict[str, int] = {}
-    for name, line in ((s.name, s.line) for s in switches):
-        if name in lines:
-            raise ValueError(f"line {line}: switch '{name}' is defined already in line {lines[name]}")
-        lines[name] = line
+    for s in switches:
+        if s.name in lines:
+            raise ValueError(f"line {s.line}: switch '{s.name}' is defined already in line {lines[s.name]}")
+        lines[s.name] = s.line
     parents: dict[str, str] = {}
-    leaf: dict[str, str] = {}
-    for switch in switches:
-        for child in switch.switches:
-            if child not in lines:
-                raise ValueError(f"line {switch.line}: switch '{child}' is not defined")
-            if child in parents:
-                raise ValueError(f"line {switch.line}: switch '{child}' is below '{parents[child]}' already")
-            parents[child] = switch.name
-        for node in switch.nodes:
-            if node in lines:
-                raise ValueError(f"line {switch.line}: '{node}' is both a node and a switch")
-            if node in leaf:
-                raise ValueError(f"line {switch.line}: node '{node}' is below '{leaf[node]}' already")
-            leaf[node] = switch.name
-    _check_acyclic(parents, lines)
+    below = [(s, "switch", name) for s in switches for name in s.switches]
+    below += [(s, "node", name) for s in switches for name in s.nodes]
+    for switch, kind, name in below:
+        if kind == "switch" and name not in lines:
+            raise ValueError(f"line {switch.line}: switch '{name}' is not defined")
+        if kind == "node" and name in lines:
+            raise ValueError(f"line {switch.line}: '{name}' is both a node and a switch")
+        if name in parents:
+            raise ValueError(f"line {switch.line}: {kind} '{name}' is below '{parents[name]}' already")
+        parents[name] = switch.name
+    for name in loop(parents):
+        raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
     return parents
-
-
-def _check_acyclic(parents: dict[str, str], lines: dict[str, int]) -> None:
-    safe: set[str] = set()
-    for start in parents:
-        path: dict[str, None] = {}
-        name: str | None = start
-        while name is not None and name not in safe:
-            if name in path:
-                raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
-            path[name] = None
-            name = parents.get(name)
-        safe.update(path)
 
 
 def to_slurm(cluster: Cluster) -> str:
@@ -338,20 +314,17 @@ def to_slurm(cluster: Cluster) -> str:
     stray = [node.name for node in cluster.nodes if node.parent is None]
     if stray:
         raise ValueError(f"topology.conf needs a group above every node, node '{stray[0]}' has none")
-    parent = {group.name: group.parent for group in cluster.groups}
-    hosts: dict[str, list[str]] = defaultdict(list)
-    used: set[str] = set()
+    hosts: dict[str | None, list[str]] = defaultdict(list)
     for node in cluster.nodes:
-        hosts[str(node.parent)].append(node.name)
-        above = node.parent
-        while above is not None and above not in used:
-            used.add(above)
-            above = parent[above]
+        hosts[node.parent].append(node.name)
+    parents, used = cluster.parents(), set(hosts)
+    for name in reversed(top_down(parents)):
+        if name in used:
+            used.add(parents[name])
     groups = [group for group in cluster.groups if group.name in used]
-    switches: dict[str, list[str]] = defaultdict(list)
+    switches: dict[str | None, list[str]] = defaultdict(list)
     for group in groups:
-        if group.parent is not None:
-            switches[group.parent].append(group.name)
+        switches[group.parent].append(group.name)
     return "".join(_switch_line(group, switches[group.name], hosts[group.name]) for group in groups)
 
 
