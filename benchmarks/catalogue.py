@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wattsched.perfmodels.fit import (
-    fit_measurements,
+from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.measurements import Measurements, read_measurements
+from wattsched.perfmodels.power import (
+    FrequencyModel,
+    PowerModel,
     fit_memory_bound_share,
-    fit_noise_scale,
     fit_power_frequency,
 )
-from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.power import FrequencyModel, PowerModel
 from wattsched.perfmodels.profile import FitError, Profile
-from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput, fit_noise_scale
 
 CATALOGUE = Path(__file__).resolve().parent.parent / "perfmodels" / "catalogue.json"
 
@@ -295,9 +295,7 @@ def fit_a100(data: Path, name: str, model: Model, power: PowerModel) -> Profile:
     )
     if name in ("inception3", "vgg16"):
         source += " Noise scale: that of resnet50 on the same data set."
-    return fit_measurements(
-        read_measurements(path), name, "A100", power=power, source=source, folds=0
-    ).profile
+    return fit_profile(read_measurements(path), name, "A100", power=power, source=source, folds=0).profile
 
 
 def fit_t4(data: Path, name: str, model: Model) -> Profile:
@@ -313,7 +311,7 @@ def fit_t4(data: Path, name: str, model: Model) -> Profile:
         f"Throughput: Pollux traces/{model.pollux} placements.csv and scalability.csv (4-GPU nodes). Watts: "
         "not measured; idle 10 W and full 70 W of the PWR table, full while computing."
     )
-    return fit_measurements(joined(tables), name, "T4", power=power, source=source, folds=0).profile
+    return fit_profile(joined(tables), name, "T4", power=power, source=source, folds=0).profile
 
 
 def joined(tables: list[Measurements]) -> Measurements:
@@ -333,7 +331,7 @@ def fit_zeus(data: Path, name: str, model: Model, gpu_type: str, lender: Through
         f"terms of {borrowed}. Waiting in communication "
         + ("70.38 W (Perseus)." if gpu_type == "A40" else "as far above idle as on A100.")
     )
-    profile = fit_measurements(measurements, name, gpu_type, source=source, folds=0).profile
+    profile = fit_profile(measurements, name, gpu_type, source=source, folds=0).profile
     sync = {term: getattr(lender, term) for term in SYNC_TERMS}
     lowest_w = min(min(row) for row in profile.power_limits.power_w) if profile.power_limits else np.inf
     sync_w = min(ZEUS_SYNC_W[gpu_type], lowest_w)

@@ -135,7 +135,10 @@ def read_measurements(
         rows = [(line, row) for line, row in rows if row[column] == value]
         if not rows:
             raise ValueError(f"{path.name} has no row with {column} '{value}'")
-    _require_one_workload(path, header, rows)
+    for column in WORKLOAD_COLUMNS:
+        if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
+            several = f"has several workloads ({', '.join(values)}): choose one"
+            raise ValueError(f"{path.name} column '{column}' {several}")
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)
@@ -176,15 +179,6 @@ def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
         if len(cells) != len(header):
             raise ValueError(f"{path.name} line {line} has {len(cells)} fields, the header has {len(header)}")
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
-
-
-def _require_one_workload(path: Path, header: list[str], rows: list[tuple[int, Row]]) -> None:
-    for column in WORKLOAD_COLUMNS:
-        values = sorted({row[column] for _, row in rows}) if column in header else []
-        if len(values) > 1:
-            raise ValueError(
-                f"{path.name} column '{column}' has several workloads ({', '.join(values)}): choose one"
-            )
 
 
 def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, Row]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,11 +27,9 @@ class FitError(Strict):
     power_max: NonNegative | None = None
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """Seconds of computation and of the whole iteration, and the average watts of one GPU."""
+class Iteration(NamedTuple):
+    """Seconds of the whole iteration, and the average watts of one GPU."""
 
-    grad_s: FloatArray
     time_s: FloatArray
     gpu_power_w: FloatArray
 
@@ -194,7 +192,7 @@ class Profile(Strict):
             computing_w = self.power.computing_w()
         time_s = self.throughput.iteration_time_s(grad_s, gpus, nodes)
         computing = grad_s / time_s
-        return Iteration(grad_s, time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
+        return Iteration(time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
 
     def configurations(
         self,
@@ -229,7 +227,12 @@ class Profile(Strict):
             gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
         counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
         batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
-        settings = self._settings(frequencies_mhz, power_limits_w)
+        choices: Sequence[float] = [np.nan]
+        if self.frequency is not None:
+            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
+        elif self.power_limits is not None:
+            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
+        settings = np.unique(np.asarray(choices, dtype=float))
         fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
         count, batch_index = np.nonzero(fits)
         gpus = np.repeat(counts[count], len(settings))
@@ -240,17 +243,6 @@ class Profile(Strict):
         limit = setting if self.power_limits is not None else absent
         measured = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node)
         return Configurations(gpus, batch, frequency, limit, *measured)
-
-    def _settings(
-        self, frequencies_mhz: Sequence[float] | None, power_limits_w: Sequence[float] | None
-    ) -> FloatArray:
-        """Choices of the profile's knob, nan alone if it has none."""
-        choices: Sequence[float] = [np.nan]
-        if self.frequency is not None:
-            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
-        elif self.power_limits is not None:
-            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
-        return np.unique(np.asarray(choices, dtype=float))
 
 
 @cache

@@ -215,16 +215,12 @@ def _unknown_references(cluster: Cluster) -> list[str]:
 
 
 def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
-    faults = []
-    for node in nodes:
-        if len(set(node.unavailable)) != len(node.unavailable):
-            faults.append(f"node '{node.name}' lists an unavailable GPU twice")
-        faults += [
-            f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}"
-            for gpu in node.unavailable
-            if gpu >= node.gpus
-        ]
-    return faults
+    twice = [node for node in nodes if len(set(node.unavailable)) != len(node.unavailable)]
+    absent = [(node, gpu) for node in nodes for gpu in node.unavailable if gpu >= node.gpus]
+    return [
+        *(f"node '{node.name}' lists an unavailable GPU twice" for node in twice),
+        *(f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}" for node, gpu in absent),
+    ]
 
 
 def _unequal_labels(cluster: Cluster) -> list[str]:

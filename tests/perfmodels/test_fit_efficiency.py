@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.fit_throughput import fit_noise_scale
-from wattsched.perfmodels.throughput import StatisticalEfficiency
+from wattsched.perfmodels.throughput import StatisticalEfficiency, fit_noise_scale
 
 
 @settings(max_examples=40)

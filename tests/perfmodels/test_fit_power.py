@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.fit_power import (
+from wattsched.perfmodels.power import (
+    PowerModel,
     fit_memory_bound_share,
     fit_power_frequency,
     fit_power_limits,
 )
-from wattsched.perfmodels.power import PowerModel
 
 CLOCK = np.linspace(0.5, 1.0, 30)
 

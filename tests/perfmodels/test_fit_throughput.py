@@ -5,9 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from wattsched.perfmodels.fit_throughput import fit_throughput, held_out_error
 from wattsched.perfmodels.measurements import Measurements
-from wattsched.perfmodels.throughput import Throughput
+from wattsched.perfmodels.throughput import Throughput, fit_throughput, held_out_error
 
 TRUE = Throughput(
     alpha_c=0.02, beta_c=0.002, alpha_r=0.03, beta_r=0.002, alpha_n=0.08, beta_n=0.0004, gamma=1.6
