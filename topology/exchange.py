@@ -275,7 +275,7 @@ def _parents(switches: list[_Switch]) -> dict[str, str]:
         if name in parents:
             raise ValueError(f"line {switch.line}: {kind} '{name}' is below '{parents[name]}' already")
         parents[name] = switch.name
-    for name in loop(parents):
+    for name in loop({switch.name: parents.get(switch.name) for switch in switches}):
         raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
     return parents
 
