@@ -195,23 +195,21 @@ def _duplicate_names(cluster: Cluster) -> list[str]:
 
 
 def _unknown_references(cluster: Cluster) -> list[str]:
-    groups = {group.name for group in cluster.groups}
+    groups = {None, *(group.name for group in cluster.groups)}
     places = groups | {node.name for node in cluster.nodes}
-    references = [
-        *(("group", group.name, "parent", group.parent, groups) for group in cluster.groups),
-        *(("node", node.name, "parent", node.parent, groups) for node in cluster.nodes),
-        *(("node", node.name, "gpu_type", node.gpu_type, cluster.gpu_types) for node in cluster.nodes),
+    types = cluster.gpu_types
+    unknown = [
+        *(("group", g.name, "parent", g.parent) for g in cluster.groups if g.parent not in groups),
+        *(("node", n.name, "parent", n.parent) for n in cluster.nodes if n.parent not in groups),
+        *(("node", n.name, "gpu_type", n.gpu_type) for n in cluster.nodes if n.gpu_type not in types),
         *(
-            ("power domain", domain.name, "member", member, places)
+            ("power domain", domain.name, "member", member)
             for domain in cluster.power_domains
             for member in domain.members
+            if member not in places
         ),
     ]
-    return [
-        f"{kind} '{name}' has the unknown {what} '{to}'"
-        for kind, name, what, to, known in references
-        if to is not None and to not in known
-    ]
+    return [f"{kind} '{name}' has the unknown {what} '{to}'" for kind, name, what, to in unknown]
 
 
 def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
