@@ -8,32 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
-from wattsched.perfmodels.fit_power import (
-    fit_memory_bound_share,
+from wattsched.perfmodels.measurements import Measurements, read_measurements
+from wattsched.perfmodels.power import (
+    FrequencyModel,
+    PowerLimitTable,
+    PowerModel,
     fit_power_frequency,
     fit_power_limits,
     spread,
 )
-from wattsched.perfmodels.fit_throughput import ThroughputFit, fit_noise_scale, fit_throughput, held_out_error
-from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import FitError, Profile
-from wattsched.perfmodels.throughput import StatisticalEfficiency
+from wattsched.perfmodels.throughput import (
+    StatisticalEfficiency,
+    ThroughputFit,
+    fit_throughput,
+    held_out_error,
+)
 from wattsched.topology.arrays import FloatArray
-
-__all__ = [
-    "FitReport",
-    "fit_measurements",
-    "fit_memory_bound_share",
-    "fit_noise_scale",
-    "fit_power_frequency",
-    "fit_power_limits",
-    "fit_profile",
-    "fit_throughput",
-    "held_out_error",
-    "read_measurements",
-]
-
 
 FOLDS = 4
 MOST_CHOICES = 16
@@ -65,26 +56,19 @@ class FitReport:
     def table(self) -> list[dict[str, float]]:
         """Return one row per measurement: setting, measured and predicted values, relative errors."""
         m = self.measurements
-        columns: dict[str, FloatArray | None] = {
-            "gpus": m.gpus,
-            "nodes": m.nodes,
-            "local_batch": m.local_batch,
-            "frequency_mhz": m.frequency_mhz,
-            "power_limit_w": m.power_limit_w,
-            "step_time_s": m.step_time_s,
+        columns = m.columns() | {
             "predicted_time_s": self.predicted_time_s,
             "time_error": self.predicted_time_s / m.step_time_s - 1.0,
         }
         if m.power_w is not None:
-            columns["power_w"] = m.power_w
             columns["predicted_power_w"] = self.predicted_power_w
             columns["power_error"] = self.predicted_power_w / m.power_w - 1.0
-        present = {name: values.tolist() for name, values in columns.items() if values is not None}
-        return [dict(zip(present, row, strict=True)) for row in zip(*present.values(), strict=True)]
+        values = [column.tolist() for column in columns.values()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def fit_profile(
-    csv_path: str | Path,
+    measurements: str | Path | Measurements,
     model: str,
     gpu_type: str,
     *,
@@ -93,24 +77,27 @@ def fit_profile(
     samples_per_epoch: float | None = None,
     power: PowerModel | None = None,
     efficiency: StatisticalEfficiency | None = None,
-    source: str | None = None,
+    source: str = "",
+    folds: int = FOLDS,
 ) -> FitReport:
-    """Fit a profile to a CSV file; `read_measurements` lists the columns.
+    """Fit a profile to a CSV file, or to measurements in memory.
 
     Parameters
     ----------
-    csv_path : str or Path
-        The measurements.
+    measurements : str, Path or Measurements
+        A file with the columns that `read_measurements` lists, or what was measured.
     model, gpu_type : str
         Names of the profile.
     gpus_per_node, where, samples_per_epoch
-        As for `read_measurements`.
+        For a file, as for `read_measurements`.
     power : PowerModel, optional
-        Watts of a GPU, for a file without ``power_w``; with one, only its `sync_w` is used.
+        Watts of a GPU, for measurements without ``power_w``; with one, only its `sync_w` is used.
     efficiency : StatisticalEfficiency, optional
         Taken over into the profile.
     source : str, optional
         Default: the name of the file.
+    folds : int
+        Groups of the held-out check; with 0 there is none.
 
     Raises
     ------
@@ -119,34 +106,13 @@ def fit_profile(
     OSError
         If the file cannot be opened.
     """
-    measurements = read_measurements(
-        csv_path, gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
-    )
-    return fit_measurements(
-        measurements,
-        model,
-        gpu_type,
-        power=power,
-        efficiency=efficiency,
-        source=source or f"fitted to {Path(csv_path).name}",
-    )
-
-
-def fit_measurements(
-    measurements: Measurements,
-    model: str,
-    gpu_type: str,
-    *,
-    power: PowerModel | None = None,
-    efficiency: StatisticalEfficiency | None = None,
-    source: str = "",
-    folds: int = FOLDS,
-) -> FitReport:
-    """Fit a profile to measurements in memory; parameters and errors as for `fit_profile`.
-
-    `folds` is the number of groups of the held-out check; with 0 there is none.
-    """
-    m = measurements
+    if isinstance(measurements, Measurements):
+        m = measurements
+    else:
+        m = read_measurements(
+            measurements, gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
+        )
+        source = source or f"fitted to {Path(measurements).name}"
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
         m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
@@ -154,11 +120,8 @@ def fit_measurements(
     if m.power_w is None and power is None:
         raise ValueError("the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting)")
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
-    required = (timed.gpus, timed.nodes, timed.local_batch, timed.step_time_s)
-    optional = (timed.sync_time_s, timed.frequency_mhz)
-    fitted = fit_throughput(*required, *optional)
-    checked = folds > 0 and len(timed) >= 2 * folds
-    held_out = held_out_error(*required, *optional, folds=folds) if checked else None
+    fitted = fit_throughput(timed)
+    held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None
 
     limits = None if m.power_limit_w is None else _power_limits(m)
     batches = np.unique(np.round(m.gpus * m.local_batch))
@@ -177,28 +140,19 @@ def fit_measurements(
         source=source,
     )
     iteration = profile.iteration(m.gpus, m.nodes, m.local_batch, m.frequency_mhz, m.power_limit_w)
-    profile = profile.model_copy(update={"fit_error": fit_error(m, iteration.time_s, iteration.gpu_power_w)})
+    power_w = np.broadcast_to(iteration.gpu_power_w, m.gpus.shape)
+    errors = {"time": np.abs(iteration.time_s / m.step_time_s - 1.0)}
+    if m.power_w is not None:
+        errors["power"] = np.abs(power_w / m.power_w - 1.0)
+    means = {f"{name}_mean": float(error.mean()) for name, error in errors.items()}
+    fit_error = FitError(**means, **{f"{name}_max": float(error.max()) for name, error in errors.items()})
     return FitReport(
-        profile,
+        profile.model_copy(update={"fit_error": fit_error}),
         m,
         iteration.time_s,
-        np.broadcast_to(iteration.gpu_power_w, m.gpus.shape),
+        power_w,
         None if held_out is None else float(held_out.mean()),
         None if held_out is None else float(held_out.max()),
-    )
-
-
-def fit_error(measurements: Measurements, time_s: FloatArray, gpu_power_w: FloatArray) -> FitError:
-    """Mean and maximum relative errors of predictions against measurements."""
-    time = np.abs(time_s / measurements.step_time_s - 1.0)
-    if measurements.power_w is None:
-        return FitError(time_mean=float(time.mean()), time_max=float(time.max()))
-    power = np.abs(gpu_power_w / measurements.power_w - 1.0)
-    return FitError(
-        time_mean=float(time.mean()),
-        time_max=float(time.max()),
-        power_mean=float(power.mean()),
-        power_max=float(power.max()),
     )
 
 

@@ -26,15 +26,13 @@ SYNONYMS = {
     "time_per_epoch": "time_per_epoch_s",
 }
 SPEEDS = ("step_time_s", "iterations_per_s", "throughput", "time_per_epoch_s")
-NUMBERS = {
-    *("gpus", "nodes", "local_batch", "batch_size", "sync_time_s"),
-    *("frequency_mhz", "power_limit_w", "power_w"),
-    *SPEEDS,
-}
+OPTIONAL = ("sync_time_s", "frequency_mhz", "power_limit_w", "power_w")
+NUMBERS = {"gpus", "nodes", "local_batch", "batch_size", *SPEEDS, *OPTIONAL}
 WHOLE = {"gpus", "nodes", "local_batch", "batch_size", "frequency_mhz"}
 LARGEST_WHOLE = 1_000_000
 SMALLEST, LARGEST = 1e-6, 1e9
-WORKLOAD_COLUMNS = ("dataset", "network", "model", "model_name", "optimizer")
+MAY_BE_ZERO = ("sync_time_s",)
+WORKLOAD_COLUMNS = ("dataset", "network", "model", "model_name")
 SAMPLES_PER_EPOCH = {
     "cifar100": 50_000,
     "imagenet": 1_281_167,
@@ -49,7 +47,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Measurements:
-    """Measured steps, one per index; a column that the file lacks is None.
+    """Measured steps, one per index; a column that is not there is None.
 
     Attributes
     ----------
@@ -57,36 +55,42 @@ class Measurements:
         GPUs, nodes they are spread over, samples per GPU, seconds of a step.
     sync_time_s, frequency_mhz, power_limit_w, power_w : ndarray of float64, shape (n,), optional
         Seconds of the step spent synchronising, settings, average draw of one GPU.
+
+    Raises
+    ------
+    ValueError
+        For columns of different lengths, and values that are not finite and positive.
     """
 
     gpus: FloatArray
     nodes: FloatArray
     local_batch: FloatArray
     step_time_s: FloatArray
-    sync_time_s: FloatArray | None
-    frequency_mhz: FloatArray | None
-    power_limit_w: FloatArray | None
-    power_w: FloatArray | None
+    sync_time_s: FloatArray | None = None
+    frequency_mhz: FloatArray | None = None
+    power_limit_w: FloatArray | None = None
+    power_w: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in self.columns().items():
+            if len(values) != len(self.gpus):
+                raise ValueError(f"{name} has {len(values)} values, gpus has {len(self.gpus)}")
+            least = 0.0 if name in MAY_BE_ZERO else np.nextafter(0.0, 1.0)
+            wrong = values[~(np.isfinite(values) & (values >= least))]
+            if wrong.size:
+                limit = "0 or more" if name in MAY_BE_ZERO else "above 0"
+                raise ValueError(f"{name} has the value {wrong[0]:g}; it must be finite and {limit}")
 
     def __len__(self) -> int:
         return len(self.gpus)
 
+    def columns(self) -> dict[str, FloatArray]:
+        """Columns that are there, by name."""
+        return {name: values for name, values in vars(self).items() if values is not None}
+
     def rows(self, chosen: BoolArray) -> Measurements:
         """Return the chosen measurements alone."""
-
-        def part(values: FloatArray | None) -> FloatArray | None:
-            return None if values is None else values[chosen]
-
-        return Measurements(
-            gpus=self.gpus[chosen],
-            nodes=self.nodes[chosen],
-            local_batch=self.local_batch[chosen],
-            step_time_s=self.step_time_s[chosen],
-            sync_time_s=part(self.sync_time_s),
-            frequency_mhz=part(self.frequency_mhz),
-            power_limit_w=part(self.power_limit_w),
-            power_w=part(self.power_w),
-        )
+        return Measurements(**{name: values[chosen] for name, values in self.columns().items()})
 
 
 def read_measurements(
@@ -131,7 +135,10 @@ def read_measurements(
         rows = [(line, row) for line, row in rows if row[column] == value]
         if not rows:
             raise ValueError(f"{path.name} has no row with {column} '{value}'")
-    _require_one_workload(path, header, rows)
+    for column in WORKLOAD_COLUMNS:
+        if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
+            several = f"has several workloads ({', '.join(values)}): choose one"
+            raise ValueError(f"{path.name} column '{column}' {several}")
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)
@@ -174,15 +181,6 @@ def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
 
 
-def _require_one_workload(path: Path, header: list[str], rows: list[tuple[int, Row]]) -> None:
-    for column in WORKLOAD_COLUMNS:
-        values = sorted({row[column] for _, row in rows}) if column in header else []
-        if len(values) > 1 and column != "optimizer":
-            raise ValueError(
-                f"{path.name} column '{column}' has several workloads ({', '.join(values)}): choose one"
-            )
-
-
 def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, Row]]:
     """One row per cell of a wide table, without the cells that were not measured."""
     return [
@@ -214,7 +212,7 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray
             raise ValueError(f"{place}: '{row[column]}' is not a number") from None
         if not math.isfinite(values[i]):
             raise ValueError(f"{place}: '{row[column]}' must be finite")
-        if values[i] < 0 or (values[i] == 0 and column != "sync_time_s"):
+        if values[i] < 0 or (values[i] == 0 and column not in MAY_BE_ZERO):
             raise ValueError(f"{place}: {row[column]} must be above 0")
         if values[i] and not SMALLEST <= values[i] <= LARGEST:
             raise ValueError(f"{place}: {row[column]} must be between {SMALLEST:g} and {LARGEST:g}")
@@ -235,9 +233,7 @@ def _measurements(
         found = f"has {' and '.join(speeds)}" if speeds else "has none"
         raise ValueError(f"{path.name} must have one of the columns {', '.join(SPEEDS)}; it {found}")
     gpus = columns["gpus"]
-    local_batch = columns.get("local_batch")
-    if local_batch is None:
-        local_batch = columns["batch_size"] / gpus
+    local_batch = columns["local_batch"] if "local_batch" in columns else columns["batch_size"] / gpus
     batch, speed = local_batch * gpus, columns[speeds[0]]
     step_time_s = {
         "step_time_s": speed,
@@ -245,13 +241,6 @@ def _measurements(
         "throughput": batch / speed,
         "time_per_epoch_s": speed * batch / (samples_per_epoch or 1.0),
     }[speeds[0]]
-    return Measurements(
-        gpus=gpus,
-        nodes=columns.get("nodes", np.ceil(gpus / gpus_per_node)),
-        local_batch=local_batch,
-        step_time_s=step_time_s,
-        sync_time_s=columns.get("sync_time_s"),
-        frequency_mhz=columns.get("frequency_mhz"),
-        power_limit_w=columns.get("power_limit_w"),
-        power_w=columns.get("power_w"),
-    )
+    nodes = columns.get("nodes", np.ceil(gpus / gpus_per_node))
+    optional = {name: columns[name] for name in OPTIONAL if name in columns}
+    return Measurements(gpus, nodes, local_batch, step_time_s, **optional)

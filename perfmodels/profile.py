@@ -1,7 +1,4 @@
-"""The performance profile of a model on a GPU type: rate and watts of every configuration.
-
-The profiles that come with the package, fitted from public measurements.
-"""
+"""The profile of a model on a GPU type: rate and watts of every configuration; the packaged profiles."""
 
 from __future__ import annotations
 
@@ -9,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
-from typing import Annotated, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import TypeAdapter, model_validator
 
-from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.power import Counts, FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Count, Name, NonNegative, Strict
@@ -31,11 +27,9 @@ class FitError(Strict):
     power_max: NonNegative | None = None
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """Seconds of computation and of the whole iteration, and the average watts of one GPU."""
+class Iteration(NamedTuple):
+    """Seconds of the whole iteration, and the average watts of one GPU."""
 
-    grad_s: FloatArray
     time_s: FloatArray
     gpu_power_w: FloatArray
 
@@ -105,20 +99,17 @@ class Profile(Strict):
     frequency: FrequencyModel | None = None
     power_limits: PowerLimitTable | None = None
     efficiency: StatisticalEfficiency | None = None
-    batch_sizes: Annotated[list[Count], Field(min_length=1)]
+    batch_sizes: Counts
     default_batch: Count
     max_local_batch: Count
-    gpu_counts: Annotated[list[Count], Field(min_length=1)]
+    gpu_counts: Counts
     source: str = ""
     fit_error: FitError | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _one_knob(self) -> Self:
         if self.frequency is not None and self.power_limits is not None:
             raise ValueError("give 'frequency' or 'power_limits', not both")
-        for name, values in (("batch_sizes", self.batch_sizes), ("gpu_counts", self.gpu_counts)):
-            if any(b <= a for a, b in pairwise(values)):
-                raise ValueError(f"{name} must be increasing, got {values}")
         return self
 
     def rate(
@@ -145,11 +136,7 @@ class Profile(Strict):
         ValueError
             For a setting that the profile has no knob for, or one outside its range.
         """
-        k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
-        nodes = np.ceil(k / np.asarray(gpus_per_node))
-        iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w)
-        efficiency = 1.0 if self.efficiency is None else self.efficiency.of(batch)
-        return np.asarray(batch * efficiency / iteration.time_s)
+        return self._rate_and_power_w(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)[0]
 
     def power_w(
         self,
@@ -160,9 +147,21 @@ class Profile(Strict):
         gpus_per_node: ArrayLike,
     ) -> FloatArray:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
+        return self._rate_and_power_w(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)[1]
+
+    def _rate_and_power_w(
+        self,
+        gpus: ArrayLike,
+        batch_size: ArrayLike,
+        frequency_mhz: ArrayLike | None,
+        power_limit_w: ArrayLike | None,
+        gpus_per_node: ArrayLike,
+    ) -> tuple[FloatArray, FloatArray]:
         k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
         nodes = np.ceil(k / np.asarray(gpus_per_node))
-        return np.asarray(k * self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w).gpu_power_w)
+        iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w)
+        efficiency = 1.0 if self.efficiency is None else self.efficiency.of(batch)
+        return np.asarray(batch * efficiency / iteration.time_s), np.asarray(k * iteration.gpu_power_w)
 
     def iteration(
         self,
@@ -175,11 +174,13 @@ class Profile(Strict):
         """Return seconds and watts of one iteration on `gpus` GPUs over `nodes` nodes; see `rate`."""
         frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
         limit = np.asarray(np.nan if power_limit_w is None else power_limit_w, dtype=float)
-        if self.frequency is None:
-            _require_absent("frequency_mhz", frequency, self)
-        if self.power_limits is None:
-            _require_absent("power_limit_w", limit, self)
-
+        for name, setting, knob in (
+            ("frequency_mhz", frequency, self.frequency),
+            ("power_limit_w", limit, self.power_limits),
+        ):
+            if knob is None and (given := setting[~np.isnan(setting)]).size:
+                profile = f"the profile of {self.model} on {self.gpu_type}"
+                raise ValueError(f"{name} {given.flat[0]:g} given, but {profile} has no such knob")
         if self.frequency is not None:
             grad_s = self.throughput.grad_time_s(local_batch, self.frequency.stretch(frequency))
             computing_w = self.power.computing_w(self.frequency.relative(frequency))
@@ -191,7 +192,7 @@ class Profile(Strict):
             computing_w = self.power.computing_w()
         time_s = self.throughput.iteration_time_s(grad_s, gpus, nodes)
         computing = grad_s / time_s
-        return Iteration(grad_s, time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
+        return Iteration(time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
 
     def configurations(
         self,
@@ -226,7 +227,12 @@ class Profile(Strict):
             gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
         counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
         batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
-        settings = self._settings(frequencies_mhz, power_limits_w)
+        choices: Sequence[float] = [np.nan]
+        if self.frequency is not None:
+            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
+        elif self.power_limits is not None:
+            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
+        settings = np.unique(np.asarray(choices, dtype=float))
         fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
         count, batch_index = np.nonzero(fits)
         gpus = np.repeat(counts[count], len(settings))
@@ -235,29 +241,8 @@ class Profile(Strict):
         absent = np.full(len(gpus), np.nan)
         frequency = setting if self.frequency is not None else absent
         limit = setting if self.power_limits is not None else absent
-        rate = self.rate(gpus, batch, frequency, limit, gpus_per_node)
-        power = self.power_w(gpus, batch, frequency, limit, gpus_per_node)
-        return Configurations(gpus, batch, frequency, limit, rate, power)
-
-    def _settings(
-        self, frequencies_mhz: Sequence[float] | None, power_limits_w: Sequence[float] | None
-    ) -> FloatArray:
-        """Choices of the profile's knob, nan alone if it has none."""
-        choices: Sequence[float] = [np.nan]
-        if self.frequency is not None:
-            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
-        elif self.power_limits is not None:
-            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
-        return np.unique(np.asarray(choices, dtype=float))
-
-
-def _require_absent(name: str, values: FloatArray, profile: Profile) -> None:
-    given = values[~np.isnan(values)]
-    if given.size:
-        raise ValueError(
-            f"{name} {given.flat[0]:g} given, but the profile of {profile.model} on {profile.gpu_type} "
-            "has no such knob"
-        )
+        measured = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node)
+        return Configurations(gpus, batch, frequency, limit, *measured)
 
 
 @cache
@@ -280,8 +265,3 @@ def find(model: str, gpu_type: str) -> Profile | None:
 def models() -> tuple[str, ...]:
     """Names of the models in the catalogue, sorted."""
     return tuple(sorted({profile.model for profile in catalogue()}))
-
-
-def gpu_types() -> tuple[str, ...]:
-    """Names of the GPU types in the catalogue, sorted."""
-    return tuple(sorted({profile.gpu_type for profile in catalogue()}))

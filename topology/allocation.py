@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.buddy import Occupancy
+from wattsched.topology.buddy import Occupancy, demand_by_level
 from wattsched.topology.pools import Pool
 
 
@@ -206,11 +206,7 @@ def _place(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]
 
 def _demand(occupancy: Occupancy, requests: Iterable[Request], starts: Mapping[str, int]) -> IntArray:
     """GPUs that jobs without a block ask for, in blocks of each level's size or more."""
-    asked = [0] * occupancy.n_levels
-    for request in requests:
-        if request.job not in starts:
-            asked[request.level] += request.size
-    return np.cumsum(asked[::-1], dtype=np.int64)[::-1]
+    return demand_by_level([r.size for r in requests if r.job not in starts], occupancy.n_levels)
 
 
 def _used(request: Request, start: int) -> IntArray:

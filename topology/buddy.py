@@ -24,12 +24,14 @@ Which aligned blocks of a pool are free, kept up to date while blocks are taken 
 
 from __future__ import annotations
 
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattsched.topology.arrays import BoolArray, IntArray
+
+LevelArray = TypeVar("LevelArray", BoolArray, IntArray)
 
 
 @overload
@@ -58,29 +60,17 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
     return 1 << (int(gpus) - 1).bit_length()
 
 
-def whole_blocks(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
-    """Which aligned blocks are entirely free, for every level.
+def _by_level(blocks: IntArray, values: LevelArray, join: np.ufunc) -> list[LevelArray]:
+    """Join the values of the GPUs of every aligned block, level by level.
 
-    Parameters
-    ----------
-    blocks : int array, shape (n_blocks, 2)
-        Start and size of the structural blocks as in `Pool.blocks`: contiguous, sizes descending.
-    free : bool array, shape (n_gpus,)
-
-    Returns
-    -------
-    list of bool arrays
-        Entry i of array k is the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
-        structural blocks of at least that size; being sorted, they are a prefix of the line.
+    Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
+    structural blocks of at least that size; being sorted, they are a prefix of the line.
     """
-    if len(free) != int(blocks[:, 1].sum()):
-        raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
-    whole: list[BoolArray] = [np.asarray(free, dtype=bool)]
+    levels = [values]
     for level in range(1, int(blocks[0, 1]).bit_length()):
         covered = int(blocks[blocks[:, 1] >= 1 << level, 1].sum()) >> (level - 1)
-        pairs = whole[-1][:covered].reshape(-1, 2)
-        whole.append(pairs[:, 0] & pairs[:, 1])
-    return whole
+        levels.append(join(levels[-1][:covered:2], levels[-1][1:covered:2]))
+    return levels
 
 
 def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
@@ -98,7 +88,9 @@ def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
     int array, shape (n_levels,)
         F[k], GPUs in free aligned blocks of size ``2**k``; the last level is the largest structural block.
     """
-    whole = whole_blocks(blocks, free)
+    if len(free) != int(blocks[:, 1].sum()):
+        raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
+    whole = _by_level(blocks, np.asarray(free, dtype=bool), np.logical_and)
     return np.array([np.count_nonzero(w) << k for k, w in enumerate(whole)], dtype=np.int64)
 
 
@@ -124,10 +116,15 @@ def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     wrong = (asked < 1) | (np.left_shift(np.int64(1), np.maximum(levels, 0).astype(np.int64)) != asked)
     if wrong.any():
         raise ValueError(f"block sizes must be powers of two, not {asked[wrong][0]}")
-    if levels.max() >= len(free_gpus):
-        return False
-    demand = np.bincount(levels, weights=asked, minlength=len(free_gpus))
-    return bool(np.all(np.cumsum(demand[::-1])[::-1] <= free_gpus))
+    return levels.max() < len(free_gpus) and bool(np.all(demand_by_level(asked, len(free_gpus)) <= free_gpus))
+
+
+def demand_by_level(sizes: ArrayLike, n_levels: int) -> IntArray:
+    """GPUs that jobs of these block sizes ask for, in blocks of each level's size or more."""
+    asked = np.asarray(sizes, dtype=np.int64)
+    levels = np.frexp(asked.astype(np.float64))[1] - 1
+    by_level = np.bincount(levels, weights=asked, minlength=n_levels).astype(np.int64)
+    return np.cumsum(by_level[::-1])[::-1]
 
 
 class Occupancy:
@@ -149,10 +146,7 @@ class Occupancy:
     """
 
     def __init__(self, blocks: IntArray, free: BoolArray) -> None:
-        self.taken: list[IntArray] = [(~free).astype(np.int64)]
-        for level in range(1, int(blocks[0, 1]).bit_length()):
-            covered = int(blocks[blocks[:, 1] >= 1 << level, 1].sum()) >> (level - 1)
-            self.taken.append(self.taken[-1][:covered].reshape(-1, 2).sum(axis=1))
+        self.taken = _by_level(blocks, (~free).astype(np.int64), np.add)
         whole = [np.count_nonzero(count == 0) << level for level, count in enumerate(self.taken)]
         self.free_gpus: IntArray = np.array(whole, dtype=np.int64)
 
@@ -173,25 +167,11 @@ class Occupancy:
 
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
-        self._fill(start, size, taken=True)
-        for level in range(size.bit_length(), self.n_levels):
-            i = start >> level
-            if i >= len(self.taken[level]):
-                break
-            if self.taken[level][i] == 0:
-                self.free_gpus[level] -= 1 << level
-            self.taken[level][i] += size
+        self._change(start, size, 1)
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""
-        self._fill(start, size, taken=False)
-        for level in range(size.bit_length(), self.n_levels):
-            i = start >> level
-            if i >= len(self.taken[level]):
-                break
-            self.taken[level][i] -= size
-            if self.taken[level][i] == 0:
-                self.free_gpus[level] += 1 << level
+        self._change(start, size, -1)
 
     def maximal(self) -> list[list[int]]:
         """List the starts of the free blocks that lie in no larger free block, ascending, by level."""
@@ -204,8 +184,15 @@ class Occupancy:
             starts.append((np.flatnonzero(free) << level).tolist())
         return starts
 
-    def _fill(self, start: int, size: int, *, taken: bool) -> None:
+    def _change(self, start: int, size: int, sign: int) -> None:
         top = size.bit_length()
         for level in range(top):
-            self.taken[level][start >> level : (start + size) >> level] = taken << level
-        self.free_gpus[:top] += -size if taken else size
+            self.taken[level][start >> level : (start + size) >> level] = (sign > 0) << level
+        self.free_gpus[:top] -= sign * size
+        for level in range(top, self.n_levels):
+            count, i = self.taken[level], start >> level
+            if i >= len(count):
+                break
+            before, count[i] = count[i], count[i] + sign * size
+            if before == 0 or count[i] == 0:
+                self.free_gpus[level] -= sign << level

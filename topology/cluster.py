@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -125,10 +127,11 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        circle = loop(self.parents())
         faults = [
             *_duplicate_names(self),
             *_unknown_references(self),
-            *_cycles(self.groups),
+            *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
             *_bad_gpu_indices(self.nodes),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
@@ -141,102 +144,81 @@ class Cluster(Strict):
         """GPUs of the cluster that are available to jobs."""
         return sum(node.gpus - len(node.unavailable) for node in self.nodes)
 
-    def ancestors(self, name: str | None) -> list[str]:
-        """Names of the groups from `name` (included) up to the root; reads all groups on each call."""
-        parents = {group.name: group.parent for group in self.groups}
-        path: list[str] = []
-        while name is not None:
-            path.append(name)
-            name = parents[name]
-        return path
+    def parents(self) -> dict[str, str | None]:
+        """Group to the group above it, in file order."""
+        return {group.name: group.parent for group in self.groups}
 
     def domain_names(self) -> dict[str, tuple[str, ...]]:
         """Power domains of every group and node, its own and those of the groups above it, in file order."""
         order = {domain.name: i for i, domain in enumerate(self.power_domains)}
-        own: dict[str, set[str]] = defaultdict(set)
+        own: dict[str, list[str]] = defaultdict(list)
         for domain in self.power_domains:
             for member in domain.members:
-                own[member].add(domain.name)
-        parents = {group.name: group.parent for group in self.groups}
-        parents |= {node.name: node.parent for node in self.nodes}
-        names: dict[str, tuple[str, ...]] = {}
-        for start in parents:
-            path = []
-            name: str | None = start
-            while name is not None and name not in names:
-                path.append(name)
-                name = parents[name]
-            inherited = names[name] if name is not None else ()
-            for below in reversed(path):
-                inherited = tuple(sorted(own.get(below, set()).union(inherited), key=order.__getitem__))
-                names[below] = inherited
-        return names
+                own[member].append(domain.name)
+        above = self.parents() | {node.name: node.parent for node in self.nodes}
+        names: dict[str | None, tuple[str, ...]] = {None: ()}
+        for name in [*top_down(self.parents()), *(node.name for node in self.nodes)]:
+            domains = names[above[name]]
+            if name in own:
+                domains = tuple(sorted({*domains, *own[name]}, key=order.__getitem__))
+            names[name] = domains
+        return {name: names[name] for name in above}
+
+
+def top_down(parents: Mapping[str, str | None]) -> list[str]:
+    """Names in an order in which parents precede their children, and siblings keep theirs."""
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        children[parent].append(name)
+    names = [*children[None]]
+    for name in names:  # grows meanwhile
+        names += children.get(name, ())
+    return names
+
+
+def loop(parents: Mapping[str, str | None]) -> list[str]:
+    """Names each of which is below the next, from one to itself; none if there is no such circle."""
+    try:
+        TopologicalSorter({name: (parent,) for name, parent in parents.items()}).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
 
 
 def _duplicate_names(cluster: Cluster) -> list[str]:
     places = Counter([node.name for node in cluster.nodes] + [group.name for group in cluster.groups])
     domains = Counter(domain.name for domain in cluster.power_domains)
     return [
-        *(
-            f"the name '{n}' is used for more than one node or group"
-            for n, uses in places.items()
-            if uses > 1
-        ),
-        *(f"duplicate power domain '{name}'" for name, n in domains.items() if n > 1),
+        *(f"the name '{n}' is used for more than one node or group" for n in places if places[n] > 1),
+        *(f"duplicate power domain '{n}'" for n in domains if domains[n] > 1),
     ]
 
 
 def _unknown_references(cluster: Cluster) -> list[str]:
-    groups = {group.name for group in cluster.groups}
+    groups = {None, *(group.name for group in cluster.groups)}
     places = groups | {node.name for node in cluster.nodes}
-    faults = [
-        f"{kind} '{item.name}' has the unknown parent '{item.parent}'"
-        for kind, items in (("group", cluster.groups), ("node", cluster.nodes))
-        for item in items
-        if item.parent is not None and item.parent not in groups
+    types = cluster.gpu_types
+    unknown = [
+        *(("group", g.name, "parent", g.parent) for g in cluster.groups if g.parent not in groups),
+        *(("node", n.name, "parent", n.parent) for n in cluster.nodes if n.parent not in groups),
+        *(("node", n.name, "gpu_type", n.gpu_type) for n in cluster.nodes if n.gpu_type not in types),
+        *(
+            ("power domain", domain.name, "member", member)
+            for domain in cluster.power_domains
+            for member in domain.members
+            if member not in places
+        ),
     ]
-    faults += [
-        f"node '{node.name}' has the unknown gpu_type '{node.gpu_type}'"
-        for node in cluster.nodes
-        if node.gpu_type not in cluster.gpu_types
-    ]
-    faults += [
-        f"power domain '{domain.name}' has the unknown member '{member}'"
-        for domain in cluster.power_domains
-        for member in domain.members
-        if member not in places
-    ]
-    return faults
-
-
-def _cycles(groups: list[Group]) -> list[str]:
-    parents = {group.name: group.parent for group in groups}
-    safe: set[str] = set()
-    for start in parents:
-        path: dict[str, None] = {}
-        name: str | None = start
-        while name is not None and name in parents and name not in safe:
-            if name in path:
-                above = list(path)
-                loop = [*above[above.index(name) :], name]
-                return [f"the groups form a cycle: {' -> '.join(loop)}"]
-            path[name] = None
-            name = parents[name]
-        safe.update(path)
-    return []
+    return [f"{kind} '{name}' has the unknown {what} '{to}'" for kind, name, what, to in unknown]
 
 
 def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
-    faults = []
-    for node in nodes:
-        if len(set(node.unavailable)) != len(node.unavailable):
-            faults.append(f"node '{node.name}' lists an unavailable GPU twice")
-        faults += [
-            f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}"
-            for gpu in node.unavailable
-            if gpu >= node.gpus
-        ]
-    return faults
+    twice = [node for node in nodes if len(set(node.unavailable)) != len(node.unavailable)]
+    absent = [(node, gpu) for node in nodes for gpu in node.unavailable if gpu >= node.gpus]
+    return [
+        *(f"node '{node.name}' lists an unavailable GPU twice" for node in twice),
+        *(f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}" for node, gpu in absent),
+    ]
 
 
 def _unequal_labels(cluster: Cluster) -> list[str]:

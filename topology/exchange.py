@@ -1,7 +1,4 @@
-"""Slurm host list expressions: ``rack[0-1]n[08-11],login`` and back.
-
-Clusters in other programs' files: networkx node-link JSON and Slurm's topology.conf.
-"""
+"""Clusters in other programs' files: networkx node-link JSON, and Slurm's topology.conf and host lists."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby, product
+from operator import itemgetter
+from typing import NamedTuple
 
-from wattsched.topology.cluster import Cluster, GpuType, Group, Node
+from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_down
 from wattsched.topology.tree import cluster_from_tree, tree
 
 MAX_HOSTS = 1_000_000
@@ -88,35 +86,29 @@ def compress(names: Iterable[str]) -> str:
     ValueError
         If a name is empty or has a character that host lists use (comma, brackets).
     """
-    parsed = [_parse(name) for name in names]
     pieces = []
-    for (prefix, suffix), run in groupby(parsed, key=lambda p: (p[0], p[2])):
+    for (prefix, suffix), run in groupby(map(_parse, names), key=itemgetter(0, 2)):
         numbers = [number for _, number, _ in run]
-        if numbers[0] is None:
+        if suffix is None:
             pieces += [prefix] * len(numbers)
-        else:
-            ranges = _ranges([number for number in numbers if number is not None])
-            joined = ",".join(ranges)
-            pieces.append(f"{prefix}{joined if joined.isdigit() else f'[{joined}]'}{suffix}")
+            continue
+        ranges: list[list[str]] = []
+        for number in numbers:
+            if ranges and number == f"{int(ranges[-1][-1]) + 1:0{len(ranges[-1][0])}d}":
+                ranges[-1][1:] = [number]
+            else:
+                ranges.append([number])
+        joined = ",".join(map("-".join, ranges))
+        pieces.append(f"{prefix}{joined if joined.isdigit() else f'[{joined}]'}{suffix}")
     return ",".join(pieces)
 
 
-def _parse(name: str) -> tuple[str, str | None, str | None]:
+def _parse(name: str) -> tuple[str, str, str | None]:
     """Prefix, last number and suffix; a name without a number is all prefix."""
     if not name or set(name) & set(",[]"):
         raise ValueError(f"the name '{name}' cannot be written in a host list")
     match = _NUMBERED.fullmatch(name)
-    return (name, None, None) if match is None else (match[1], match[2], match[3])
-
-
-def _ranges(numbers: list[str]) -> list[str]:
-    ranges: list[list[str]] = []
-    for number in numbers:
-        if ranges and number == f"{int(ranges[-1][-1]) + 1:0{len(ranges[-1][0])}d}":
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges]
+    return (name, "", None) if match is None else (match[1], match[2], match[3])
 
 
 _PAIR = re.compile(r"\s*([A-Za-z]+)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
@@ -165,15 +157,14 @@ def _check_rows(key: str, rows: object, needed: tuple[str, ...]) -> None:
             raise ValueError(f"'{key}' must hold objects that name {' and '.join(needed)}, not {row!r}")
 
 
-@dataclass(frozen=True)
-class _Switch:
+class _Switch(NamedTuple):
     """One line of a topology.conf."""
 
     line: int
     name: str
-    switches: list[str] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
-    link_speed: float | None = None
+    switches: list[str]
+    nodes: list[str]
+    link_speed: float | None
 
 
 def from_slurm(
@@ -203,34 +194,23 @@ def from_slurm(
     ValueError
         With the line number, if the file cannot be understood or does not describe a tree.
     """
-    switches = _read_switches(text)
+    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
+    if not switches:
+        raise ValueError("the file has no SwitchName line")
     parents = _parents(switches)
     groups = [
         Group(name=s.name, level="switch", parent=parents.get(s.name), bandwidth_gbps=s.link_speed)
         for s in switches
     ]
-    nodes = [
-        Node(name=host, gpu_type=gpu_type, gpus=_gpu_count(gpus_per_node, host, s), parent=s.name)
-        for s in switches
-        for host in s.nodes
-    ]
+    nodes = []
+    for switch in switches:
+        for host in switch.nodes:
+            gpus = gpus_per_node if isinstance(gpus_per_node, int) else gpus_per_node.get(host)
+            if gpus is None:
+                raise ValueError(f"line {switch.line}: no GPU count is given for node '{host}'")
+            nodes.append(Node(name=host, gpu_type=gpu_type, gpus=gpus, parent=switch.name))
     gpu_types = {gpu_type: GpuType(idle_power_w=idle_power_w)}
     return Cluster(name=name, gpu_types=gpu_types, nodes=nodes, groups=groups)
-
-
-def _gpu_count(gpus_per_node: int | Mapping[str, int], host: str, switch: _Switch) -> int:
-    if isinstance(gpus_per_node, int):
-        return gpus_per_node
-    if host not in gpus_per_node:
-        raise ValueError(f"line {switch.line}: no GPU count is given for node '{host}'")
-    return gpus_per_node[host]
-
-
-def _read_switches(text: str) -> list[_Switch]:
-    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
-    if not switches:
-        raise ValueError("the file has no SwitchName line")
-    return switches
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -268,60 +248,36 @@ def _read_switch(number: int, line: str) -> _Switch:
     if ("switches" in values) == ("nodes" in values):
         raise ValueError(f"line {number}: switch '{values['switchname']}' needs either Switches or Nodes")
     try:
-        return _Switch(
-            line=number,
-            name=values["switchname"],
-            switches=expand(values["switches"]) if "switches" in values else [],
-            nodes=expand(values["nodes"]) if "nodes" in values else [],
-            link_speed=_link_speed(values["linkspeed"]) if "linkspeed" in values else None,
-        )
+        switches, nodes = (expand(values[key]) if key in values else [] for key in ("switches", "nodes"))
     except ValueError as error:
         raise ValueError(f"line {number}: {error}") from error
-
-
-def _link_speed(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) == 0:
-        raise ValueError(f"LinkSpeed must be a positive whole number, not '{text}'")
-    return float(text)
+    speed = values.get("linkspeed")
+    if speed is not None and (not re.fullmatch(r"[0-9]{1,12}", speed) or int(speed) == 0):
+        raise ValueError(f"line {number}: LinkSpeed must be a positive whole number, not '{speed}'")
+    return _Switch(number, values["switchname"], switches, nodes, None if speed is None else float(speed))
 
 
 def _parents(switches: list[_Switch]) -> dict[str, str]:
-    """Parent of each switch that has one; checks that the lines describe a forest of distinct names."""
+    """Switch above each switch and node; checks that the lines describe a forest of distinct names."""
     lines: dict[str, int] = {}
-    for name, line in ((s.name, s.line) for s in switches):
-        if name in lines:
-            raise ValueError(f"line {line}: switch '{name}' is defined already in line {lines[name]}")
-        lines[name] = line
+    for s in switches:
+        if s.name in lines:
+            raise ValueError(f"line {s.line}: switch '{s.name}' is defined already in line {lines[s.name]}")
+        lines[s.name] = s.line
     parents: dict[str, str] = {}
-    leaf: dict[str, str] = {}
-    for switch in switches:
-        for child in switch.switches:
-            if child not in lines:
-                raise ValueError(f"line {switch.line}: switch '{child}' is not defined")
-            if child in parents:
-                raise ValueError(f"line {switch.line}: switch '{child}' is below '{parents[child]}' already")
-            parents[child] = switch.name
-        for node in switch.nodes:
-            if node in lines:
-                raise ValueError(f"line {switch.line}: '{node}' is both a node and a switch")
-            if node in leaf:
-                raise ValueError(f"line {switch.line}: node '{node}' is below '{leaf[node]}' already")
-            leaf[node] = switch.name
-    _check_acyclic(parents, lines)
+    below = [(s, "switch", name) for s in switches for name in s.switches]
+    below += [(s, "node", name) for s in switches for name in s.nodes]
+    for switch, kind, name in below:
+        if kind == "switch" and name not in lines:
+            raise ValueError(f"line {switch.line}: switch '{name}' is not defined")
+        if kind == "node" and name in lines:
+            raise ValueError(f"line {switch.line}: '{name}' is both a node and a switch")
+        if name in parents:
+            raise ValueError(f"line {switch.line}: {kind} '{name}' is below '{parents[name]}' already")
+        parents[name] = switch.name
+    for name in loop({switch.name: parents.get(switch.name) for switch in switches}):
+        raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
     return parents
-
-
-def _check_acyclic(parents: dict[str, str], lines: dict[str, int]) -> None:
-    safe: set[str] = set()
-    for start in parents:
-        path: dict[str, None] = {}
-        name: str | None = start
-        while name is not None and name not in safe:
-            if name in path:
-                raise ValueError(f"line {lines[name]}: switch '{name}' is below itself")
-            path[name] = None
-            name = parents.get(name)
-        safe.update(path)
 
 
 def to_slurm(cluster: Cluster) -> str:
@@ -338,20 +294,17 @@ def to_slurm(cluster: Cluster) -> str:
     stray = [node.name for node in cluster.nodes if node.parent is None]
     if stray:
         raise ValueError(f"topology.conf needs a group above every node, node '{stray[0]}' has none")
-    parent = {group.name: group.parent for group in cluster.groups}
-    hosts: dict[str, list[str]] = defaultdict(list)
-    used: set[str] = set()
+    hosts: dict[str | None, list[str]] = defaultdict(list)
     for node in cluster.nodes:
-        hosts[str(node.parent)].append(node.name)
-        above = node.parent
-        while above is not None and above not in used:
-            used.add(above)
-            above = parent[above]
+        hosts[node.parent].append(node.name)
+    parents, used = cluster.parents(), set(hosts)
+    for name in reversed(top_down(parents)):
+        if name in used:
+            used.add(parents[name])
     groups = [group for group in cluster.groups if group.name in used]
-    switches: dict[str, list[str]] = defaultdict(list)
+    switches: dict[str | None, list[str]] = defaultdict(list)
     for group in groups:
-        if group.parent is not None:
-            switches[group.parent].append(group.name)
+        switches[group.parent].append(group.name)
     return "".join(_switch_line(group, switches[group.name], hosts[group.name]) for group in groups)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.cluster import Cluster, Node
+from wattsched.topology.cluster import Cluster, Node, top_down
 
 Chunk = list[int]  # GPUs of one aligned power-of-two block, numbered (node of the pool) * gpus_per_node + gpu
 
@@ -94,8 +95,7 @@ class Pool:
         return table
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What the nodes of a pool have in common."""
 
     label: str | None
@@ -118,13 +118,15 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
     for node in cluster.nodes:
         members[_Kind(node.pool, node.gpu_type, node.gpus, domains[node.name])].append(node)
     names = _names(list(members), set(cluster.gpu_types))
-    tree = _Tree(cluster)
-    return tuple(_pool(name, kind, members[kind], tree) for name, kind in zip(names, members, strict=True))
+    blocks = _structural_blocks(cluster, members)
+    return tuple(
+        _pool(name, kind, members[kind], blocks[kind]) for name, kind in zip(names, members, strict=True)
+    )
 
 
-def _pool(name: str, kind: _Kind, nodes: list[Node], tree: _Tree) -> Pool:
+def _pool(name: str, kind: _Kind, nodes: list[Node], chunks: list[Chunk]) -> Pool:
     # Stable: blocks of one size keep the order of the tree.
-    chunks = sorted(tree.chunks(nodes), key=len, reverse=True)
+    chunks = sorted(chunks, key=len, reverse=True)
     line = np.array([gpu for chunk in chunks for gpu in chunk], dtype=np.int64)
     sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
@@ -146,81 +148,56 @@ def _pool(name: str, kind: _Kind, nodes: list[Node], tree: _Tree) -> Pool:
 
 def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:
     taken = {kind.label for kind in kinds if kind.label is not None} | gpu_types
-    siblings: dict[str, list[_Kind]] = defaultdict(list)
+    alike: dict[str, list[_Kind]] = defaultdict(list)
     for kind in kinds:
-        siblings[kind.gpu_type].append(kind)
-    forms = {gpu_type: _form(alike) for gpu_type, alike in siblings.items()}
+        alike[kind.gpu_type].append(kind)
+    # What tells the pools of a type apart: node sizes, power domains.
+    tells = {
+        gpu_type: (len({kind.gpus for kind in found}) > 1, len({kind.domains for kind in found}) > 1)
+        for gpu_type, found in alike.items()
+    }
     names = []
     for kind in kinds:
         if kind.label is not None:
             names.append(kind.label)
-        elif len(siblings[kind.gpu_type]) == 1:
+        elif len(alike[kind.gpu_type]) == 1:
             names.append(kind.gpu_type)
         else:
-            names.append(next(name for name in _candidates(kind, forms[kind.gpu_type]) if name not in taken))
+            names.append(next(name for name in _candidates(kind, *tells[kind.gpu_type]) if name not in taken))
         taken.add(names[-1])
     return names
 
 
-def _form(alike: list[_Kind]) -> str:
-    """Template of the names of a type's pools: with what tells them apart."""
-    size = "x{gpus}" if len({kind.gpus for kind in alike}) > 1 else ""
-    return "{gpu_type}" + size + ("@{domains}" if len({kind.domains for kind in alike}) > 1 else "")
-
-
-def _candidates(kind: _Kind, form: str) -> Iterator[str]:
+def _candidates(kind: _Kind, by_size: bool, by_domains: bool) -> Iterator[str]:
     """Names for a pool without label, the shortest telling one first."""
-    longest = "{gpu_type}x{gpus}@{domains}"
-    numbered = (f"{longest}#{i}" for i in count(2))
-    for template in chain([form, "{gpu_type}x{gpus}", longest], numbered):
-        domains = "+".join(kind.domains) or "none"
-        yield template.format(gpu_type=kind.gpu_type, gpus=kind.gpus, domains=domains)
+    size, domains = f"x{kind.gpus}", "@" + ("+".join(kind.domains) or "none")
+    yield kind.gpu_type + size * by_size + domains * by_domains
+    yield kind.gpu_type + size
+    longest = kind.gpu_type + size + domains
+    yield longest
+    yield from (f"{longest}#{i}" for i in count(2))
 
 
-class _Tree:
-    """Parents, depths and file order of the groups, prepared once for all pools."""
+def _structural_blocks(cluster: Cluster, members: Mapping[_Kind, list[Node]]) -> dict[_Kind, list[Chunk]]:
+    """Structural blocks of the tree restricted to the nodes of each pool.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.parent = {group.name: group.parent for group in cluster.groups}
-        self.order = {group.name: i for i, group in enumerate(cluster.groups)}
-        self.depth: dict[str | None, int] = {None: 0}
-        for start in self.parent:
-            path = []
-            name: str | None = start
-            while name not in self.depth:
-                assert name is not None
-                path.append(name)
-                name = self.parent[name]
-            for below in reversed(path):
-                self.depth[below] = self.depth[self.parent[below]] + 1
-
-    def chunks(self, nodes: list[Node]) -> list[Chunk]:
-        """Structural blocks of the tree restricted to these nodes.
-
-        Groups come before nodes among the children of a vertex, each in file order. Places without a parent
-        are children of one implicit root.
-        """
-        below: dict[str | None, list[list[Chunk]]] = defaultdict(list)
+    Groups come before nodes among the children of a vertex, each in file order. Places without a parent
+    are children of one implicit root.
+    """
+    below: dict[str | None, dict[_Kind, deque[list[Chunk]]]] = defaultdict(lambda: defaultdict(deque))
+    for kind, nodes in members.items():
         for i, node in enumerate(nodes):
-            gpus = [[[i * node.gpus + gpu]] for gpu in range(node.gpus)]
-            below[node.parent].append(_joined(gpus))
-        # Deepest first, so that a group is complete before its parent needs it.
-        groups = sorted(self._above(nodes), key=lambda name: (-self.depth[name], self.order[name]))
-        from_groups: dict[str | None, list[list[Chunk]]] = defaultdict(list)
-        for name in groups:
-            from_groups[self.parent[name]].append(_joined(from_groups[name] + below[name]))
-        return _joined(from_groups[None] + below[None])
-
-    def _above(self, nodes: list[Node]) -> set[str]:
-        found: set[str] = set()
-        for name in {node.parent for node in nodes}:
-            while name is not None and name not in found:
-                found.add(name)
-                name = self.parent[name]
-        return found
+            gpus = range(i * kind.gpus, (i + 1) * kind.gpus)
+            below[node.parent][kind].append(_joined([[[gpu]] for gpu in gpus]))
+    parents = cluster.parents()
+    # From the leaves up, so that a group is complete before its parent needs it; the last of siblings first.
+    for name in reversed(top_down(parents)):
+        for kind, children in below.pop(name, {}).items():
+            below[parents[name]][kind].appendleft(_joined(children))
+    return {kind: _joined(below[None][kind]) for kind in members}
 
 
-def _joined(children: list[list[Chunk]]) -> list[Chunk]:
+def _joined(children: Iterable[list[Chunk]]) -> list[Chunk]:
     """Structural blocks of a vertex from those of its children.
 
     Children that are one whole block each, all of the same size, join in aligned runs of 2^m, decomposed in

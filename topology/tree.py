@@ -49,40 +49,26 @@ def tree(cluster: Cluster) -> Tree:
             raise ValueError(f"group '{group.name}' has the level '{group.level}', which is not for groups")
         graph.add_node(group.name, level=group.level, power_domains=domains[group.name])
     for node in cluster.nodes:
-        own = {"gpu_type": node.gpu_type, "base_power_w": node.base_power_w}
+        own = node.model_dump(include={"gpu_type", "base_power_w", "pool"}, exclude_none=True)
         graph.add_node(node.name, level="node", power_domains=domains[node.name], **own)
-        if node.pool is not None:
-            graph.nodes[node.name]["pool"] = node.pool
-    for group in cluster.groups:
-        _add_uplink(graph, group)
+    places: list[Group | Node] = [*cluster.groups, *cluster.nodes]
+    for place in places:
+        uplink = place.model_dump(include={"bandwidth_gbps"}, exclude_none=True)
+        if place.parent is None:
+            graph.nodes[place.name].update(uplink)
+        else:
+            graph.add_edge(place.parent, place.name, **uplink)
     for node in cluster.nodes:
-        _add_uplink(graph, node)
-    for node in cluster.nodes:
-        _add_gpus(graph, cluster, node, domains[node.name])
+        power_w = {"idle_power_w", "max_power_w"}
+        of_type = cluster.gpu_types[node.gpu_type].model_dump(include=power_w, exclude_none=True)
+        for index in range(node.gpus):
+            name = f"{node.name}/{index}"
+            if name in graph:
+                raise ValueError(f"the name '{name}' is needed for GPU {index} of node '{node.name}'")
+            own = {"gpu_type": node.gpu_type, "index": index, "available": index not in node.unavailable}
+            graph.add_node(name, level="gpu", power_domains=[*domains[node.name]], **own, **of_type)
+            graph.add_edge(node.name, name)
     return graph
-
-
-def _add_uplink(graph: Tree, place: Group | Node) -> None:
-    bandwidth = {} if place.bandwidth_gbps is None else {"bandwidth_gbps": place.bandwidth_gbps}
-    if place.parent is None:
-        graph.nodes[place.name].update(bandwidth)
-    else:
-        graph.add_edge(place.parent, place.name, **bandwidth)
-
-
-def _add_gpus(graph: Tree, cluster: Cluster, node: Node, domains: list[str]) -> None:
-    gpu_type = cluster.gpu_types[node.gpu_type]
-    power_w = {"idle_power_w": gpu_type.idle_power_w}
-    if gpu_type.max_power_w is not None:
-        power_w["max_power_w"] = gpu_type.max_power_w
-    missing = set(node.unavailable)
-    for index in range(node.gpus):
-        name = f"{node.name}/{index}"
-        if name in graph:
-            raise ValueError(f"the name '{name}' is needed for GPU {index} of node '{node.name}'")
-        own = {"gpu_type": node.gpu_type, "index": index, "available": index not in missing}
-        graph.add_node(name, level="gpu", power_domains=list(domains), **own, **power_w)
-        graph.add_edge(node.name, name)
 
 
 def cluster_from_tree(graph: Tree) -> Cluster:

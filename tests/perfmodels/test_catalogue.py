@@ -5,22 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.fit_catalogue import MODELS, fit_catalogue
 from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.profile import catalogue, find, gpu_types, models
+from wattsched.perfmodels.profile import catalogue, find, models
 
 PROFILES = catalogue()
 BY_NAME = pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.model}-{p.gpu_type}")
 
 
-def test_names_are_unique_sorted_and_found():
+def test_names_are_unique_sorted_and_found(catalogue_script):
     names = [(p.model, p.gpu_type) for p in PROFILES]
     assert names == sorted(set(names))
     assert all(find(*name) is profile for name, profile in zip(names, PROFILES, strict=True))
     assert find("resnet50", "H100") is None
-    assert set(models()) == set(MODELS)
-    assert gpu_types() == ("A100", "A40", "P100", "T4", "V100")
-    assert all(find("resnet50", gpu_type) for gpu_type in gpu_types())
+    assert set(models()) == set(catalogue_script.MODELS)
+    assert {p.gpu_type for p in PROFILES} == {"A100", "A40", "P100", "T4", "V100"}
+    assert all(find("resnet50", p.gpu_type) for p in PROFILES)
 
 
 def test_a_sample_counts_the_same_on_every_gpu_type():
@@ -58,8 +57,8 @@ def test_scaling_is_at_most_linear(profile, gpus, gpus_per_node):
     assert many <= gpus * one * (1 + 1e-9)
 
 
-def source_measurements(data, profile) -> Measurements:
-    model = MODELS[profile.model]
+def source_measurements(script, data, profile) -> Measurements:
+    model = script.MODELS[profile.model]
     if profile.gpu_type == "A100":
         return read_measurements(data / "elasticflow-profiles/throughputs_A100" / f"{model.elasticflow}.csv")
     if profile.gpu_type == "T4":
@@ -69,8 +68,8 @@ def source_measurements(data, profile) -> Measurements:
 
 
 @BY_NAME
-def test_predictions_are_within_the_stated_error_of_the_data(data_dir, profile):
-    m, error = source_measurements(data_dir, profile), profile.fit_error
+def test_predictions_are_within_the_stated_error_of_the_data(catalogue_script, data_dir, profile):
+    m, error = source_measurements(catalogue_script, data_dir, profile), profile.fit_error
     iteration = profile.iteration(m.gpus, m.nodes, m.local_batch, None, m.power_limit_w)
     time = np.abs(iteration.time_s / m.step_time_s - 1)
     assert time.max() <= error.time_max + 1e-4
@@ -120,12 +119,13 @@ def test_the_zeus_trade_off_of_deepspeech2_on_v100():
     assert 16 <= c.batch_size[leanest] <= 48
 
 
-def test_the_catalogue_is_what_its_script_makes(data_dir):
+def test_the_catalogue_is_what_its_script_makes(catalogue_script, data_dir):
     """Fits are held against each other where they were measured: elsewhere their parameters are free."""
-    again = {(p.model, p.gpu_type): p for p in fit_catalogue(data_dir)}
+    again = {(p.model, p.gpu_type): p for p in catalogue_script.fit_catalogue(data_dir)}
     assert list(again) == [(p.model, p.gpu_type) for p in PROFILES]
     for profile in PROFILES:
-        fitted, m = again[profile.model, profile.gpu_type], source_measurements(data_dir, profile)
+        fitted = again[profile.model, profile.gpu_type]
+        m = source_measurements(catalogue_script, data_dir, profile)
         kept, new = (
             p.iteration(m.gpus, m.nodes, m.local_batch, None, m.power_limit_w) for p in (profile, fitted)
         )

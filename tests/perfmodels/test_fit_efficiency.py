@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.fit_throughput import fit_noise_scale, read_epochs_to_target, read_validation
-from wattsched.perfmodels.throughput import StatisticalEfficiency
+from wattsched.perfmodels.throughput import StatisticalEfficiency, fit_noise_scale
 
 
 @settings(max_examples=40)
@@ -30,20 +29,20 @@ def test_too_little_is_an_error():
 
 
 @pytest.mark.parametrize("app", ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"])
-def test_pollux_progress_follows_the_law(data_dir, app):
-    batches, samples = read_validation(data_dir / "pollux-2021" / "traces" / app)
+def test_pollux_progress_follows_the_law(catalogue_script, data_dir, app):
+    batches, samples = catalogue_script.read_validation(data_dir / "pollux-2021" / "traces" / app)
     noise, error = fit_noise_scale(batches, samples)
     assert error < 0.06
     efficiency = StatisticalEfficiency(reference_batch=batches[0], noise_scale=noise)
     np.testing.assert_allclose(efficiency.of(batches), samples[0] / np.array(samples), rtol=0.09)
 
 
-def test_zeus_epochs_of_deepspeech2_follow_the_law(data_dir):
+def test_zeus_epochs_of_deepspeech2_follow_the_law(catalogue_script, data_dir):
     table = data_dir / "zeus-2023" / "summary_train.csv"
-    batches, epochs = read_epochs_to_target(table, "librispeech", "deepspeech2", 40.0)
+    batches, epochs = catalogue_script.read_epochs_to_target(table, "librispeech", "deepspeech2", 40.0)
     assert 512 not in batches, "no run with batch 512 reached the target"
     noise, error = fit_noise_scale(batches, epochs)
     assert 200 < noise < 500
     assert error < 0.12
     with pytest.raises(ValueError, match="reached 1"):
-        read_epochs_to_target(table, "librispeech", "deepspeech2", 1.0)
+        catalogue_script.read_epochs_to_target(table, "librispeech", "deepspeech2", 1.0)

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.fit_power import (
+from wattsched.perfmodels.power import (
+    PowerModel,
     fit_memory_bound_share,
     fit_power_frequency,
     fit_power_limits,
-    non_decreasing,
 )
-from wattsched.perfmodels.power import PowerModel
 
 CLOCK = np.linspace(0.5, 1.0, 30)
 
@@ -64,13 +63,14 @@ def test_a_gap_in_the_measurements_is_named():
         fit_power_limits([8, 8, 16], [100, 150, 100], [1, 1, 1], [90, 90, 90])
 
 
-@given(st.lists(st.integers(-5, 5), min_size=1, max_size=5))
-def test_non_decreasing_is_the_nearest(values):
-    found = non_decreasing(values)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_watts_are_the_nearest_that_a_higher_limit_never_lowers(values):
+    n = len(values)
+    limits, one = np.arange(1.0, n + 1), np.ones(n)
+    found = np.array(fit_power_limits(one, limits, one, np.array(values, dtype=float)).power_w[0])
     assert (np.diff(found) >= 0).all()
     distance = np.sum((found - values) ** 2)
     # Min-max formula of isotonic regression, written out.
-    n = len(values)
     expected = [
         max(min(np.mean(values[a : b + 1]) for b in range(i, n)) for a in range(i + 1)) for i in range(n)
     ]

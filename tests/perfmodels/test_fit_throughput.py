@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from wattsched.perfmodels.fit_throughput import fit_throughput, held_out_error
-from wattsched.perfmodels.throughput import Throughput
+from wattsched.perfmodels.measurements import Measurements
+from wattsched.perfmodels.throughput import Throughput, fit_throughput, held_out_error
 
 TRUE = Throughput(
     alpha_c=0.02, beta_c=0.002, alpha_r=0.03, beta_r=0.002, alpha_n=0.08, beta_n=0.0004, gamma=1.6
@@ -27,8 +27,8 @@ def steps(scale: float = 1.0, stretch: np.ndarray | float = 1.0) -> tuple[np.nda
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_parameters_come_back_whatever_the_unit_of_time(scale):
     step_time, sync_time = steps(scale)
-    fit = fit_throughput(GPUS, NODES, BATCH, step_time, sync_time)
-    assert fit.mean_error < 0.015
+    fit = fit_throughput(Measurements(GPUS, NODES, BATCH, step_time, sync_time))
+    assert fit.error.mean() < 0.015
     for name in ("alpha_c", "beta_c", "alpha_r", "alpha_n"):
         assert getattr(fit.throughput, name) == pytest.approx(scale * getattr(TRUE, name), rel=0.2), name
     assert fit.throughput.gamma == pytest.approx(TRUE.gamma, rel=0.15)
@@ -37,24 +37,25 @@ def test_parameters_come_back_whatever_the_unit_of_time(scale):
 
 def test_without_synchronisation_times_the_steps_are_still_predicted():
     step_time, _ = steps()
-    assert fit_throughput(GPUS, NODES, BATCH, step_time).mean_error < 0.015
-    assert held_out_error(GPUS, NODES, BATCH, step_time).mean() < 0.04
+    assert fit_throughput(Measurements(GPUS, NODES, BATCH, step_time)).error.mean() < 0.015
+    assert held_out_error(Measurements(GPUS, NODES, BATCH, step_time)).mean() < 0.04
 
 
 def test_the_memory_bound_share_comes_back():
     clock = np.tile([1400.0, 1000.0, 700.0], 8)
     step_time, sync_time = steps(stretch=0.3 + 0.7 * 1400.0 / clock)
-    fit = fit_throughput(GPUS, NODES, BATCH, step_time, sync_time, clock)
+    fit = fit_throughput(Measurements(GPUS, NODES, BATCH, step_time, sync_time, clock))
     assert fit.memory_bound_share == pytest.approx(0.3, abs=0.08)
-    assert fit.mean_error < 0.02
+    assert fit.error.mean() < 0.02
 
 
 def test_what_was_not_measured_follows_the_rule():
     step_time, _ = steps()
     one_gpu, one_node = GPUS == 1, GPUS <= 8
-    alone = fit_throughput(GPUS[one_gpu], NODES[one_gpu], BATCH[one_gpu], step_time[one_gpu]).throughput
+    steps_on = Measurements(GPUS, NODES, BATCH, step_time).rows
+    alone = fit_throughput(steps_on(one_gpu)).throughput
     assert (alone.alpha_r, alone.beta_r, alone.alpha_n, alone.beta_n, alone.gamma) == (0, 0, 0, 0, 1)
-    near = fit_throughput(GPUS[one_node], NODES[one_node], BATCH[one_node], step_time[one_node]).throughput
+    near = fit_throughput(steps_on(one_node)).throughput
     assert near.alpha_n == pytest.approx(1.1 * near.alpha_r)
     assert near.beta_n == pytest.approx(1.1 * near.beta_r)
 
@@ -63,17 +64,22 @@ def test_a_floor_under_small_batches_is_found():
     batch = np.array([1, 4, 16, 64, 256, 1024], dtype=float)
     true = Throughput(alpha_c=0.04, beta_c=0.0002, gamma_c=6.0)
     one = np.ones(6)
-    fit = fit_throughput(one, one, batch, true.grad_time_s(batch))
-    assert fit.max_error < 0.02
+    fit = fit_throughput(Measurements(one, one, batch, true.grad_time_s(batch)))
+    assert fit.error.max() < 0.02
     assert fit.throughput.gamma_c > 3
 
 
 def test_bad_values_are_named():
+    one, batch = np.ones(2), np.array([8.0, 16.0])
     with pytest.raises(ValueError, match="at least 2 measurements"):
-        fit_throughput([1], [1], [8], [0.1])
-    with pytest.raises(ValueError, match=r"step_time has the value -0\.1"):
-        fit_throughput([1, 1], [1, 1], [8, 16], [0.1, -0.1])
+        fit_throughput(Measurements(one[:1], one[:1], batch[:1], one[:1]))
+    with pytest.raises(ValueError, match=r"step_time_s has the value -0\.1; it must be finite and above 0"):
+        Measurements(one, one, batch, np.array([0.1, -0.1]))
+    with pytest.raises(ValueError, match="sync_time_s has the value nan; it must be finite and 0 or more"):
+        Measurements(one, one, batch, one, np.array([0.0, np.nan]))
     with pytest.raises(ValueError, match="nodes has 1 values, gpus has 2"):
-        fit_throughput([1, 1], [1], [8, 16], [0.1, 0.1])
+        Measurements(one, one[:1], batch, one)
+    with pytest.raises(ValueError, match="step_time_s has the value 1e-09 s; a step takes at least 1e-06 s"):
+        fit_throughput(Measurements(one, one, batch, np.array([0.1, 1e-9])))
     with pytest.raises(ValueError, match="needs 8 measurements"):
-        held_out_error([1, 1], [1, 1], [8, 16], [0.1, 0.1])
+        held_out_error(Measurements(one, one, batch, one))

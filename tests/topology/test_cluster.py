@@ -29,7 +29,6 @@ def test_a_cluster_reads_back() -> None:
     assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
     assert cluster.total_gpus == 6
     assert cluster.nodes[0].unavailable == [1, 3]
-    assert cluster.ancestors("r0") == ["r0", "site"]
     assert cluster.domain_names() == {"site": ("hall",), "r0": ("hall",), "n0": ("hall", "pdu")}
 
 

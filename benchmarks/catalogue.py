@@ -1,27 +1,34 @@
-"""Fit ``catalogue.json`` to the public data sets: ``python -m wattsched.perfmodels.fit_catalogue``.
+"""Fit the profiles that come with the package to the public data sets.
 
-The folder of the data sets is given by WATTSCHED_DATA (or as the only argument).
+    WATTSCHED_DATA=... python benchmarks/catalogue.py [--write]
+
+``--write`` puts them into perfmodels/catalogue.json. `WATTSCHED_DATA` is the folder of the data sets.
 """
 
 from __future__ import annotations
 
-import csv
+import argparse
 import json
 import os
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from wattsched.perfmodels.fit import fit_measurements
-from wattsched.perfmodels.fit_power import fit_memory_bound_share, fit_power_frequency
-from wattsched.perfmodels.fit_throughput import fit_noise_scale, read_epochs_to_target, read_validation
+from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.power import FrequencyModel, PowerModel
+from wattsched.perfmodels.power import (
+    FrequencyModel,
+    PowerModel,
+    fit_memory_bound_share,
+    fit_power_frequency,
+)
 from wattsched.perfmodels.profile import FitError, Profile
-from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
+from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput, fit_noise_scale
+
+CATALOGUE = Path(__file__).resolve().parent.parent / "perfmodels" / "catalogue.json"
 
 
 @dataclass(frozen=True)
@@ -151,13 +158,14 @@ SYNC_TERMS = ("alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
 
 
 def main() -> None:
-    """Fit every profile and write them beside this file."""
-    folder = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("WATTSCHED_DATA")
-    if not folder:
-        sys.exit("set WATTSCHED_DATA to the folder of the public data sets")
-    target = Path(__file__).with_name("catalogue.json")
-    profiles = fit_catalogue(Path(folder))
-    target.write_text(to_json(profiles), encoding="utf-8")
+    parser = argparse.ArgumentParser(description="Fit the packaged profiles to the public data sets.")
+    parser.add_argument("--write", action="store_true", help="write perfmodels/catalogue.json")
+    arguments = parser.parse_args()
+    if "WATTSCHED_DATA" not in os.environ:
+        raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
+    profiles = fit_catalogue(Path(os.environ["WATTSCHED_DATA"]))
+    if arguments.write:
+        CATALOGUE.write_text(to_json(profiles), encoding="utf-8")
     for profile in profiles:
         print(f"{profile.model:15} {profile.gpu_type:5} {profile.fit_error}")
 
@@ -217,29 +225,63 @@ def fit_efficiency(data: Path, model: Model) -> StatisticalEfficiency | None:
     return StatisticalEfficiency(reference_batch=model.reference_batch, noise_scale=noise_scale)
 
 
+def read_validation(folder: Path) -> tuple[list[int], list[float]]:
+    """Batches and samples to the same progress from the ``validation-B.csv`` files of Pollux.
+
+    ``progress`` counts iterations at the smallest batch that would teach as much: its increments are
+    the gains that Pollux computes from ``grad_sqr`` and ``grad_var``.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no such file.
+    """
+    files = {int(path.stem.split("-")[1]): path for path in folder.glob("validation-*.csv")}
+    if not files:
+        raise ValueError(f"no validation-B.csv file in {folder}")
+    last = {batch: pd.read_csv(files[batch]).iloc[-1] for batch in sorted(files)}
+    return list(last), [float(batch * row.iteration / row.progress) for batch, row in last.items()]
+
+
+def read_epochs_to_target(
+    path: Path, dataset: str, network: str, target: float
+) -> tuple[list[int], list[float]]:
+    """Batches and mean epochs to the target metric from the ``summary_train.csv`` of Zeus.
+
+    A batch of which some run never reached the target is left out.
+
+    Raises
+    ------
+    ValueError
+        If no batch reached the target.
+    """
+    runs = pd.read_csv(path)
+    runs = runs[(runs.dataset == dataset) & (runs.network == network)]
+    runs = runs[np.isclose(runs.target_metric, target)]
+    means = runs.groupby("batch_size").target_epoch.agg(lambda epochs: epochs.mean(skipna=False)).dropna()
+    if means.empty:
+        raise ValueError(f"{path.name}: no batch of {network} on {dataset} reached {target}")
+    return means.index.tolist(), means.tolist()
+
+
 def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel, tuple[float, float]]:
     """Clock sensitivity, power curve and its mean and maximum error, over the large-model stages."""
-    clock, slowdown, watts = [], [], []
-    for model in ("gpt3-175b", "bloom"):
-        path = data / "perseus-2024" / "stage_profile" / f"{model}+a100_sxm_bf16.csv"
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
-        fastest = {
-            (row["stage"], row["instruction"]): float(row["time"])
-            for row in rows
-            if int(row["frequency"]) == A100_MAX_MHZ
-        }
-        for row in rows:
-            clock.append(int(row["frequency"]) / A100_MAX_MHZ)
-            slowdown.append(float(row["time"]) / fastest[row["stage"], row["instruction"]])
-            watts.append(float(row["energy"]) / float(row["time"]))
+    folder = data / "perseus-2024" / "stage_profile"
+    models = ("gpt3-175b", "bloom")
+    tables = [pd.read_csv(folder / f"{model}+a100_sxm_bf16.csv").assign(model=model) for model in models]
+    stages = pd.concat(tables)
+    key = ["model", "stage", "instruction"]
+    fastest = stages[stages.frequency == A100_MAX_MHZ].drop_duplicates(key, keep="last")
+    stages = stages.merge(fastest[[*key, "time"]], on=key, suffixes=("", "_fastest"))
+    clock = stages.frequency.to_numpy() / A100_MAX_MHZ
+    slowdown, watts = stages.time / stages.time_fastest, (stages.energy / stages.time).to_numpy()
     frequency = FrequencyModel(
         max_mhz=A100_MAX_MHZ,
         choices_mhz=A100_CHOICES_MHZ,
         memory_bound_share=fit_memory_bound_share(clock, slowdown),
     )
     power = fit_power_frequency(clock, watts, sync_w=A100_SYNC_W)
-    error = np.abs(power.computing_w(clock) / np.array(watts) - 1.0)
+    error = np.abs(power.computing_w(clock) / watts - 1.0)
     return frequency, power, (float(error.mean()), float(error.max()))
 
 
@@ -253,9 +295,7 @@ def fit_a100(data: Path, name: str, model: Model, power: PowerModel) -> Profile:
     )
     if name in ("inception3", "vgg16"):
         source += " Noise scale: that of resnet50 on the same data set."
-    return fit_measurements(
-        read_measurements(path), name, "A100", power=power, source=source, folds=0
-    ).profile
+    return fit_profile(read_measurements(path), name, "A100", power=power, source=source, folds=0).profile
 
 
 def fit_t4(data: Path, name: str, model: Model) -> Profile:
@@ -271,19 +311,13 @@ def fit_t4(data: Path, name: str, model: Model) -> Profile:
         f"Throughput: Pollux traces/{model.pollux} placements.csv and scalability.csv (4-GPU nodes). Watts: "
         "not measured; idle 10 W and full 70 W of the PWR table, full while computing."
     )
-    return fit_measurements(joined(tables), name, "T4", power=power, source=source, folds=0).profile
+    return fit_profile(joined(tables), name, "T4", power=power, source=source, folds=0).profile
 
 
 def joined(tables: list[Measurements]) -> Measurements:
-    """Return the steps of several tables with synchronisation times as one."""
-    return replace(
-        tables[0],
-        gpus=np.concatenate([t.gpus for t in tables]),
-        nodes=np.concatenate([t.nodes for t in tables]),
-        local_batch=np.concatenate([t.local_batch for t in tables]),
-        step_time_s=np.concatenate([t.step_time_s for t in tables]),
-        sync_time_s=np.concatenate([t.sync_time_s for t in tables if t.sync_time_s is not None]),
-    )
+    """Return the steps of several tables with the same columns as one."""
+    columns = [table.columns() for table in tables]
+    return Measurements(**{name: np.concatenate([c[name] for c in columns]) for name in columns[0]})
 
 
 def fit_zeus(data: Path, name: str, model: Model, gpu_type: str, lender: Throughput) -> Profile:
@@ -297,7 +331,7 @@ def fit_zeus(data: Path, name: str, model: Model, gpu_type: str, lender: Through
         f"terms of {borrowed}. Waiting in communication "
         + ("70.38 W (Perseus)." if gpu_type == "A40" else "as far above idle as on A100.")
     )
-    profile = fit_measurements(measurements, name, gpu_type, source=source, folds=0).profile
+    profile = fit_profile(measurements, name, gpu_type, source=source, folds=0).profile
     sync = {term: getattr(lender, term) for term in SYNC_TERMS}
     lowest_w = min(min(row) for row in profile.power_limits.power_w) if profile.power_limits else np.inf
     sync_w = min(ZEUS_SYNC_W[gpu_type], lowest_w)
