@@ -105,8 +105,8 @@ def _build(program: Program, hint: FloatArray | None) -> _Model:
         elif not low <= 0 <= high:
             model.add_bool_or([])
     model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))
-    # CP-SAT then measures its gap, and states its bound, in the program's cost.
-    model.proto.objective.scaling_factor = 1.0 / integers.cost_scale
+    # CP-SAT measures its gap against an objective of at least one: one of the integers' steps, which is small
+    # whatever the program's costs are.
     model.proto.objective.offset = program.offset * integers.cost_scale
     if hint is not None:
         steps = np.clip(np.round(hint / integers.unit), integers.lower, integers.upper)
@@ -199,7 +199,7 @@ def _answer(solver: cp_model.CpSolver, status: Any, model: _Model) -> Answer:
     steps = np.array(solver.response_proto.solution, dtype=float)[: len(integers.unit)]
     return Answer(
         x=steps * integers.unit,
-        bound=solver.best_objective_bound - integers.cost_slack,
+        bound=integers.cost_bound(solver.best_objective_bound),
         limit=None if status == cp_model.OPTIMAL else "time",
         starts=model.starts(steps, solver.value),
     )
@@ -217,6 +217,6 @@ class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR
         """Announce the point if it satisfies the program as written."""
         integers = self._model.integers
         steps = np.array([self.value(variable) for variable in self._model.variables], dtype=float)
-        bound = self.best_objective_bound - integers.cost_slack
+        bound = integers.cost_bound(self.best_objective_bound)
         starts = self._model.starts(steps, self.value)
         announce_point(self._program, steps * integers.unit, bound, starts)

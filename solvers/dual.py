@@ -90,7 +90,7 @@ def _cutting_planes(
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
-        if ceiling - best <= tolerance * max(1.0, abs(best)):
+        if ceiling - best <= tolerance * max(min(1.0, cost_range), abs(best)):
             if not at_edge.any() or master.box > 1e6 * cost_range:
                 break
             master.widen()

@@ -18,8 +18,12 @@ from wattsched.solvers.rows import group_of_choice
 from wattsched.solvers.solution import FEASIBILITY
 from wattsched.topology.arrays import FloatArray, IntArray
 
-# Sums of products stay below this, far from where 64-bit integers end.
-_LARGEST_SUM = 2.0**50
+# Sums over what can be chosen together stay below this, and sums over all columns below the other, far from
+# where 64-bit integers end.
+_LARGEST_SUM = 2.0**54
+_LARGEST_TOTAL = 2.0**59
+# A scale that is no larger than this, whatever the costs, does not overflow.
+_LARGEST_EXPONENT = 1000.0
 # A continuous column is cut into at most about this many steps.
 _MOST_STEPS = 2.0**40
 # Coefficients with fewer digits than this many are short.
@@ -64,6 +68,10 @@ class IntegerProgram:
     cost_scale: float
     cost_slack: float
 
+    def cost_bound(self, bound: float) -> float:
+        """Bound on the program's cost from one on ``cost @ z + offset * cost_scale``."""
+        return bound / self.cost_scale - self.cost_slack
+
 
 def integer_relaxation(program: Program) -> IntegerProgram:
     """Round a program to integers, outwards.
@@ -77,6 +85,7 @@ def integer_relaxation(program: Program) -> IntegerProgram:
     # The costs are one more row, the last.
     table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
     table.sort_indices()
+    table.eliminate_zeros()
     scale = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
     unit = _units(program, table, scale, upper - lower)
     low = np.where(program.integer, np.ceil(lower - FEASIBILITY), np.floor(lower / unit)).astype(np.int64)
@@ -153,12 +162,15 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> FloatArray
     if len(row):
         # Of a group only one column counts.
         run = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(owner, prepend=-1))
-        size = np.maximum.reduceat(np.abs(table.data) * width[table.indices], run)
-        largest += np.bincount(row[run], size, table.shape[0])
+        size = np.abs(table.data) * width[table.indices]
+        largest += np.bincount(row[run], np.maximum.reduceat(size, run), table.shape[0])
+        total = np.bincount(row, size, table.shape[0])
+        largest = np.maximum(largest, total * (_LARGEST_SUM / _LARGEST_TOTAL))
     broken = (table.data != np.round(table.data)) | ~program.integer[table.indices]
     whole = np.bincount(row[broken], minlength=table.shape[0]) == 0
-    exponent = np.floor(np.log2(_LARGEST_SUM / np.where(largest > 0, largest, 1.0)))
-    return np.where(whole & (largest < _LARGEST_SUM), 1.0, np.exp2(exponent))
+    exponent = np.floor(np.log2(_LARGEST_SUM) - np.log2(np.where(largest > 0, largest, 1.0)))
+    scale = np.exp2(np.minimum(exponent, _LARGEST_EXPONENT))
+    return np.where(whole & (largest < _LARGEST_SUM), 1.0, scale)
 
 
 def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatArray) -> FloatArray:
@@ -174,7 +186,7 @@ def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatAr
     # Otherwise it costs a unit per step, and every step costs half its length.
     balanced = np.sqrt(width[column] / (scale[row] * a))
     unit = np.zeros(program.n_columns)
-    np.maximum.at(unit, column, np.where(mantissa == digits, exact, balanced))
+    np.maximum.at(unit, column, np.where(mantissa == digits, np.minimum(exact, balanced), balanced))
     step = np.exp2(np.ceil(np.log2(np.maximum(unit, np.maximum(width, 1e-9) / _MOST_STEPS))))
     return np.where(program.integer, 1.0, step)
 

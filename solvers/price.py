@@ -22,7 +22,6 @@ from wattsched.solvers.branch import Branching, cheapest, kernel
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible
 from wattsched.solvers.solution import (
-    ROUNDING,
     Limit,
     Limits,
     Solution,
@@ -31,6 +30,7 @@ from wattsched.solvers.solution import (
     conclude,
     infeasible,
     relative_gap,
+    rounding,
     unsupported,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray
@@ -146,7 +146,7 @@ class _Search:
         """
         if self._x is None:
             return np.ones(len(self._above), dtype=bool)
-        margin = self._objective - self._priced + ROUNDING * max(1.0, abs(self._objective))
+        margin = self._objective - self._priced + rounding(self._program, self._objective)
         return self._with_best(self._above <= margin)
 
     def _open_columns(self) -> int:

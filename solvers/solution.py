@@ -183,6 +183,12 @@ def relative_gap(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(1e-9, abs(objective))
 
 
+def rounding(program: Program, value: float) -> float:
+    """Difference of costs that is rounding, for a program whose cost is about a value."""
+    largest = float(np.max(np.abs(program.cost), initial=0.0))
+    return ROUNDING * max(min(1.0, largest), abs(value))
+
+
 def rounded(program: Program, x: FloatArray) -> FloatArray:
     """Make the integer columns of a point exact integers and keep the others inside their bounds."""
     # Adding zero turns -0.0 into 0.0.
@@ -211,7 +217,7 @@ def conclude(
         return Solution(Termination("no_solution", limit, detail), bound=bound, prices=prices)
     x = rounded(program, x)
     objective = program.objective(x)
-    tolerance = ROUNDING * max(1.0, abs(objective))
+    tolerance = rounding(program, objective)
     if objective < bound <= objective + tolerance:
         bound = objective
     if bound > objective + tolerance:
