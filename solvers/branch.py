@@ -17,10 +17,11 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers import greedy, highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
-from wattsched.solvers.solution import FRACTIONAL, Limits, Solution, Start, listening
+from wattsched.solvers.solution import Limits, Solution, Start, listening
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 KERNEL = 300

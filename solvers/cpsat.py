@@ -94,14 +94,15 @@ def _build(program: Program, hint: FloatArray | None) -> _Model:
     ]
     for first, last in itertools.pairwise(program.group_start.tolist()):
         model.add_exactly_one(variables[first:last])
-    for row in integers.rows:
-        expression = cp_model.LinearExpr.weighted_sum(
-            [variables[j] for j in row.columns.tolist()], row.coefficients.tolist()
-        )
-        low = cp_model.INT_MIN if row.lower is None else row.lower
-        high = cp_model.INT_MAX if row.upper is None else row.upper
-        if len(row.columns):
-            model.add_linear_constraint(expression, low, high)
+    rows = zip(integers.row_lower.tolist(), integers.row_upper.tolist(), strict=True)
+    parts = (integers.matrix.indptr, integers.matrix.indices, integers.matrix.data)
+    first, column, coefficient = (array.tolist() for array in parts)
+    for r, (low, high) in enumerate(rows):
+        entries = slice(first[r], first[r + 1])
+        chosen = [variables[j] for j in column[entries]]
+        if chosen:
+            use = cp_model.LinearExpr.weighted_sum(chosen, coefficient[entries])
+            model.add_linear_constraint(use, low, high)
         elif not low <= 0 <= high:
             model.add_bool_or([])
     model.minimize(cp_model.LinearExpr.weighted_sum(variables, integers.cost.tolist()))

@@ -9,10 +9,10 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import LIMITS, ScaledModel, Status, has_point, loaded, relaxation, run, said, scaled
 from wattsched.solvers.points import Answer, announce_point, feasible, feasible_point, solve_as_written
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limits,
     Solution,
     Start,
@@ -67,7 +67,7 @@ def solve(
 def _whole(program: Program, relaxed: Solution) -> FloatArray | None:
     """Return the LP's point if it is integral and feasible."""
     x = relaxed.x
-    if x is None or np.max(np.abs(x - np.round(x))[program.integer], initial=0.0) > FEASIBILITY:
+    if x is None or np.max(np.abs(x - np.round(x))[program.integer], initial=0.0) > VIOLATION:
         return None
     return feasible_point(program, x)
 

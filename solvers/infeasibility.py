@@ -10,10 +10,11 @@ from scipy.sparse import csc_array, hstack
 
 from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import largest_by, linking_rows
-from wattsched.solvers.solution import FEASIBILITY, Limits
+from wattsched.solvers.solution import Limits
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _TIME_S = 10.0
@@ -150,4 +151,4 @@ def _elastic(program: Program, limits: BoolArray) -> tuple[Program, IntArray, Fl
 
 
 def _tolerance(limit: FloatArray) -> FloatArray:
-    return np.asarray(FEASIBILITY * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
+    return np.asarray(VIOLATION * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.program import Program
+from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
 from wattsched.solvers.rows import group_of_choice
-from wattsched.solvers.solution import FEASIBILITY
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Sums over what can be chosen together stay below this, and sums over all columns below the other, far from
 # where 64-bit integers end.
@@ -35,16 +35,6 @@ class UnboundedError(ValueError):
 
 
 @dataclass(frozen=True)
-class IntegerRow:
-    """``coefficients @ z[columns]`` between two integers; None is no bound."""
-
-    columns: IntArray
-    coefficients: IntArray
-    lower: int | None
-    upper: int | None
-
-
-@dataclass(frozen=True)
 class IntegerProgram:
     """The relaxation.
 
@@ -53,7 +43,10 @@ class IntegerProgram:
     unit : float array, shape (n_columns,)
         Value of one step of each column.
     lower, upper : int arrays, shape (n_columns,)
-    rows : list of IntegerRow
+    matrix : csr_array of integers, shape (n, n_columns)
+        ``row_lower <= matrix @ z <= row_upper``.
+    row_lower, row_upper : int arrays, shape (n,)
+        Beyond what sums can reach where there is no bound.
     cost : int array, shape (n_columns,)
     cost_scale : float
         ``cost @ z / cost_scale + offset - cost_slack`` is at most the program's cost of a point.
@@ -63,7 +56,9 @@ class IntegerProgram:
     unit: FloatArray
     lower: IntArray
     upper: IntArray
-    rows: list[IntegerRow]
+    matrix: csr_array
+    row_lower: IntArray
+    row_upper: IntArray
     cost: IntArray
     cost_scale: float
     cost_slack: float
@@ -82,79 +77,60 @@ def integer_relaxation(program: Program) -> IntegerProgram:
         When a free column has no finite bounds and no row implies them.
     """
     lower, upper = finite_bounds(program)
+    integer = program.integer
     # The costs are one more row, the last.
     table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
     table.sort_indices()
     table.eliminate_zeros()
-    scale = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
+    scale, exact = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
     unit = _units(program, table, scale, upper - lower)
-    low = np.where(program.integer, np.ceil(lower - FEASIBILITY), np.floor(lower / unit)).astype(np.int64)
-    high = np.where(program.integer, np.floor(upper + FEASIBILITY), np.ceil(upper / unit)).astype(np.int64)
-    steps = _Steps(unit, np.where(program.integer, 0.0, 0.5 * unit), np.maximum(-low, 0).astype(float))
-    rows = []
-    for r in range(program.n_rows):
-        entries = slice(table.indptr[r], table.indptr[r + 1])
-        columns = table.indices[entries].astype(np.int64)
-        bounds = (float(program.row_lower[r]), float(program.row_upper[r]))
-        rows += _integer_rows(columns, table.data[entries], bounds, float(scale[r]), steps)
-    everything = np.arange(program.n_columns)
-    cost, slack = _floor(everything, program.cost, float(scale[-1]), steps)
-    slack += float(np.abs(program.cost) @ steps.blur)
-    return IntegerProgram(unit, low, high, rows, cost, float(scale[-1]), slack)
+    low = np.where(integer, np.ceil(lower - VIOLATION), np.floor(lower / unit)).astype(np.int64)
+    high = np.where(integer, np.floor(upper + VIOLATION), np.ceil(upper / unit)).astype(np.int64)
+    # Rows of integers stay as they are; others become ``a x <= bound``, one per bound. The costs come last.
+    exact = exact[:-1]
+    above = np.flatnonzero(exact | np.isfinite(program.row_upper))
+    below = np.flatnonzero(~exact & np.isfinite(program.row_lower))
+    rows = np.concatenate([above, below, [program.n_rows]])
+    sign = np.repeat([1.0, -1.0, 1.0], [len(above), len(below), 1])
+    bound = np.concatenate([program.row_upper[above], -program.row_lower[below], [0.0]])
+    sides = csr_array(table[rows])
+    row, column = np.repeat(np.arange(len(rows)), np.diff(sides.indptr)), sides.indices
+    a = sign[row] * sides.data
+    scaled = a * unit[column] * scale[rows][row]
+    sides.data = np.floor(scaled).astype(np.int64)
+    # Half a step is the distance to the nearest one; rounding a coefficient down raises what is below zero.
+    blurred = np.abs(a) * np.where(integer, 0.0, 0.5 * unit)[column]
+    raised = np.where(sides.data == scaled, 0.0, np.maximum(-low, 0)[column])
+    blur, raising = (np.bincount(row, v, len(rows)) for v in (blurred, raised))
+    slack = blur + raising / scale[rows]
+    # A continuous column can take up what rounding the data does.
+    tolerance = _tolerance(bound, np.where(blur == 0.0, VIOLATION, LAST_DIGITS))
+    with np.errstate(over="ignore"):  # of rows that nothing can break
+        most = (bound + tolerance + slack) * scale[rows]
+    whole = np.append(exact[above], np.zeros(len(below) + 1, dtype=bool))
+    most = np.where(whole, np.floor(most), np.ceil(most))[:-1]
+    demanded = np.where(exact, program.row_lower, -np.inf)[above]
+    least = np.append(np.ceil(demanded - _tolerance(demanded, VIOLATION)), np.full(len(below), -np.inf))
+    reach = 2.0 * _LARGEST_TOTAL
+    return IntegerProgram(
+        unit=unit,
+        lower=low,
+        upper=high,
+        matrix=sides[:-1],
+        row_lower=np.clip(least, -reach, reach).astype(np.int64),
+        row_upper=np.clip(most, -reach, reach).astype(np.int64),
+        cost=sides[[-1]].toarray().ravel(),
+        cost_scale=float(scale[-1]),
+        cost_slack=float(slack[-1]),
+    )
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """Per column: the value of a step, the distance to the nearest one, and how many are below zero."""
-
-    unit: FloatArray
-    blur: FloatArray
-    below_zero: FloatArray
+def _tolerance(bound: FloatArray, share: FloatArray | float) -> FloatArray:
+    return share * np.maximum(1.0, np.where(np.isfinite(bound), np.abs(bound), 1.0))
 
 
-def _integer_rows(
-    columns: IntArray, a: FloatArray, bounds: tuple[float, float], scale: float, steps: _Steps
-) -> list[IntegerRow]:
-    """One row ``bounds[0] <= a x <= bounds[1]`` as integer rows that every point of it satisfies."""
-    lower, upper = bounds
-    blur = float(np.abs(a) @ steps.blur[columns])
-    if scale == 1.0 and blur == 0.0 and _whole(a):
-        least = int(np.ceil(lower - _tolerance(lower))) if np.isfinite(lower) else None
-        most = int(np.floor(upper + _tolerance(upper))) if np.isfinite(upper) else None
-        return [IntegerRow(columns, a.astype(np.int64), least, most)]
-    rows = []
-    for sign, bound in ((1.0, upper), (-1.0, -lower)):
-        coefficients, given = _floor(columns, sign * a, scale, steps)
-        # A continuous column can take up what rounding the data does.
-        tolerance = _tolerance(bound, FEASIBILITY if blur == 0.0 else 1e-12)
-        capacity = (bound + tolerance + blur + given) * scale
-        if capacity < 2.0 * _LARGEST_SUM:  # otherwise it cannot be reached
-            most = int(np.ceil(max(capacity, -2.0 * _LARGEST_SUM)))
-            rows.append(IntegerRow(columns, coefficients, None, most))
-    return rows
-
-
-def _floor(columns: IntArray, a: FloatArray, scale: float, steps: _Steps) -> tuple[IntArray, float]:
-    """Round the coefficients of steps down, and tell by how much that can raise a sum at most.
-
-    It cannot where columns are not negative.
-    """
-    exact = a * steps.unit[columns] * scale
-    floor = np.floor(exact)
-    raised = np.where(floor == exact, 0.0, steps.below_zero[columns]).sum()
-    return floor.astype(np.int64), float(raised) / scale
-
-
-def _tolerance(bound: float, share: float = FEASIBILITY) -> float:
-    return share * max(1.0, abs(bound)) if np.isfinite(bound) else 0.0
-
-
-def _whole(values: FloatArray) -> bool:
-    return bool(np.all(values == np.round(values)))
-
-
-def _scales(program: Program, table: csr_array, width: FloatArray) -> FloatArray:
-    """Per row the largest power of two that keeps its sums small; 1 for rows of integers that are."""
+def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Largest power of two per row that keeps its sums small, and where that is 1: in rows of integers."""
     row = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
     free = program.n_groups + np.arange(program.n_columns - program.n_choices)
     owner = np.concatenate([group_of_choice(program), free])[table.indices]
@@ -170,7 +146,8 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> FloatArray
     whole = np.bincount(row[broken], minlength=table.shape[0]) == 0
     exponent = np.floor(np.log2(_LARGEST_SUM) - np.log2(np.where(largest > 0, largest, 1.0)))
     scale = np.exp2(np.minimum(exponent, _LARGEST_EXPONENT))
-    return np.where(whole & (largest < _LARGEST_SUM), 1.0, scale)
+    exact = whole & (largest < _LARGEST_SUM)
+    return np.where(exact, 1.0, scale), exact
 
 
 def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatArray) -> FloatArray:

@@ -10,9 +10,9 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limit,
     Limits,
     Solution,
@@ -155,9 +155,9 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         "random_seed": limits.seed,
         "mip_rel_gap": limits.gap,
         "mip_abs_gap": 0.0,
-        "mip_feasibility_tolerance": FEASIBILITY,
-        "primal_feasibility_tolerance": FEASIBILITY,
-        "dual_feasibility_tolerance": FEASIBILITY,
+        "mip_feasibility_tolerance": VIOLATION,
+        "primal_feasibility_tolerance": VIOLATION,
+        "dual_feasibility_tolerance": VIOLATION,
         "presolve": "off" if len(integer) <= _SMALL and not integer.any() else None,
         "mip_max_nodes": limits.nodes,
         "time_limit": timer.remaining_s(),

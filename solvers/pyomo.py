@@ -20,11 +20,11 @@ from scipy.sparse import csr_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import scaled
 from wattsched.solvers.points import Answer, solve_as_written
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limit,
     Limits,
     Solution,
@@ -194,7 +194,7 @@ class _Interface:
             seed: limits.seed,
         }
         if self._family == "highs":
-            values |= {"mip_feasibility_tolerance": FEASIBILITY, "mip_abs_gap": 0.0}
+            values |= {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0}
         return {key: value for key, value in values.items() if key is not None and value is not None}
 
     def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:

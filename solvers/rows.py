@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
 from wattsched.formulations.program import Block, Program
-from wattsched.solvers.solution import SLACK
+from wattsched.formulations.tolerances import OVERDRAFT
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
@@ -148,7 +148,7 @@ class RowSlack:
         self.size = np.maximum(np.maximum(np.abs(self.limits), largest), 1e-12)
         self.group_start = program.group_start
         self.group = group_of_choice(program)
-        self._reach = self.limits + SLACK * np.maximum(1.0, np.abs(self.limits))
+        self._reach = self.limits + OVERDRAFT * np.maximum(1.0, np.abs(self.limits))
         self.choose(program.group_start[:-1].copy())
 
     def choose(self, columns: IntArray) -> None:

@@ -29,10 +29,9 @@ def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     z = np.round(best.x / integers.unit).astype(np.int64)
     assert np.all(integers.lower <= z)
     assert np.all(z <= integers.upper)
-    for row in integers.rows:
-        activity = sum(int(c) * int(z[j]) for c, j in zip(row.coefficients, row.columns, strict=True))
-        assert row.lower is None or activity >= row.lower
-        assert row.upper is None or activity <= row.upper
+    activity = integers.matrix @ z
+    assert np.all(integers.row_lower <= activity)
+    assert np.all(activity <= integers.row_upper)
     cost = sum(int(c) * int(v) for c, v in zip(integers.cost, z, strict=True))
     stated = cost / integers.cost_scale + program.offset - integers.cost_slack
     tolerance = 1e-8 * max(1.0, abs(best.objective))
