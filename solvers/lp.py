@@ -120,16 +120,10 @@ def _power_of_two(values: FloatArray) -> FloatArray:
     return np.exp2(np.round(np.log2(values)))
 
 
-def silent_highs() -> highspy.Highs:
-    """HiGHS, which prints nothing."""
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    return solver
-
-
 def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
     """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
-    solver, lp = silent_highs(), model.program
+    solver, lp = highspy.Highs(), model.program
+    solver.setOptionValue("output_flag", False)
     integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
         lp.n_columns,

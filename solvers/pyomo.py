@@ -242,7 +242,7 @@ def _pyomo_model(model: Program) -> Any:
     from pyomo.core.expr.numeric_expr import LinearExpression
 
     m = pyo.ConcreteModel()
-    lower, upper, whole = _or_none(model.lower), _or_none(model.upper), model.integer.tolist()
+    lower, upper, whole = model.lower.tolist(), model.upper.tolist(), model.integer.tolist()
     m.x = pyo.Var(
         range(len(whole)),
         domain=lambda _, j: pyo.Integers if whole[j] else pyo.Reals,
@@ -251,11 +251,11 @@ def _pyomo_model(model: Program) -> Any:
     x = [m.x[j] for j in range(len(whole))]
     table = csr_array(model.matrix)
     first, column, value = table.indptr.tolist(), table.indices.tolist(), table.data.tolist()
-    row_lower, row_upper = _or_none(model.row_lower), _or_none(model.row_upper)
+    row_lower, row_upper = model.row_lower.tolist(), model.row_upper.tolist()
 
     def row(_: Any, i: int) -> Any:
         entries = slice(first[i], first[i + 1])
-        if not column[entries] or (row_lower[i] is None and row_upper[i] is None):
+        if not column[entries] or (row_lower[i], row_upper[i]) == (-np.inf, np.inf):
             return pyo.Constraint.Skip
         body = LinearExpression(linear_coefs=value[entries], linear_vars=[x[j] for j in column[entries]])
         if row_lower[i] == row_upper[i]:
@@ -266,7 +266,3 @@ def _pyomo_model(model: Program) -> Any:
     cost = model.cost.tolist()
     m.cost = pyo.Objective(expr=LinearExpression(constant=model.offset, linear_coefs=cost, linear_vars=x))
     return m
-
-
-def _or_none(bounds: FloatArray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in bounds.tolist()]

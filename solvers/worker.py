@@ -40,6 +40,7 @@ from wattsched.solvers.solution import (
     listening,
     unsupported,
 )
+from wattsched.topology.arrays import FloatArray, IntArray
 
 # The process runs this function; as a module's main part its classes would be others than the caller's.
 _COMMAND = "from wattsched.solvers.worker import serve; serve()"
@@ -107,11 +108,12 @@ class Worker:
         limit: Limit | None = None
         try:
             while self._pipe.poll(timer.remaining_s()):
-                final, solution, places, values = self._pipe.recv()
+                message: tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
+                final, solution, places, values = message
                 if solution.objective is not None:
-                    x = np.zeros(program.n_columns)
-                    x[places] = values
-                    solution = replace(solution, x=x)
+                    point = np.zeros(program.n_columns)
+                    point[places] = values
+                    solution = replace(solution, x=point)
                 if final:
                     return solution
                 known = combined(program, [known, solution])

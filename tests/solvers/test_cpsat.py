@@ -13,8 +13,7 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import cpsat, highs
-from wattsched.solvers.cpsat import free_places
-from wattsched.solvers.integers import UnboundedError, finite_bounds, integer_relaxation
+from wattsched.solvers.cpsat import UnboundedError, finite_bounds, free_places, integer_relaxation
 from wattsched.solvers.solution import Limits
 
 
