@@ -130,7 +130,7 @@ class Worker:
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
         self._kill()
-        self._pipe.close()
+        # The pipe closes when its last user is gone: other threads may still wait in it.
         self._errors.close()
         # Programs that have just been killed may add a last file meanwhile.
         timer = Timer(_REMOVAL_S)
