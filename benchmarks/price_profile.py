@@ -35,9 +35,9 @@ CASES = (
 PARTS = {
     "prices": ("dual.py", "dual_prices"),
     "of it oracle": ("dual.py", "__call__"),
-    "kernels": ("branch.py", "solve"),
+    "kernels": ("price.py", "by_highs"),
     "greedy ascent": ("greedy.py", "ascend"),
-    "branching": ("branch.py", "run"),
+    "branching": ("price.py", "branch"),
 }
 
 

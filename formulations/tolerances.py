@@ -11,6 +11,15 @@ LAST_DIGITS = 1e-12
 ROUNDING = 1e-9
 """Rounding of sums over many numbers, and of what a solver calls exact."""
 
+VIOLATION = 1e-9
+"""Largest violation of a row, relative to its bound, or of integrality in the points that solvers return."""
+
+OVERDRAFT = 1e-10
+"""As much of a row's limit do rules overdraw: well inside `VIOLATION`."""
+
+FRACTIONAL = 1e-6
+"""A choice of an LP's point that is farther from 0 and 1 than this is split by branching."""
+
 REDUCED_COST = 1e-8
 """A column is of use to an LP when it improves a typical cost by more."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -41,19 +40,12 @@ def portfolio(program: Program, threads: int) -> list[str]:
 def _race(names: list[str], program: Program, limits: Limits, start: Start | None) -> Solution:
     """Run solvers in processes of their own until one closes the gap."""
     each = replace(limits, threads=max(1, limits.threads // len(names)))
-    answers: queue.SimpleQueue[Solution] = queue.SimpleQueue()
-
-    def run(worker: Worker, name: str) -> None:
-        answers.put(worker.solve(name, program, each, start))
-
-    timer = Timer(limits.time_s)
-    known: list[Solution] = []
-    with ExitStack() as stack:
-        for name in names:
-            worker = stack.enter_context(Worker())
-            threading.Thread(target=run, args=(worker, name), daemon=True).start()
-        while len(known) < len(names):
-            known.append(answers.get())
+    timer, known = Timer(limits.time_s), []
+    with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
+        workers = [stack.enter_context(Worker()) for _ in names]
+        runs = [pool.submit(w.solve, n, program, each, start) for w, n in zip(workers, names, strict=True)]
+        for run in as_completed(runs):
+            known.append(run.result())
             if known[-1].termination.reason in ("optimal", "infeasible") or timer.over():
                 break
     return _merged(program, limits, known)

@@ -10,13 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csc_array
 
+from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.lp import Status, run, silent_highs, solve_lp
+from wattsched.formulations.tolerances import VIOLATION
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import FloatArray
 
 SMALL = 2_000
 """Up to this many columns the LP is solved faster than the cutting planes converge."""
@@ -90,8 +93,8 @@ def _cutting_planes(
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
-        if ceiling - best <= tolerance * max(1.0, abs(best)):
-            if not at_edge.any() or master.box > 1e6 * cost_range:
+        if ceiling - best <= tolerance * max(min(1.0, cost_range), abs(best)):
+            if not at_edge or master.box > 1e6 * cost_range:
                 break
             master.widen()
             continue
@@ -149,50 +152,38 @@ class _Oracle:
 
 
 class _Master:
-    """LP over the cuts: the prices, split by sign and in units of whole budgets, that look best."""
+    """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget."""
 
     def __init__(self, program: Program, clusters: int, box: float) -> None:
         lower, upper = np.isfinite(program.row_lower), np.isfinite(program.row_upper)
-        self._rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
-        sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
-        budget = np.concatenate([program.row_lower[lower], program.row_upper[upper]])
+        limits = (np.where(lower, program.row_lower, 0.0), np.where(upper, program.row_upper, 0.0))
         largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
-        row_size = np.where(largest > 0, largest, 1.0)
-        self._unit = sign / np.maximum(np.abs(budget), row_size[self._rows])
-        self._n_rows = program.n_rows
+        self._size = np.maximum(np.max(np.abs(limits), axis=0), np.where(largest > 0, largest, 1.0))
         self._offset = program.offset
-        self._clusters = clusters
         self.box = box
-        self._highs = silent_highs()
-        self._highs.setOptionValue("threads", 1)
-        m, k = len(self._rows), clusters + 1
-        gain = np.concatenate([budget * self._unit, np.ones(k)])
-        low = np.concatenate([np.zeros(m), np.full(k, -np.inf)])
-        high = np.concatenate([np.full(m, box), np.full(k, np.inf)])
-        none = np.zeros(0, dtype=np.int32)
-        self._highs.addCols(m + k, -gain, low, high, 0, np.zeros(m + k, dtype=np.int32), none, np.zeros(0))
+        self._lp = RestrictedMaster("cutting planes", unit=box / program.n_groups)
+        self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)
+        self._lp.add_rows(np.ones(clusters + 1), 1.0)
+        rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
+        sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
+        shape = (self._lp.n_rows, len(rows))
+        self._elastic = self._lp.add_columns(csc_array((sign, (rows, np.arange(len(rows)))), shape), box)
 
     def add(self, cut: _Cut) -> None:
-        """Theta_k <= cost_k - use_k y."""
-        k, m = self._clusters + 1, len(self._rows)
-        values = np.hstack([cut.use[:, self._rows] * self._unit, np.ones((k, 1))])
-        index = np.hstack([np.tile(np.arange(m), (k, 1)), m + np.arange(k)[:, None]]).astype(np.int32)
-        start = (np.arange(k) * (m + 1)).astype(np.int32)
-        self._highs.addRows(
-            k, np.full(k, -np.inf), cut.cost, values.size, start, index.ravel(), values.ravel()
-        )
+        """Let every cluster choose as in the cut."""
+        entries = np.vstack([(cut.use / self._size).T, np.eye(len(cut.cost))])
+        self._lp.add_columns(csc_array(entries), cut.cost)
 
-    def solve(self) -> tuple[FloatArray, float, BoolArray] | None:
-        """Prices, the value the cuts allow there, and which prices are at the edge of the box."""
-        if run(self._highs) != Status.kOptimal:
+    def solve(self) -> tuple[FloatArray, float, bool] | None:
+        """Prices, the value the cuts allow there, and whether any is at the edge of the box."""
+        try:
+            optimum = self._lp.solve()
+        except RuntimeError:
             return None
-        values = np.asarray(self._highs.getSolution().col_value)[: len(self._rows)]
-        y = np.bincount(self._rows, values * self._unit, self._n_rows)
-        value = self._offset - self._highs.getInfo().objective_function_value
-        return np.asarray(y, dtype=float), value, values >= self.box * (1 - 1e-9)
+        y = optimum.prices[: len(self._size)] / self._size
+        return y, self._offset + optimum.cost, bool((optimum.x[self._elastic] > VIOLATION).any())
 
     def widen(self) -> None:
         """Allow prices ten times as high."""
         self.box *= 10.0
-        m = len(self._rows)
-        self._highs.changeColsBounds(m, np.arange(m, dtype=np.int32), np.zeros(m), np.full(m, self.box))
+        self._lp.change_costs(self._elastic, self.box)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -37,18 +37,64 @@ def to_mps(program: Program) -> str:
     ValueError
         When the program has intervals, which no such file can hold.
     """
-    return "".join(_mps(*_table(program)))
+    rows, columns, matrix = _table(program)
+    lines = ["NAME wattsched FREE", "ROWS", f" N {_OBJECTIVE}", *(f" {row.kind} {row.name}" for row in rows)]
+    lines.append("COLUMNS")
+    first, index, value = (array.tolist() for array in (matrix.indptr, matrix.indices, matrix.data))
+    within, markers = False, itertools.count()
+    for j, column in enumerate(columns):
+        if column.whole != within:
+            within = column.whole
+            lines.append(f" MARKER{next(markers)} 'MARKER' '{'INTORG' if within else 'INTEND'}'")
+        lines.append(f" {column.name} {_OBJECTIVE} {column.cost!r}")
+        entries = range(first[j], first[j + 1])
+        lines += [f" {column.name} {rows[index[e]].name} {value[e]!r}" for e in entries]
+    if within:
+        lines.append(f" MARKER{next(markers)} 'MARKER' 'INTEND'")
+    lines.append("RHS")
+    sides = ((row.name, {"N": 0.0, "G": row.low}.get(row.kind, row.high)) for row in rows)
+    lines += [f" RHS {name} {side!r}" for name, side in sides if side != 0.0]
+    ranges = [row for row in rows if row.kind == "L" and row.low != -np.inf]
+    lines += ["RANGES"] * bool(ranges) + [f" RNG {row.name} {row.high - row.low!r}" for row in ranges]
+    bounds = [f" {kind} BND {column.name}{side}" for column in columns for kind, side in _mps_bounds(column)]
+    return "\n".join([*lines, "BOUNDS", *bounds, "ENDATA", ""])
 
 
 def to_lp(program: Program) -> str:
     """Program in CPLEX's LP format; errors as for `to_mps`."""
-    return "".join(_lp(*_table(program)))
+    rows, columns, matrix = _table(program)
+    names = [column.name for column in columns]
+    # All columns, so that each exists, in the order of the program.
+    lines = ["Minimize", _lp_row(_OBJECTIVE, [column.cost for column in columns], names), "Subject To"]
+    by_row = csr_array(matrix)
+    first, index, value = (array.tolist() for array in (by_row.indptr, by_row.indices, by_row.data))
+    for i, row in enumerate(rows):
+        entries = slice(first[i], first[i + 1])
+        # A row without entries needs a term all the same.
+        terms = (value[entries], [names[j] for j in index[entries]]) if index[entries] else ([0.0], names[:1])
+        # Not all readers know rows with two limits: such a row is written twice.
+        sides = [(row.name, "<=", row.high), (f"{row.name}_low", ">=", row.low)]
+        for label, relation, side in [(row.name, "=", row.high)] if row.kind == "E" else sides:
+            if np.isfinite(side):
+                lines.append(f"{_lp_row(label, *terms)} {relation} {side!r}")
+    lines += ["Bounds", *filter(None, map(_lp_bounds, columns))]
+    general = [f" {column.name}" for column in columns if column.whole and not column.binary]
+    binary = [f" {column.name}" for column in columns if column.binary]
+    lines += ["Generals"] * bool(general) + general + ["Binaries"] * bool(binary) + binary
+    return "\n".join([*lines, "End", ""])
 
 
 class _Row(NamedTuple):
     name: str
     low: float
     high: float
+
+    @property
+    def kind(self) -> str:
+        """MPS's letter."""
+        if self.low == self.high:
+            return "E"
+        return "L" if self.high != np.inf else "G" if self.low != -np.inf else "N"
 
 
 class _Column(NamedTuple):
@@ -63,11 +109,8 @@ class _Column(NamedTuple):
         return self.whole and (self.low, self.high) == (0.0, 1.0)
 
 
-_Table = tuple[list[_Row], list[_Column], csc_array]
-"""The rows, choice rows included, the columns and the coefficients."""
-
-
-def _table(program: Program) -> _Table:
+def _table(program: Program) -> tuple[list[_Row], list[_Column], csc_array]:
+    """The rows, choice rows included, the columns and the coefficients."""
     if program.intervals is not None:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
     explicit = with_choice_rows(program)
@@ -90,127 +133,47 @@ def _unique(names: Iterable[str]) -> list[str]:
         safe = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME]
         if _MISREAD.match(safe):
             safe = f"n_{safe}"
-        candidate = safe
-        for number in itertools.count(2):
-            if candidate not in seen:
-                break
-            candidate = f"{safe}_{number}"
-        seen.add(candidate)
-        result.append(candidate)
+        numbered = (f"{safe}_{number}" for number in itertools.count(2))
+        result.append(next(name for name in itertools.chain([safe], numbered) if name not in seen))
+        seen.add(result[-1])
     return result
 
 
-def _mps(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
-    kinds = [_kind(row) for row in rows]
-    yield f"NAME wattsched FREE\nROWS\n N {_OBJECTIVE}\n"
-    for row, kind in zip(rows, kinds, strict=True):
-        yield f" {kind} {row.name}\n"
-    yield "COLUMNS\n"
-    yield from _mps_columns(rows, columns, matrix)
-    yield "RHS\n"
-    for row, kind in zip(rows, kinds, strict=True):
-        side = {"N": 0.0, "G": row.low}.get(kind, row.high)
-        if side != 0.0:
-            yield f" RHS {row.name} {side!r}\n"
-    ranges = [row for row, kind in zip(rows, kinds, strict=True) if kind == "L" and row.low != -np.inf]
-    if ranges:
-        yield "RANGES\n"
-    for row in ranges:
-        yield f" RNG {row.name} {row.high - row.low!r}\n"
-    yield "BOUNDS\n"
-    for column in columns:
-        yield from _mps_bounds(column)
-    yield "ENDATA\n"
-
-
-def _kind(row: _Row) -> str:
-    if row.low == row.high:
-        return "E"
-    if row.high != np.inf:
-        return "L"
-    return "G" if row.low != -np.inf else "N"
-
-
-def _mps_columns(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
-    first, row, value = (array.tolist() for array in (matrix.indptr, matrix.indices, matrix.data))
-    within, markers = False, 0
-    for j, column in enumerate(columns):
-        if column.whole != within:
-            yield f" MARKER{markers} 'MARKER' '{'INTORG' if column.whole else 'INTEND'}'\n"
-            within, markers = column.whole, markers + 1
-        yield f" {column.name} {_OBJECTIVE} {column.cost!r}\n"
-        for e in range(first[j], first[j + 1]):
-            yield f" {column.name} {rows[row[e]].name} {value[e]!r}\n"
-    if within:
-        yield f" MARKER{markers} 'MARKER' 'INTEND'\n"
-
-
-def _mps_bounds(column: _Column) -> Iterator[str]:
+def _mps_bounds(column: _Column) -> list[tuple[str, str]]:
     """Bounds of a column that differ from 0 and infinity; of an integer column always, see below."""
-    name, _, low, high, whole = column
+    _, _, low, high, whole = column
     if low == high:
-        yield f" FX BND {name} {low!r}\n"
-    elif column.binary:
-        yield f" BV BND {name}\n"
-    elif (low, high) == (-np.inf, np.inf):
-        yield f" FR BND {name}\n"
-    else:
-        # Some readers give integer columns an upper bound of one, unless told otherwise, and some
-        # a lower bound of minus infinity when the upper one is negative.
-        if low != 0.0 or whole or high < 0.0:
-            yield f" MI BND {name}\n" if low == -np.inf else f" LO BND {name} {low!r}\n"
-        if high != np.inf:
-            yield f" UP BND {name} {high!r}\n"
-        elif whole:
-            yield f" PL BND {name}\n"
+        return [("FX", f" {low!r}")]
+    if column.binary:
+        return [("BV", "")]
+    if (low, high) == (-np.inf, np.inf):
+        return [("FR", "")]
+    bounds = []
+    # Some readers give integer columns an upper bound of one, unless told otherwise, and some
+    # a lower bound of minus infinity when the upper one is negative.
+    if low != 0.0 or whole or high < 0.0:
+        bounds.append(("MI", "") if low == -np.inf else ("LO", f" {low!r}"))
+    if high != np.inf or whole:
+        bounds.append(("PL", "") if high == np.inf else ("UP", f" {high!r}"))
+    return bounds
 
 
-def _lp(rows: list[_Row], columns: list[_Column], matrix: csc_array) -> Iterator[str]:
-    names = [column.name for column in columns]
-    yield f"Minimize\n {_OBJECTIVE}:"
-    # All columns, so that each exists, in the order of the program.
-    yield from _terms([column.cost for column in columns], names)
-    yield "\nSubject To\n"
-    by_row = csr_array(matrix)
-    first, index, value = (array.tolist() for array in (by_row.indptr, by_row.indices, by_row.data))
-    for i, row in enumerate(rows):
-        entries = slice(first[i], first[i + 1])
-        # A row without entries needs a term all the same.
-        terms = (value[entries], [names[j] for j in index[entries]]) if index[entries] else ([0.0], names[:1])
-        yield from _lp_row(row, *terms)
-    yield "Bounds\n"
-    for column in columns:
-        yield from _lp_bounds(column)
-    general = [column.name for column in columns if column.whole and not column.binary]
-    binary = [column.name for column in columns if column.binary]
-    for title, members in (("Generals", general), ("Binaries", binary)):
-        if members:
-            yield "\n ".join([title, *members]) + "\n"
-    yield "End\n"
+def _lp_row(label: str, coefficients: list[float], names: list[str]) -> str:
+    terms = [
+        f"{'-' if a < 0 else '+'} {abs(a)!r} {name}" for a, name in zip(coefficients, names, strict=True)
+    ]
+    lines = (terms[i : i + _TERMS_PER_LINE] for i in range(0, len(terms), _TERMS_PER_LINE))
+    return f" {label}: " + "\n  ".join(map(" ".join, lines))
 
 
-def _terms(coefficients: list[float], names: list[str]) -> Iterator[str]:
-    for i, (a, name) in enumerate(zip(coefficients, names, strict=True)):
-        end = "\n " if i % _TERMS_PER_LINE == _TERMS_PER_LINE - 1 else ""
-        yield f" {'-' if a < 0 else '+'} {abs(a)!r} {name}{end}"
-
-
-def _lp_row(row: _Row, coefficients: list[float], names: list[str]) -> Iterator[str]:
-    # Not all readers know rows with two limits: such a row is written twice.
-    sides = [(row.name, "<=", row.high), (f"{row.name}_low", ">=", row.low)]
-    for label, relation, side in [(row.name, "=", row.high)] if row.low == row.high else sides:
-        if np.isfinite(side):
-            yield f" {label}:"
-            yield from _terms(coefficients, names)
-            yield f" {relation} {side!r}\n"
-
-
-def _lp_bounds(column: _Column) -> Iterator[str]:
+def _lp_bounds(column: _Column) -> str:
+    """Bounds of a column, empty where they are what readers assume."""
     name, _, low, high, _ = column
     if low == high:
-        yield f" {name} = {low!r}\n"
-    elif (low, high) == (-np.inf, np.inf):
-        yield f" {name} free\n"
-    elif (low, high) != (0.0, np.inf) and not column.binary:
-        left = "-inf" if low == -np.inf else repr(low)
-        yield f" {left} <= {name}\n" if high == np.inf else f" {left} <= {name} <= {high!r}\n"
+        return f" {name} = {low!r}"
+    if (low, high) == (-np.inf, np.inf):
+        return f" {name} free"
+    if (low, high) == (0.0, np.inf) or column.binary:
+        return ""
+    left = "-inf" if low == -np.inf else repr(low)
+    return f" {left} <= {name}" + ("" if high == np.inf else f" <= {high!r}")

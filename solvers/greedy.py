@@ -150,18 +150,13 @@ class _Ascent:
     def finish(self, weights: FloatArray, together: list[IntArray]) -> None:
         """Fill what the upgrades leave, with bundles of columns or without, whichever costs less."""
         slack, climbed = self.slack, self.slack.chosen
-        self._spend(weights)
-        apart = slack.chosen
-        slack.choose(climbed)
         # First what is worth the price of its use, then whatever saves anything.
-        if self._join(together, self._cost + slack.uses @ weights) + self._join(together, self._cost):
-            self._spend(weights)
-        self._keep_cheaper(apart)
-
-    def _keep_cheaper(self, other: IntArray) -> None:
-        """Take other columns where they cost no more than the chosen ones."""
-        if self._cost[other].sum() <= self._cost[self.slack.chosen].sum():
-            self.slack.choose(other)
+        costs = (self._cost + slack.uses @ weights, self._cost)
+        found = self._spend(costs)
+        slack.choose(climbed)
+        joined = sum(self._join(together, cost) for cost in costs)
+        found = [*found, *self._spend(costs)] if joined else found
+        slack.choose(min(found, key=lambda columns: float(self._cost[columns].sum())))
 
     def _fit(self, weights: FloatArray) -> FloatArray | None:
         """Choose least-use columns, raising the weights of rows that are over their limit."""
@@ -212,16 +207,15 @@ class _Ascent:
             slack.choose(columns)
         return slack.fits()
 
-    def _spend(self, weights: FloatArray) -> None:
-        """Fill what is left of the rows in two ways, and keep the better one."""
-        slack, climbed = self.slack, self.slack.chosen
-        self._fill(self._cost)
-        filled = slack.chosen
-        # First what is worth the price of its use, then whatever saves anything.
-        slack.choose(climbed)
-        self._fill(self._cost + slack.uses @ weights)
-        self._fill(self._cost)
-        self._keep_cheaper(filled)
+    def _spend(self, costs: tuple[FloatArray, ...]) -> list[IntArray]:
+        """Fill what is left of the rows in two ways: by the last cost alone, and by one after the other."""
+        slack, begin, found = self.slack, self.slack.chosen, []
+        for order in (costs[-1:], costs):
+            slack.choose(begin)
+            for cost in order:
+                self._fill(cost)
+            found.append(slack.chosen)
+        return found
 
     def _fill(self, cost: FloatArray) -> None:
         """Make single swaps that save cost and fit, the largest saving first, until there are none."""
@@ -313,21 +307,17 @@ def _below_chord(use: FloatArray, cost: FloatArray, group: IntArray, columns: In
     if len(columns) == 0:
         return columns
     u, c, g = use[columns], cost[columns], group[columns]
-    start = np.flatnonzero(np.concatenate([[True], g[1:] != g[:-1]]))
+    start = np.flatnonzero(np.diff(g, prepend=-1))
     sizes = np.diff(np.append(start, len(columns)))
-    first_u, first_c = _least(u, c, start, sizes)
-    last_c, last_u = _least(c, u, start, sizes)
-    inside = (u <= last_u) & (c <= first_c)
+
+    def least(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Per group the least first value, and the least second value among those; one entry per column."""
+        low = np.repeat(np.minimum.reduceat(first, start), sizes)
+        tied = np.minimum.reduceat(np.where(first == low, second, np.inf), start)
+        return low, np.repeat(tied, sizes)
+
+    (first_u, first_c), (last_c, last_u) = least(u, c), least(c, u)
     below = (c - first_c) * (last_u - first_u) <= (last_c - first_c) * (u - first_u)
     # The ends, which rounding could put above their own line.
     ends = ((u == first_u) & (c == first_c)) | ((u == last_u) & (c == last_c))
-    return np.asarray(columns[(inside & below) | ends])
-
-
-def _least(
-    first: FloatArray, second: FloatArray, start: IntArray, sizes: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Per group the least first value, and the least second value among those; one entry per column."""
-    low = np.repeat(np.minimum.reduceat(first, start), sizes)
-    tied = np.minimum.reduceat(np.where(first == low, second, np.inf), start)
-    return low, np.repeat(tied, sizes)
+    return np.asarray(columns[((u <= last_u) & (c <= first_c) & below) | ends])

@@ -9,10 +9,10 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import LIMITS, ScaledModel, Status, has_point, loaded, relaxation, run, said, scaled
 from wattsched.solvers.points import Answer, announce_point, feasible, feasible_point, solve_as_written
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limits,
     Solution,
     Start,
@@ -42,9 +42,11 @@ def solve(
     relaxed = relaxation(program, model, limits, timer)
     if relaxed.termination.reason in ("infeasible", "error"):
         return relaxed
-    whole = _whole(program, relaxed)
-    if whole is not None:
-        return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
+    x = relaxed.x
+    if x is not None and np.max(np.abs(x - np.round(x))[program.integer], initial=0.0) <= VIOLATION:
+        whole = feasible_point(program, x)
+        if whole is not None:
+            return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
     announce(relaxed.bound, relaxed.prices)
     best = _best_known(program, relaxed, start)
 
@@ -57,19 +59,17 @@ def solve(
         if best is not None:
             columns = np.arange(len(best), dtype=np.int32)
             solver.setSolution(len(best), columns, best / scaling.column_factor)
+
+        def improved(event: Any) -> None:
+            data = event.data_out
+            point = scaling.point(np.array(data.mip_solution))
+            announce_point(program, point, scaling.cost_of(data.mip_dual_bound), {})
+
         if wanted():
-            _announce_improvements(solver, scaling, program)
+            solver.cbMipImprovingSolution.subscribe(improved)
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
-
-
-def _whole(program: Program, relaxed: Solution) -> FloatArray | None:
-    """Return the LP's point if it is integral and feasible."""
-    x = relaxed.x
-    if x is None or np.max(np.abs(x - np.round(x))[program.integer], initial=0.0) > FEASIBILITY:
-        return None
-    return feasible_point(program, x)
 
 
 def _best_known(program: Program, relaxed: Solution, start: Start | None) -> FloatArray | None:
@@ -100,12 +100,3 @@ def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed
         limit=LIMITS.get(status),
         detail="" if done else said(solver),
     )
-
-
-def _announce_improvements(solver: highspy.Highs, model: ScaledModel, program: Program) -> None:
-    def improved(event: Any) -> None:
-        data = event.data_out
-        point = model.point(np.array(data.mip_solution))
-        announce_point(program, point, model.cost_of(data.mip_dual_bound), {})
-
-    solver.cbMipImprovingSolution.subscribe(improved)

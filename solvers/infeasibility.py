@@ -12,8 +12,8 @@ from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import largest_by, linking_rows
-from wattsched.solvers.solution import FEASIBILITY, Limits
+from wattsched.solvers.rows import allowance, largest_by, linking_rows
+from wattsched.solvers.solution import Limits
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _TIME_S = 10.0
@@ -43,7 +43,14 @@ def short_rows(
     if may_grow is not None:
         counts = program.integer & (program.upper > 1) & (np.arange(program.n_columns) >= program.n_choices)
         program = replace(program, upper=np.where(counts, np.inf, program.upper))
-    found = _single_rows(program) or _together(program, time_s, may_grow)
+    found = _single_rows(program)
+    fixed = linking_rows(program)
+    if may_grow is not None:
+        fixed = ~np.array([may_grow(name) for name in program.row_names()], dtype=bool)
+    found = found or _extended(program, ~fixed, time_s)
+    if may_grow is None and fixed.any():
+        # What links choices is no limit, unless there is no other way.
+        found = found or _extended(program, np.ones_like(fixed), time_s)
     return sorted(found, key=lambda short: (-short.short_by / max(1.0, abs(short.available)), short.row))
 
 
@@ -57,11 +64,9 @@ def _single_rows(program: Program) -> list[ShortRow]:
         (program.row_lower, most, program.row_lower),
     ):
         short_by = needed - available
-        for r in np.flatnonzero(short_by > _tolerance(limit)).tolist():
-            by = float(short_by[r])
-            found.append(
-                ShortRow(names[r], float(needed[r]), float(available[r]), by, alone=True, at_least=by)
-            )
+        for r in np.flatnonzero(short_by > allowance(limit)).tolist():
+            ends, by = (float(needed[r]), float(available[r])), float(short_by[r])
+            found.append(ShortRow(names[r], *ends, by, alone=True, at_least=by))
     return found
 
 
@@ -81,20 +86,8 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
     return least, most
 
 
-def _together(program: Program, time_s: float, may_grow: Callable[[str], bool] | None) -> list[ShortRow]:
-    """Least relative increase of the rows' limits that makes the program feasible.
-
-    What links choices is no limit, unless there is no other way.
-    """
-    if may_grow is not None:
-        growing = np.array([may_grow(name) for name in program.row_names()], dtype=bool)
-        return _extended(program, growing, time_s)
-    limits = ~linking_rows(program)
-    found = _extended(program, limits, time_s)
-    return found if found or limits.all() else _extended(program, np.ones_like(limits), time_s)
-
-
 def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortRow]:
+    """Least relative increase of the rows' limits that makes the program feasible."""
     elastic, row, sign = _elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
     answer, proven = solve_lp(elastic, Limits(time_s=time_s)), 1.0
@@ -109,7 +102,7 @@ def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortR
     limit = np.where(sign < 0, program.row_upper[row], program.row_lower[row])
     names = program.row_names()
     found = []
-    for i in np.flatnonzero(missing > _tolerance(limit)).tolist():
+    for i in np.flatnonzero(missing > allowance(limit)).tolist():
         at, by = float(limit[i]), float(missing[i])
         needed, available = (at + by, at) if sign[i] < 0 else (at, at - by)
         found.append(ShortRow(names[row[i]], needed, available, by, alone=False, at_least=proven * by))
@@ -147,7 +140,3 @@ def _elastic(program: Program, limits: BoolArray) -> tuple[Program, IntArray, Fl
         attributes={},
     )
     return elastic, row, sign
-
-
-def _tolerance(limit: FloatArray) -> FloatArray:
-    return np.asarray(FEASIBILITY * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))

@@ -10,9 +10,9 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limit,
     Limits,
     Solution,
@@ -120,16 +120,10 @@ def _power_of_two(values: FloatArray) -> FloatArray:
     return np.exp2(np.round(np.log2(values)))
 
 
-def silent_highs() -> highspy.Highs:
-    """HiGHS, which prints nothing."""
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    return solver
-
-
 def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
     """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
-    solver, lp = silent_highs(), model.program
+    solver, lp = highspy.Highs(), model.program
+    solver.setOptionValue("output_flag", False)
     integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
         lp.n_columns,
@@ -155,9 +149,9 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         "random_seed": limits.seed,
         "mip_rel_gap": limits.gap,
         "mip_abs_gap": 0.0,
-        "mip_feasibility_tolerance": FEASIBILITY,
-        "primal_feasibility_tolerance": FEASIBILITY,
-        "dual_feasibility_tolerance": FEASIBILITY,
+        "mip_feasibility_tolerance": VIOLATION,
+        "primal_feasibility_tolerance": VIOLATION,
+        "dual_feasibility_tolerance": VIOLATION,
         "presolve": "off" if len(integer) <= _SMALL and not integer.any() else None,
         "mip_max_nodes": limits.nodes,
         "time_limit": timer.remaining_s(),

@@ -9,17 +9,10 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
-from wattsched.solvers.solution import (
-    FEASIBILITY,
-    Limit,
-    Limits,
-    Solution,
-    announce,
-    conclude,
-    rounded,
-)
+from wattsched.solvers.solution import Limit, Limits, Solution, announce, conclude, rounded
 from wattsched.topology.arrays import FloatArray
 
 _ATTEMPTS = 4
@@ -27,7 +20,7 @@ _ATTEMPTS = 4
 
 def feasible(program: Program, x: FloatArray) -> bool:
     """Whether the point satisfies everything up to rounding."""
-    return bool(np.all(np.isfinite(x))) and program.violation(x) <= FEASIBILITY
+    return bool(np.all(np.isfinite(x))) and program.violation(x) <= VIOLATION
 
 
 def feasible_point(program: Program, x: FloatArray) -> FloatArray | None:
@@ -66,7 +59,7 @@ def _best_value(program: Program, x: FloatArray, column: int) -> float | None:
     ends /= coefficient[rows]
     low = float(max(program.lower[column], np.max(ends.min(axis=0), initial=-np.inf)))
     high = float(min(program.upper[column], np.min(ends.max(axis=0), initial=np.inf)))
-    if low > high + FEASIBILITY * max(1.0, abs(low)):
+    if low > high + VIOLATION * max(1.0, abs(low)):
         return None
     cost = program.cost[column]
     value = min(max(0.0, low), high) if cost == 0 else (low if cost > 0 else high)

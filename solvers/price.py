@@ -6,23 +6,29 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 3. Otherwise a decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
 4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
-   bound over the choice groups (`branch`) closes the gap.
+   bound over the choice groups closes the gap. Every node has prices of its own, and decisions under them.
+   A round of many jobs has a small integrality gap unless a few of its jobs are lumpy: one such job, half
+   running and half waiting, distorts the price of what it uses for all the others. Deciding the lumpy jobs
+   first, largest difference of priced use first, leaves nodes whose prices are right.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import heapq
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers import greedy, highs
-from wattsched.solvers.branch import Branching, cheapest, kernel
 from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
+from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import (
-    ROUNDING,
     Limit,
     Limits,
     Solution,
@@ -30,10 +36,12 @@ from wattsched.solvers.solution import (
     announce,
     conclude,
     infeasible,
+    listening,
     relative_gap,
+    rounding,
     unsupported,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 SMALL = 1_000
 """Up to this many columns HiGHS is done before prices would be."""
@@ -47,7 +55,10 @@ _MOST_COLUMNS = 30_000
 # so an answer that is good enough for the kernel need not be for the program.
 _KERNEL_GAP = 0.1
 _NODES = 30
+# HiGHS's nodes on the first kernel and on those of branching, which are of this size.
 _FIRST_NODES = 10
+_NODE_KERNEL = 300
+_KERNEL_NODES = 100
 # The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
 _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = (1e-9, 1e-5)
@@ -83,24 +94,23 @@ class _Search:
         self, program: Program, limits: Limits, timer: Timer, prices: FloatArray, bound: float
     ) -> None:
         self._program = program
-        self._limits = limits
-        self._timer = timer
+        self.limits = limits
+        self.timer = timer
         self._prices = prices
         # What the prices prove, and what is proven by and by.
         self._priced = self._bound = bound
         self._above = program.above_least(prices)
         self._x: FloatArray | None = None
-        self._objective = np.inf
+        self.objective = np.inf
         self._failure = ""
 
-    def offer(self, x: FloatArray | None) -> float:
-        """Take a point if it is feasible and better; the cost of the best one known."""
+    def offer(self, x: FloatArray | None) -> None:
+        """Take a point if it is feasible and better."""
         if x is not None and feasible(self._program, x):
             objective = self._program.objective(x)
-            if objective < self._objective:
-                self._x, self._objective = x, objective
+            if objective < self.objective:
+                self._x, self.objective = x, objective
                 announce(self._bound, self._prices, x, objective)
-        return self._objective
 
     def run(self) -> None:
         """Improve the best point by kernels until branching can finish."""
@@ -109,7 +119,7 @@ class _Search:
             few = max(KERNELS[0], self._program.n_groups // 10)
             self._improve(self._cheapest(few), nodes=_FIRST_NODES)
         if not self._done():
-            self.offer(greedy.ascend(self._program, self._prices, self._timer))
+            self.offer(greedy.ascend(self._program, self._prices, self.timer))
         for size in KERNELS:
             if self._done():
                 return
@@ -117,7 +127,8 @@ class _Search:
             if self._open_columns() <= _MOST_COLUMNS:
                 break
         if not self._done() and self._open_columns() > FEW_COLUMNS:
-            self._branch()
+            rest = kernel(self._program, self._open())
+            self._raise_bound(_Branching(self, rest, self._bound).branch())
         if not self._done():
             self._improve(self._open())
 
@@ -127,13 +138,13 @@ class _Search:
             return infeasible(self._prices, "no decision satisfies the rows")
         if self._failure and self._x is None:
             return unsupported(self._failure)
-        limit: Limit | None = "time" if self._timer.over() else None
-        return conclude(self._program, self._limits, self._x, self._bound, self._prices, limit)
+        limit: Limit | None = "time" if self.timer.over() else None
+        return conclude(self._program, self.limits, self._x, self._bound, self._prices, limit)
 
     def _done(self) -> bool:
         """Whether the gap is closed or cannot be."""
-        closed = self._x is not None and relative_gap(self._objective, self._bound) <= self._limits.gap
-        return closed or bool(self._failure) or self._bound == np.inf or self._timer.over()
+        closed = self._x is not None and relative_gap(self.objective, self._bound) <= self.limits.gap
+        return closed or bool(self._failure) or self._bound == np.inf or self.timer.over()
 
     def _cheapest(self, size: int) -> BoolArray:
         """Every group's cheapest column, about `size` others, and those of the best point."""
@@ -146,7 +157,7 @@ class _Search:
         """
         if self._x is None:
             return np.ones(len(self._above), dtype=bool)
-        margin = self._objective - self._priced + ROUNDING * max(1.0, abs(self._objective))
+        margin = self.objective - self._priced + rounding(self._program, self.objective)
         return self._with_best(self._above <= margin)
 
     def _open_columns(self) -> int:
@@ -161,10 +172,10 @@ class _Search:
         If no other column is open, what it proves holds for the program.
         """
         complete = not np.any(self._open() & ~keep)
-        gap = self._limits.gap * (1.0 if complete else _KERNEL_GAP)
-        limits = replace(self._limits, gap=gap, time_s=self._timer.remaining_s(), nodes=nodes)
-        target = self._bound + self._limits.gap * abs(self._bound)
-        answer = kernel(self._program, keep).solve(limits, self._x, target)
+        gap = self.limits.gap * (1.0 if complete else _KERNEL_GAP)
+        limits = replace(self.limits, gap=gap, time_s=self.timer.remaining_s(), nodes=nodes)
+        target = self._bound + self.limits.gap * abs(self._bound)
+        answer = kernel(self._program, keep).by_highs(limits, self._x, target)
         self.offer(answer.x)
         if complete and answer.termination.reason == "error":
             self._failure = answer.termination.detail
@@ -172,20 +183,191 @@ class _Search:
             # An infeasible rest: nothing is better than the best point, or there is nothing at all.
             self._raise_bound(answer.bound)
 
-    def _branch(self) -> None:
-        """Branch and bound over the open columns."""
-        rest = kernel(self._program, self._open())
-        branching = Branching(
-            rest.program,
-            lambda x: self.offer(rest.lift(x)),
-            self._bound,
-            self._objective,
-            self._limits.gap,
-            self._timer,
-        )
-        branching.run(_NODES)
-        self._raise_bound(branching.bound())
-
     def _raise_bound(self, proven: float) -> None:
         """Take a bound on all points better than the best one."""
-        self._bound = max(self._bound, min(self._objective, proven))
+        self._bound = max(self._bound, min(self.objective, proven))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Restriction of a program to some of its choice columns; groups with one column are decided.
+
+    Attributes
+    ----------
+    program : Program
+        Over the open groups and the free columns of the full program.
+    columns : int array, shape (n_columns of `program`,)
+        Columns of the full program that its columns stand for.
+    decided : float array, shape (n_columns of the full program,)
+        Point of the full program with what the decided groups take.
+    """
+
+    program: Program
+    columns: IntArray
+    decided: FloatArray
+
+    def lift(self, x: FloatArray) -> FloatArray:
+        """Point of the full program from one of the kernel."""
+        full = self.decided.copy()
+        full[self.columns] = x
+        return full
+
+    def drop(self, x: FloatArray) -> FloatArray | None:
+        """Point of the kernel from one of the full program, None when it takes another column."""
+        point = x[self.columns]
+        taken = point[: self.program.n_choices].sum()
+        return point if np.all(x >= self.decided) and taken == self.program.n_groups else None
+
+    def by_highs(self, limits: Limits, start: FloatArray | None, target: float) -> Solution:
+        """Solve the kernel by HiGHS, from a point of the full program, until the target is reached.
+
+        Returns
+        -------
+        Solution
+            Its point is one of the full program; bound and prices are the kernel's.
+        """
+        point = None if start is None else self.drop(start)
+        # What it announces are points of another program.
+        with listening(None):
+            answer = highs.solve(self.program, limits, Start(point), target)
+        return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
+
+
+def kernel(program: Program, keep: BoolArray) -> Kernel:
+    """Restrict a program.
+
+    Parameters
+    ----------
+    keep : bool array, shape (n_choices,)
+        At least one column of every group.
+    """
+    start, n = program.group_start, program.n_choices
+    counts = np.zeros(0, dtype=np.int64)
+    if program.n_groups:
+        counts = np.add.reduceat(keep.astype(np.int64), start[:-1])
+    single = keep & np.repeat(counts == 1, np.diff(start))
+    decided = np.zeros(program.n_columns)
+    decided[:n] = single
+    columns = np.concatenate([np.flatnonzero(keep & ~single), np.arange(n, program.n_columns)])
+    group_start = np.concatenate([[0], np.cumsum(counts[counts > 1])]).astype(np.int64)
+    return Kernel(restricted(program, columns, decided, group_start), columns, decided)
+
+
+def cheapest(above: FloatArray, size: int) -> BoolArray:
+    """The columns of least reduced cost above their group's least, about `size` of them, with all ties.
+
+    Parameters
+    ----------
+    above : float array, shape (n_choices,)
+        From `Program.above_least`; every group has a column with 0.
+    """
+    if size >= len(above):
+        return np.ones(len(above), dtype=bool)
+    return np.asarray(above <= max(0.0, float(np.partition(above, size)[size])))
+
+
+class _Branching:
+    """Best-first search among some columns, for points that are better than the best one."""
+
+    def __init__(self, search: _Search, part: Kernel, bound: float) -> None:
+        self._search = search
+        self._part = part
+        self._numbers = count()
+        self._nodes = [_Node(bound, next(self._numbers), np.ones(part.program.n_choices, dtype=bool))]
+        self._finished = np.inf
+
+    def branch(self) -> float:
+        """Look at nodes until the gap is closed, time is up, or there were enough of them.
+
+        Returns
+        -------
+        float
+            Lower bound on the cost of every point that is better than all known ones; inf when none exists.
+        """
+        for _ in range(_NODES):
+            if not self._nodes or self._search.timer.over() or not self._worth(self._nodes[0].bound):
+                break
+            if not self._look(heapq.heappop(self._nodes)):
+                break
+        return min([self._finished, *(node.bound for node in self._nodes)])
+
+    def _worth(self, bound: float) -> bool:
+        """Whether a node of that bound may hold a point that is better by more than the gap."""
+        best = self._search.objective
+        return not np.isfinite(best) or bound < best - self._search.limits.gap * abs(best)
+
+    def _look(self, node: _Node) -> bool:
+        """Bound a node, decide under its prices, and split it; False when time ran out before."""
+        small = kernel(self._part.program, node.keep)
+        relaxed = solve_lp(small.program, Limits(time_s=self._search.timer.remaining_s()))
+        if relaxed.termination.reason == "infeasible":
+            return True
+        if relaxed.x is None or relaxed.prices is None:
+            heapq.heappush(self._nodes, node)
+            return False
+        bound = max(node.bound, relaxed.bound)
+        if self._worth(bound):
+            self._decide(small, relaxed.prices, bound)
+        halves = _halves(small, node.keep, relaxed.x, relaxed.prices) if self._worth(bound) else None
+        if halves is None:
+            # The relaxation is a decision, and nothing in the node is better, or not by enough.
+            self._offer(small, relaxed.x if self._worth(bound) else None)
+            self._finished = min(self._finished, bound)
+            return True
+        for keep in halves:
+            heapq.heappush(self._nodes, _Node(bound, next(self._numbers), keep))
+        return True
+
+    def _offer(self, small: Kernel, x: FloatArray | None) -> None:
+        self._search.offer(None if x is None else self._part.lift(small.lift(x)))
+
+    def _decide(self, small: Kernel, prices: FloatArray, bound: float) -> None:
+        """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it."""
+        inner, search = small.program, self._search
+        x = greedy.ascend(inner, prices, search.timer)
+        self._offer(small, x)
+        if not self._worth(bound) or inner.n_groups == 0:
+            return
+        keep = cheapest(inner.above_least(prices), inner.n_groups + _NODE_KERNEL)
+        if x is not None:
+            keep |= x[: len(keep)] > 0.5
+        gap = search.limits.gap
+        limits = Limits(gap=gap, time_s=search.timer.remaining_s(), nodes=_KERNEL_NODES)
+        self._offer(small, kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound)).x)
+
+
+@dataclass(order=True)
+class _Node:
+    """Columns that are still allowed, and a bound on their best."""
+
+    bound: float
+    number: int
+    keep: BoolArray = field(compare=False)
+
+
+def _halves(
+    small: Kernel, keep: BoolArray, x: FloatArray, prices: FloatArray
+) -> tuple[BoolArray, BoolArray] | None:
+    """Split the fractional group whose columns differ most in priced use, at the use of its mixture.
+
+    Returns None when the point is integral in the groups.
+    """
+    inner = small.program
+    fraction = x[: inner.n_choices]
+    split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
+    if not split.any():
+        return None
+    use = abs(inner.matrix[:, : inner.n_choices]).T @ np.abs(prices)
+    starts = inner.group_start[:-1]
+    least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
+    most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
+    group = int(np.argmax(most - least))
+    columns = np.arange(inner.group_start[group], inner.group_start[group + 1])
+    below = use[columns] <= float(use[columns] @ fraction[columns])
+    if below.all() or not below.any() or least[group] == most[group]:
+        # Both halves need a column, even where the last one is the only one that is split.
+        below = columns <= min(columns[split[columns]][0], columns[-2])
+    first, second = keep.copy(), keep.copy()
+    first[small.columns[columns[~below]]] = False
+    second[small.columns[columns[below]]] = False
+    return first, second

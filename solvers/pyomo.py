@@ -20,11 +20,11 @@ from scipy.sparse import csr_array
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import scaled
 from wattsched.solvers.points import Answer, solve_as_written
 from wattsched.solvers.solution import (
-    FEASIBILITY,
     Limit,
     Limits,
     Solution,
@@ -194,7 +194,7 @@ class _Interface:
             seed: limits.seed,
         }
         if self._family == "highs":
-            values |= {"mip_feasibility_tolerance": FEASIBILITY, "mip_abs_gap": 0.0}
+            values |= {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0}
         return {key: value for key, value in values.items() if key is not None and value is not None}
 
     def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
@@ -242,7 +242,7 @@ def _pyomo_model(model: Program) -> Any:
     from pyomo.core.expr.numeric_expr import LinearExpression
 
     m = pyo.ConcreteModel()
-    lower, upper, whole = _or_none(model.lower), _or_none(model.upper), model.integer.tolist()
+    lower, upper, whole = model.lower.tolist(), model.upper.tolist(), model.integer.tolist()
     m.x = pyo.Var(
         range(len(whole)),
         domain=lambda _, j: pyo.Integers if whole[j] else pyo.Reals,
@@ -251,11 +251,11 @@ def _pyomo_model(model: Program) -> Any:
     x = [m.x[j] for j in range(len(whole))]
     table = csr_array(model.matrix)
     first, column, value = table.indptr.tolist(), table.indices.tolist(), table.data.tolist()
-    row_lower, row_upper = _or_none(model.row_lower), _or_none(model.row_upper)
+    row_lower, row_upper = model.row_lower.tolist(), model.row_upper.tolist()
 
     def row(_: Any, i: int) -> Any:
         entries = slice(first[i], first[i + 1])
-        if not column[entries] or (row_lower[i] is None and row_upper[i] is None):
+        if not column[entries] or (row_lower[i], row_upper[i]) == (-np.inf, np.inf):
             return pyo.Constraint.Skip
         body = LinearExpression(linear_coefs=value[entries], linear_vars=[x[j] for j in column[entries]])
         if row_lower[i] == row_upper[i]:
@@ -266,7 +266,3 @@ def _pyomo_model(model: Program) -> Any:
     cost = model.cost.tolist()
     m.cost = pyo.Objective(expr=LinearExpression(constant=model.offset, linear_coefs=cost, linear_vars=x))
     return m
-
-
-def _or_none(bounds: FloatArray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in bounds.tolist()]

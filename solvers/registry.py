@@ -1,4 +1,8 @@
-"""The solvers by name; adding one is one file and one line here."""
+"""The solvers by name.
+
+Adding one is one file with a function ``solve(program, limits, start=None) -> Solution`` and one line in
+`_SOLVERS`. Its module, and whatever it imports, is loaded when the solver is first called.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
 from wattsched.formulations.program import Block, Program
-from wattsched.solvers.solution import SLACK
+from wattsched.formulations.tolerances import OVERDRAFT, VIOLATION
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
@@ -29,6 +29,11 @@ def first_least(values: FloatArray, group_start: IntArray) -> IntArray:
     least = np.repeat(np.minimum.reduceat(values, starts), np.diff(group_start))
     hits = np.flatnonzero(values == least)
     return hits[np.searchsorted(hits, starts)]
+
+
+def allowance(limit: FloatArray, share: FloatArray | float = VIOLATION) -> FloatArray:
+    """How far a row may be beyond its limit: a share of the limit's size, which is one at least."""
+    return np.asarray(share * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
 
 
 def largest_by(index: np.ndarray, values: FloatArray, length: int) -> FloatArray:
@@ -148,7 +153,7 @@ class RowSlack:
         self.size = np.maximum(np.maximum(np.abs(self.limits), largest), 1e-12)
         self.group_start = program.group_start
         self.group = group_of_choice(program)
-        self._reach = self.limits + SLACK * np.maximum(1.0, np.abs(self.limits))
+        self._reach = self.limits + allowance(self.limits, OVERDRAFT)
         self.choose(program.group_start[:-1].copy())
 
     def choose(self, columns: IntArray) -> None:

@@ -14,16 +14,9 @@ from typing import Literal
 import numpy as np
 
 from wattsched.formulations.program import Program
+from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import FloatArray
 
-FEASIBILITY = 1e-9
-"""Largest violation of a row, relative to its bound, or of integrality that counts as rounding."""
-SLACK = 1e-10
-"""As much of a row's limit do rules overdraw: well inside the tolerance of feasible points."""
-FRACTIONAL = 1e-6
-"""A choice of an LP's point that is farther from 0 and 1 than this is split by branching."""
-ROUNDING = 1e-9
-"""Differences below this share of the objective are rounding, not a gap."""
 # Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
 # smaller price loses as much of the bound and keeps it finite.
 _SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
@@ -183,6 +176,12 @@ def relative_gap(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(1e-9, abs(objective))
 
 
+def rounding(program: Program, value: float) -> float:
+    """Difference of costs that is rounding, for a program whose cost is about a value."""
+    largest = float(np.max(np.abs(program.cost), initial=0.0))
+    return ROUNDING * max(min(1.0, largest), abs(value))
+
+
 def rounded(program: Program, x: FloatArray) -> FloatArray:
     """Make the integer columns of a point exact integers and keep the others inside their bounds."""
     # Adding zero turns -0.0 into 0.0.
@@ -211,7 +210,7 @@ def conclude(
         return Solution(Termination("no_solution", limit, detail), bound=bound, prices=prices)
     x = rounded(program, x)
     objective = program.objective(x)
-    tolerance = ROUNDING * max(1.0, abs(objective))
+    tolerance = rounding(program, objective)
     if objective < bound <= objective + tolerance:
         bound = objective
     if bound > objective + tolerance:

@@ -110,7 +110,7 @@ def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataO
         if result.termination.reason == "optimal":
             assert result.objective == pytest.approx(best, rel=2 * GAP, abs=margin), who
         exact = result.unsupported == "" and solver not in rules.heuristics
-        if exact and "generated" not in result.termination.detail and (solver != "cpsat" or abs(best) > 1e-3):
+        if exact and "generated" not in result.termination.detail:
             assert result.termination.reason == "optimal", who
 
 

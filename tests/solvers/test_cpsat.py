@@ -7,14 +7,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import cpsat, highs
-from wattsched.solvers.cpsat import free_places
-from wattsched.solvers.integers import UnboundedError, finite_bounds, integer_relaxation
+from wattsched.solvers.cpsat import UnboundedError, finite_bounds, free_places, integer_relaxation
 from wattsched.solvers.solution import Limits
 
 
@@ -29,14 +28,40 @@ def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     z = np.round(best.x / integers.unit).astype(np.int64)
     assert np.all(integers.lower <= z)
     assert np.all(z <= integers.upper)
-    for row in integers.rows:
-        activity = sum(int(c) * int(z[j]) for c, j in zip(row.coefficients, row.columns, strict=True))
-        assert row.lower is None or activity >= row.lower
-        assert row.upper is None or activity <= row.upper
+    activity = integers.matrix @ z
+    assert np.all(integers.row_lower <= activity)
+    assert np.all(activity <= integers.row_upper)
     cost = sum(int(c) * int(v) for c, v in zip(integers.cost, z, strict=True))
     stated = cost / integers.cost_scale + program.offset - integers.cost_slack
     tolerance = 1e-8 * max(1.0, abs(best.objective))
     assert best.objective - tolerance <= stated <= best.objective + 1e-12 * max(1.0, abs(best.objective))
+
+
+@pytest.mark.filterwarnings("error")
+@settings(max_examples=30)
+@given(data=st.data(), exponent=st.integers(-250, 30))
+def test_costs_of_any_size_have_the_same_optimum_and_gap(programs, data, exponent):
+    """CP-SAT counts costs in integers, and takes gaps for relative to one at least."""
+    plain = data.draw(programs)
+    plain = dataclasses.replace(plain, cost=np.abs(plain.cost) + 1.0, offset=0.0)  # no optimum near zero
+    scaled = dataclasses.replace(plain, cost=plain.cost * 10.0**exponent)
+    gap = 1e-5
+    before, after = (cpsat.solve(program, Limits(gap=gap)) for program in (plain, scaled))
+    assert after.termination.reason == before.termination.reason
+    if before.x is not None:
+        assert plain.objective(after.x) == pytest.approx(before.objective, rel=2 * gap)
+        assert after.bound <= after.objective * (1 + 1e-12)
+        assert after.bound * (1 + 2 * gap) >= after.objective
+
+
+@pytest.mark.filterwarnings("error")
+def test_entries_that_cancel_count_as_absent(programs, truth):
+    plain = find(programs, lambda program: not program.integer.all() and truth(program) is not None)
+    stored = csc_array(np.ones((plain.n_rows, plain.n_columns)))
+    stored.data[:] = plain.matrix.toarray().ravel(order="F")
+    assert (stored.data == 0).any()
+    solution = cpsat.solve(dataclasses.replace(plain, matrix=stored), Limits(gap=1e-6))
+    assert solution.objective == pytest.approx(truth(plain), rel=1e-5)
 
 
 def test_unbounded_column_is_declined(knapsack):

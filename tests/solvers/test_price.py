@@ -191,3 +191,13 @@ def test_a_lumpy_job_is_branched_on(knapsack):
     assert solution.termination.reason == "optimal"
     truth = highs.solve(program, Limits(gap=1e-4, time_s=60.0))
     assert truth.bound - 1e-6 * abs(truth.bound) <= solution.objective <= truth.objective * (1 + 1e-6)
+
+
+def test_costs_of_any_size_are_solved_to_the_same_gap(knapsack):
+    """Nothing counts as closed because costs are small."""
+    plain = knapsack(150, 20)
+    for factor in (1e-9, 1e6):
+        scaled = dataclasses.replace(plain, cost=plain.cost * factor)
+        solution = price.solve(scaled, Limits(gap=1e-5))
+        assert solution.termination.reason == "optimal"
+        assert solution.objective - solution.bound <= 1e-5 * abs(solution.objective)
