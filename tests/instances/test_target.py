@@ -17,7 +17,6 @@ from wattsched.instances.traces.openb import read_tasks
 @given(task_tables(), st.integers(1, 100))
 def test_it_is_the_shortest_list_that_covers_enough(tasks: TaskTable, coverage_pct: int) -> None:
     target = target_workload(tasks, coverage_pct)
-    assert target.share.sum() == pytest.approx(1)
     assert list(target.count) == sorted(target.count, reverse=True)
     assert 100 * target.count.sum() >= coverage_pct * len(tasks)
     assert 100 * target.count[:-1].sum() < coverage_pct * len(tasks)
