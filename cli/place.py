@@ -247,8 +247,8 @@ def _say_unknown_models(experiment: Experiment) -> None:
 def _mean_curves(
     experiment: Experiment, policies: list[str], seeds: list[int], processes: int
 ) -> dict[str, Curves]:
-    from wattsched.replay.placement.campaign import run_all
     from wattsched.replay.placement.curves import mean
+    from wattsched.replay.placement.stream import run_all
 
     runs: dict[str, list[Curves]] = {policy: [] for policy in policies}
     with _bar(len(policies) * len(seeds)) as show:
@@ -273,7 +273,7 @@ def _bar(runs: int) -> Iterator[Callable[[str], None]]:
 
 
 def _plot(curves: Mapping[str, Curves], file: str) -> None:
-    from wattsched.replay.placement.plots import plot_curves
+    from wattsched.replay.placement.curves import plot_curves
     from wattsched.replay.plots import save
 
     try:
