@@ -96,13 +96,13 @@ class Fragmentation:
         gpu_free_milli : (S, G) int
             Free thousandths of each GPU, 0 for GPUs that the node does not have.
         """
-        useful = self._useful(self.rows(model, cpu_free_milli), gpu_free_milli)
+        free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
+        useful = self._useful(self.rows(model, cpu_free_milli), gpu_free_milli, free_gpus)
         fragments: IntArray = self.scale * gpu_free_milli.sum(axis=1) - useful
         return fragments
 
-    def _useful(self, rows: IntArray, gpu_free_milli: IntArray) -> IntArray:
+    def _useful(self, rows: IntArray, gpu_free_milli: IntArray, free_gpus: IntArray) -> IntArray:
         """Scaled useful part of the free GPUs of node states, shape (S,)."""
-        free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
         useful: IntArray = self.gpu_at(rows[:, None], gpu_free_milli).sum(axis=1)
         return useful + self.free_at(rows, free_gpus)
 
@@ -124,11 +124,13 @@ class Fragmentation:
         """
         now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)[:, None]
         free = gpu_free_milli == WHOLE_GPU
+        free_gpus = free.sum(axis=1)
         others = self.gpu_at(then, gpu_free_milli)
         useful_then = others.sum(axis=1, keepdims=True) - others
         useful_then += self.gpu_at(then, np.maximum(gpu_free_milli - gpu_milli, 0))
-        useful_then += self.free_at(then, free.sum(axis=1, keepdims=True) - free)
-        drop: IntArray = self.scale * gpu_milli + useful_then - self._useful(now, gpu_free_milli)[:, None]
+        useful_then += self.free_at(then, free_gpus[:, None] - free)
+        useful_now = self._useful(now, gpu_free_milli, free_gpus)[:, None]
+        drop: IntArray = self.scale * gpu_milli + useful_then - useful_now
         return drop
 
     def drop_by_whole(
@@ -140,10 +142,11 @@ class Fragmentation:
         """
         now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)
         free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
+        useful_now = self._useful(now, gpu_free_milli, free_gpus)
         useful_then = self.gpu_at(then[:, None], gpu_free_milli).sum(axis=1)
         useful_then -= gpus * self.gpu_at(then, np.full(len(then), WHOLE_GPU))
         useful_then += self.free_at(then, np.maximum(free_gpus - gpus, 0))
-        drop: IntArray = self.scale * WHOLE_GPU * gpus + useful_then - self._useful(now, gpu_free_milli)
+        drop: IntArray = self.scale * WHOLE_GPU * gpus + useful_then - useful_now
         return drop
 
 
