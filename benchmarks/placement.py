@@ -21,9 +21,8 @@ import numpy as np
 from tables import table, write
 
 from wattsched.instances.traces.openb import read_nodes, read_tasks
-from wattsched.replay.placement.campaign import run_all
 from wattsched.replay.placement.curves import Curves, mean, saving_pct
-from wattsched.replay.placement.stream import Experiment
+from wattsched.replay.placement.stream import Experiment, run_all
 
 SEEDS = range(42, 52)
 PUBLISHED = {

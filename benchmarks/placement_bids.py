@@ -18,8 +18,7 @@ from tables import FOLDER, machine, table, write
 
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
-from wattsched.replay.placement.curves import Curves, saving_pct
-from wattsched.replay.placement.plots import plot_curves
+from wattsched.replay.placement.curves import Curves, plot_curves, saving_pct
 from wattsched.replay.placement.stream import Experiment
 from wattsched.replay.plots import save
 

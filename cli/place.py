@@ -147,7 +147,7 @@ def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> No
             progress=show,
         )
     if plot is not None:
-        from wattsched.replay.placement.plots import plot_curves
+        from wattsched.replay.placement.curves import plot_curves
 
         save_plot(plot_curves(placed.curves), plot)
     if as_json:

@@ -10,9 +10,8 @@ from pathlib import Path
 from wattsched.instances.errors import NoticeWarning, naming
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
-from wattsched.replay.placement.campaign import run_all
 from wattsched.replay.placement.curves import Curves, mean
-from wattsched.replay.placement.stream import Experiment
+from wattsched.replay.placement.stream import Experiment, run_all
 from wattsched.report.wording import count, listed
 
 

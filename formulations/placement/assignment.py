@@ -22,6 +22,8 @@ for small windows, and the witness for `patterns`.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ import numpy as np
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.formulations.placement.data import Window
+from wattsched.formulations.placement.fragmentation import allowed
+from wattsched.formulations.program import ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.tables import WHOLE_GPU
@@ -36,6 +40,8 @@ from wattsched.perfmodels.node_power import VCPU_PER_CORE
 from wattsched.topology.arrays import FloatArray
 
 MOST_VARIABLES = 200_000
+VARIABLES_PER_S = 10_000
+"""Of Pyomo, about: a model that would not be built in time has no columns, and every task waits."""
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
@@ -46,7 +52,13 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     UnsuitableError
         If the model would have more than `MOST_VARIABLES` variables.
     """
-    model = algebra(window)
+    left_s = (timer or Timer()).remaining_s()
+    most = MOST_VARIABLES if left_s is None else min(MOST_VARIABLES, VARIABLES_PER_S * left_s)
+    model = algebra(window, most)
+    if model is None:
+        waiting = PlacementDecision(placed=[], waiting=[task.name for task in window.instance.tasks])
+        nothing = ProgramBuilder().program(offset=float(window.demand @ window.worth))
+        return Model(nothing, lambda x, starts: waiting, outside=-math.inf)
     program, column_of = compile_model(model)
     on_node = {key: column_of[id(variable)] for key, variable in model.x.items()}
     on_gpu = {key: column_of[id(variable)] for key, variable in model.y.items()}
@@ -64,70 +76,81 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     return Model(program, decode)
 
 
-def algebra(window: Window) -> Any:
+def algebra(window: Window, most: float = MOST_VARIABLES) -> Any:
     """Write the model in Pyomo.
 
     Returns
     -------
-    pyomo.environ.ConcreteModel
-        ``x[t, n]`` puts task t on node n, ``y[t, n, g]`` on its GPU g.
+    pyomo.environ.ConcreteModel or None
+        ``x[t, n]`` puts task t on node n, ``y[t, n, g]`` on its GPU g. None if it would have more than `most`
+        variables.
     """
-    import pyomo.environ as pyo
-
-    m = pyo.ConcreteModel(name=window.instance.name)
-    m.nodes = pyo.Set(initialize=sorted(int(n) for nodes in window.classes.members for n in nodes))
+    nodes = sorted(int(n) for members in window.classes.members for n in members)
     tasks, free = window.tasks, window.gpu_free_milli
     fits = np.isfinite(window.hosting.best(window.classes.states)[0])[:, window.profile]
     class_of = {int(n): c for c, nodes in enumerate(window.classes.members) for n in nodes}
-    pairs = [(t, n) for n in m.nodes for t in range(len(tasks)) if fits[class_of[n], t]]
-    places = [
-        (t, n, g) for t, n in pairs for g in range(free.shape[1] if tasks.gpus[t] else 0)
-        if free[n, g] >= tasks.gpu_milli[t]
-    ]  # fmt: skip
+    pairs = [(t, n) for n in nodes for t in range(len(tasks)) if fits[class_of[n], t]]
+    gpus_of = {
+        (t, n): np.flatnonzero(free[n] >= tasks.gpu_milli[t]).tolist() if tasks.gpus[t] else []
+        for t, n in pairs
+    }
+    places = [(t, n, g) for (t, n), gpus in gpus_of.items() for g in gpus]
     sizes = sorted({int(d) for d in window.target.classes.gpu_milli[window.target.classes.gpus > 0]})
-    large = [(n, g, d) for n in m.nodes for d in sizes for g in np.flatnonzero(free[n] >= d).tolist()]
-    usual = [(n, c) for n in m.nodes for c in _classes_on(window, n)] if window.per_milli else []
-    if len(pairs) + len(places) + 2 * (len(large) + len(usual)) > MOST_VARIABLES:
+    large = [(n, g, d) for n in nodes for d in sizes for g in np.flatnonzero(free[n] >= d).tolist()]
+    usual = [(n, c) for n in nodes for c in _classes_on(window, n)] if window.per_milli else []
+    variables = len(pairs) + len(places) + 2 * (len(large) + len(usual))
+    if variables > MOST_VARIABLES:
         raise UnsuitableError(f"'assignment' is for small windows, of up to {MOST_VARIABLES:,} variables")
+    if variables > most:
+        return None
+    import pyomo.environ as pyo
+
+    m = pyo.ConcreteModel(name=window.instance.name)
+    m.nodes = pyo.Set(initialize=nodes)
     m.x, m.y = pyo.Var(pairs, domain=pyo.Binary), pyo.Var(places, domain=pyo.Binary)
-    m.once = pyo.ConstraintList()
-    for t in range(len(tasks)):
-        if nodes := [n for task, n in pairs if task == t]:
-            m.once.add(pyo.quicksum(m.x[t, n] for n in nodes) <= 1)
+    nodes_of: dict[int, list[int]] = defaultdict(list)
+    tasks_on: dict[int, list[int]] = defaultdict(list)
+    users: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for t, n in pairs:
+        nodes_of[t].append(n)
+        tasks_on[n].append(t)
+    for t, n, g in places:
+        users[n, g].append(t)
+    m.once, m.room = pyo.ConstraintList(), pyo.ConstraintList()
+    for t, places_of in nodes_of.items():
+        m.once.add(pyo.quicksum(m.x[t, n] for n in places_of) <= 1)
     m.left, m.cpu_left = pyo.Expression(m.nodes, range(free.shape[1])), pyo.Expression(m.nodes)
-    m.room = pyo.ConstraintList()
     for n in m.nodes:
-        _add_room(m, window, n, [t for t, node in pairs if node == n], places)
+        _add_room(m, window, n, tasks_on[n], users)
+    for (t, n), gpus in gpus_of.items():
+        if gpus:
+            m.room.add(pyo.quicksum(m.y[t, n, g] for g in gpus) == int(tasks.gpus[t]) * m.x[t, n])
+    waiting = (
+        float(window.waiting[t]) * (1 - pyo.quicksum(m.x[t, n] for n in places_of))
+        for t, places_of in nodes_of.items()
+    )
     m.cost = pyo.Objective(
-        expr=pyo.quicksum(
-            float(window.waiting[t]) * (1 - pyo.quicksum(m.x[t, n] for task, n in pairs if task == t))
-            for t in {t for t, _n in pairs}
-        )
-        + _power(m, window, places)
-        + _fragmentation(m, window, large, usual)
+        expr=pyo.quicksum(waiting) + _power(m, window, places) + _fragmentation(m, window, large, usual)
     )
     return m
 
 
-def _add_room(m: Any, window: Window, n: int, here: list[int], places: list[tuple[int, int, int]]) -> None:
-    """What is left on a node, and that it is not negative."""
+def _add_room(
+    m: Any, window: Window, n: int, here: list[int], users: dict[tuple[int, int], list[int]]
+) -> None:
+    """What is left on a node, and that it is not negative, for its tasks and those of each of its GPUs."""
     import pyomo.environ as pyo
 
     tasks = window.tasks
-    m.cpu_left[n] = int(window.cpu_free_milli[n]) - pyo.quicksum(
-        int(tasks.cpu_milli[t]) * m.x[t, n] for t in here
-    )
+    used_milli = pyo.quicksum(int(tasks.cpu_milli[t]) * m.x[t, n] for t in here)
+    m.cpu_left[n] = int(window.cpu_free_milli[n]) - used_milli
     m.room.add(m.cpu_left[n] >= 0)
     used_mib = pyo.quicksum(int(tasks.memory_mib[t]) * m.x[t, n] for t in here)
     m.room.add(used_mib <= int(window.memory_free_mib[n]))
-    for t in here:
-        gpus = [g for task, node, g in places if (task, node) == (t, n)]
-        if gpus:
-            m.room.add(pyo.quicksum(m.y[t, n, g] for g in gpus) == int(tasks.gpus[t]) * m.x[t, n])
     for g, free in enumerate(window.gpu_free_milli[n].tolist()):
-        users = [t for t, node, gpu in places if (node, gpu) == (n, g)]
-        m.left[n, g] = free - pyo.quicksum(int(tasks.gpu_milli[t]) * m.y[t, n, g] for t in users)
-        if users:
+        asking = users.get((n, g), [])
+        m.left[n, g] = free - pyo.quicksum(int(tasks.gpu_milli[t]) * m.y[t, n, g] for t in asking)
+        if asking:
             m.room.add(m.left[n, g] >= 0)
 
 
@@ -159,15 +182,12 @@ def _power(m: Any, window: Window, places: list[tuple[int, int, int]]) -> Any:
 
 def _classes_on(window: Window, n: int) -> list[int]:
     """Classes of the usual tasks that a node could run now."""
-    classes, free = window.target.classes, window.gpu_free_milli[n]
-    model = window.nodes.models[window.nodes.model[n]]
-    return [
-        c
-        for c in np.flatnonzero(classes.gpus > 0).tolist()
-        if (not classes.specs[classes.spec[c]] or model in classes.specs[classes.spec[c]])
-        and window.cpu_free_milli[n] >= classes.cpu_milli[c]
-        and np.count_nonzero(free >= classes.gpu_milli[c]) >= classes.gpus[c]
-    ]
+    classes, nodes = window.target.classes, window.nodes
+    runs = allowed(classes, nodes.models)[:, nodes.model[n]] & (classes.gpus > 0)
+    runs &= window.cpu_free_milli[n] >= classes.cpu_milli
+    runs &= (window.gpu_free_milli[n] >= classes.gpu_milli[:, None]).sum(axis=1) >= classes.gpus
+    classes_on: list[int] = np.flatnonzero(runs).tolist()
+    return classes_on
 
 
 def _fragmentation(

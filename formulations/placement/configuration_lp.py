@@ -2,8 +2,8 @@
 
 A *pattern* is a multiset of task profiles that one node hosts (`configuration_pricing`). Nodes that are alike
 share their patterns, so that the LP counts, for each node type, how many nodes carry which pattern, and how
-many tasks of each profile are accepted (rows and proof: `Prices.bound_w`). Every placement, online or
-offline, is a point of it whose cost is its power:
+many tasks of each profile are accepted (rows and proof: `ConfigurationLp.proven_w`). Every placement, online
+or offline, is a point of it whose cost is its power:
 
 * GPU: shares packed into single GPUs and whole GPUs are exact in every pattern, and so is the GPU power;
 * CPU: exact up to a unit of the dynamic programme, with rounding that lets more fit at less power;
@@ -12,36 +12,36 @@ offline, is a point of it whose cost is its power:
 * nodes are counted in fractions, and tasks may move at any time for free.
 
 Columns are generated: an LP over the patterns known so far proposes prices of the tasks, the dynamic
-programme finds the best patterns of each type at these prices, and `Prices.bound_w` holds at all prices met
-on the way, so that stopping early costs tightness only. The LP's prices jump about: they are smoothed towards
-the best so far (Wentges 1997).
+programme finds the best patterns of each type at these prices, and `ConfigurationLp.proven_w` holds at all
+prices met on the way, so that stopping early costs tightness only. The LP's prices jump about: they are
+smoothed towards the best so far (Wentges 1997).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csc_array, vstack
 
-from wattsched.formulations.placement.configuration_prices import (
-    TOTALS,
-    Accepted,
-    NodeTypes,
-    Objective,
-    Prices,
-    sizes,
+from wattsched.formulations.master import ColumnPool, LpOptimum, RestrictedMaster
+from wattsched.formulations.placement.configuration_pricing import (
+    PatternPricing,
+    Patterns,
+    PricedPattern,
 )
-from wattsched.formulations.placement.configuration_pricing import PatternPricing, Patterns, PricedPattern
-from wattsched.formulations.placement.master import RestrictedMaster
-from wattsched.instances.placement.tables import TaskTable
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.formulations.placement.node_types import node_types, profile_classes
+from wattsched.formulations.tolerances import ROUNDING
+from wattsched.instances.placement.tables import NodeTable, TaskTable
+from wattsched.perfmodels.node_power import NodePower
+from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_UNITS = 2560
 GAP = 1e-4
 ROUNDS = 1000
-POWER = Objective()
 
 SMOOTHING = 0.7
 LEAST_SMOOTHING = 0.2
@@ -54,6 +54,69 @@ MISSING = 1e-6
 IMPROVING_W = 1e-7
 
 
+@dataclass(frozen=True)
+class Objective:
+    """Cost of a placement: its power times a weight, less watts per GPU that the accepted tasks ask for."""
+
+    weight: float = 1.0
+    gpu_reward_w: float = 0.0
+
+    @property
+    def rewards_w(self) -> FloatArray:
+        """Watts per GPU, per vCPU and per task, shape (3,)."""
+        return np.array([self.gpu_reward_w, 0.0, 0.0])
+
+
+POWER, ALLOCATION = Objective(), Objective(weight=0.0, gpu_reward_w=1.0)
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """What the tasks on the cluster ask for together, and how many they are; as much of it as is known."""
+
+    gpus: float = 0.0
+    vcpus: float = 0.0
+    tasks: float = 0.0
+
+
+class Accepted(NamedTuple):
+    """What a placement hosts of the tasks that have arrived.
+
+    Attributes
+    ----------
+    least, most : (M,) float
+        Tasks of each profile.
+    totals : (3,) float
+        GPUs and vCPUs that the hosted tasks ask for together, and their number: at least that much.
+    """
+
+    least: FloatArray
+    most: FloatArray
+    totals: FloatArray
+
+
+class Prices(NamedTuple):
+    """Duals of the configuration LP in watts, all at least 0 but those of nodes.
+
+    Attributes
+    ----------
+    profile : (M,) float
+        Per hosted task.
+    total : (3,) float
+        Per GPU and per vCPU that the hosted tasks ask for together, and per task.
+    memory : (K,) float
+        Per MiB of the nodes of each type.
+    node : (K,) float
+        Least cost of a pattern of each type: its power, and its memory at its price, less the price of the
+        tasks that it hosts.
+    """
+
+    profile: FloatArray
+    total: FloatArray
+    memory: FloatArray
+    node: FloatArray
+
+
 class PatternBound(NamedTuple):
     """What the configuration LP says.
 
@@ -63,216 +126,180 @@ class PatternBound(NamedTuple):
         No placement costs less; infinite if none can accept what it must.
     cost_w : float
         Cost of the best mix of patterns that was found; the LP's optimum lies between the two.
-    prices : Prices
-        The prices that prove the bound.
     """
 
     bound_w: float
     cost_w: float
-    prices: Prices
-
-
-class PatternPool:
-    """Patterns found so far, each of them once.
-
-    Parameters
-    ----------
-    patterns : Patterns
-        The first ones, at least one.
-    """
-
-    def __init__(self, patterns: Patterns):
-        self._known: set[bytes] = set()
-        self._parts: list[Patterns] = []
-        self.add(patterns)
-
-    def add(self, patterns: Patterns) -> Patterns:
-        """Keep those that are new, and return them."""
-        keys = np.column_stack([patterns.type, patterns.gpus, patterns.hosted])
-        new = []
-        for position, key in enumerate(row.tobytes() for row in keys):
-            if key not in self._known:
-                self._known.add(key)
-                new.append(position)
-        kept = patterns.take(np.array(new, dtype=np.int64))
-        if new:
-            self._parts.append(kept)
-        return kept
-
-    def all(self) -> Patterns:
-        """All of them, the oldest first."""
-        self._parts = [Patterns.joined(self._parts)]
-        return self._parts[0]
 
 
 class ConfigurationLp:
-    """The configuration LP of a cluster and the profiles of its tasks; a solve learns from those before it.
+    """Bounds for placements on a cluster; each question makes the next ones cheaper.
 
     Parameters
     ----------
-    types : NodeTypes
-        K node types.
-    profiles : TaskTable
-        M profiles of tasks.
+    nodes : NodeTable
+    requests : TaskTable
+        Distinct requests that may arrive, R of them: ``tasks.profiles[0]``.
+    power : NodePower, optional
+        Power of the nodes; by `node_power` with one CPU model everywhere without it.
     most_units : int
         Units that the CPU of the largest node is divided into, at most: more are tighter and slower.
 
     Attributes
     ----------
-    hostable : (M,) bool
-        Profiles of which a task fits onto the empty cluster. No placement accepts any of the others.
+    types : NodeTypes
+        K kinds of nodes.
+    profiles : TaskTable
+        M classes of requests that differ in nothing that counts here.
+    sizes : (3, M) float
+        GPUs and vCPUs that one task of each profile asks for, and 1.
+    pool : ColumnPool
+        Patterns found so far.
+
+    Raises
+    ------
+    ValueError
+        If the power of a GPU model is unknown.
     """
 
-    def __init__(self, types: NodeTypes, profiles: TaskTable, most_units: int = MOST_UNITS):
-        self.types, self.profiles = types, profiles
-        self.pricing = PatternPricing(types, profiles, most_units)
-        self.hostable: BoolArray = np.asarray(self.pricing.admits.any(axis=0))
-        _least, priced = self.pricing.best(np.zeros(len(profiles)), np.zeros(len(types)), 1.0, per_type=1)
-        self.pool = PatternPool(self.pricing.patterns(priced))
+    def __init__(
+        self,
+        nodes: NodeTable,
+        requests: TaskTable,
+        power: NodePower | None = None,
+        most_units: int = MOST_UNITS,
+    ):
+        self.types, self._gpus = node_types(nodes, power), float(nodes.gpus.sum())
+        self.profiles, self._profile_of = profile_classes(self.types, requests)
+        each = [self.profiles.demand_milli / 1000, self.profiles.cpu_milli / 1000]
+        self.sizes: FloatArray = np.array([*each, np.ones(len(self.profiles))])
+        self.pricing = PatternPricing(self.types, self.profiles, most_units)
+        # No placement accepts tasks that do not fit onto the empty cluster.
+        self._hostable = self.pricing.admits.any(axis=0)
+        nothing = np.zeros(len(self.profiles)), np.zeros(len(self.types))
+        self.pool: ColumnPool[Patterns] = ColumnPool()
+        self.pool.add(self.pricing.patterns(self.pricing.best(*nothing, 1.0, per_type=1)[1]))
         self._centre: dict[Objective, FloatArray] = {}
         self._proofs: defaultdict[Objective, list[Prices]] = defaultdict(list)
 
-    def solve(
-        self, accepted: Accepted, objective: Objective = POWER, gap: float = GAP, rounds: int = ROUNDS
+    def least_power(
+        self,
+        arrived: ArrayLike,
+        hosted: Hosted | None = None,
+        gap: float = GAP,
+        rounds: int = ROUNDS,
     ) -> PatternBound:
-        """Bound the cost of a placement.
+        """Bound the power of the cluster from below.
 
         Parameters
         ----------
-        accepted : Accepted
-            What it must and may host.
-        objective : Objective
-            What it costs.
+        arrived : (R,) float
+            Tasks of each request that have arrived.
+        hosted : Hosted, optional
+            What is on the cluster. Without it, everything that would fit onto the empty cluster by itself.
         gap : float
             Difference between the bound and the LP's optimum to stop at, relative.
         rounds : int
             Rounds of column generation at most, 1 at least.
+
+        Returns
+        -------
+        PatternBound
+            ``bound_w`` is infinite if no placement can host that.
 
         Raises
         ------
         RuntimeError
             If HiGHS fails.
         """
-        accepted = accepted.only(self.hostable)
+        return self._solve(self._accepted(arrived, hosted), POWER, gap, rounds)
+
+    def most_allocated_gpus(self, arrived: ArrayLike, gap: float = GAP, rounds: int = ROUNDS) -> float:
+        """Bound the GPU that hosted tasks ask for together from above, in GPUs; arguments as above."""
+        bound = self._solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds)
+        return min(-bound.bound_w, self._gpus)
+
+    def known_power_w(self, arrived: ArrayLike, hosted: Hosted | None = None) -> float:
+        """Best bound that the prices found so far prove, without solving anything."""
+        return self._known_w(self._accepted(arrived, hosted), POWER)
+
+    def known_allocated_gpus(self, arrived: ArrayLike) -> float:
+        """The same for the allocation."""
+        return min(-self._known_w(self._accepted(arrived, Hosted()), ALLOCATION), self._gpus)
+
+    def hostable(self, arrived: ArrayLike) -> Hosted:
+        """What the arrived tasks that fit onto the empty cluster by themselves ask for together."""
+        return Hosted(*(self.sizes @ self._accepted(arrived, None).most).tolist())
+
+    def _accepted(self, arrived: ArrayLike, hosted: Hosted | None) -> Accepted:
+        weights = np.asarray(arrived, dtype=np.float64)
+        counted = np.bincount(self._profile_of, weights, len(self.profiles))
+        most: FloatArray = np.where(self._hostable, counted, 0.0)
+        if hosted is None:
+            return Accepted(most, most, np.zeros(3))
+        return Accepted(0 * most, most, np.array([hosted.gpus, hosted.vcpus, hosted.tasks], dtype=float))
+
+    def _solve(self, accepted: Accepted, objective: Objective, gap: float, rounds: int) -> PatternBound:
         generation = ColumnGeneration(self, accepted, objective, self._centre.get(objective))
-        generation.run(gap, rounds)
+        cost_w = generation.run(gap, rounds)
         self._centre[objective] = generation.centre
         self._proofs[objective].append(generation.prices)
-        return PatternBound(generation.bound_w, generation.solution.cost_w, generation.prices)
+        return PatternBound(generation.bound_w, cost_w)
 
-    def known_bound_w(self, accepted: Accepted, objective: Objective = POWER) -> float:
-        """Best bound that the prices of past solves for this objective prove; arguments as of `solve`."""
-        accepted = accepted.only(self.hostable)
-        return max(
-            (p.bound_w(self.types, self.profiles, accepted, objective) for p in self._proofs[objective]),
-            default=-np.inf,
-        )
+    def _known_w(self, accepted: Accepted, objective: Objective) -> float:
+        proofs = self._proofs[objective]
+        return max((self.proven_w(prices, accepted, objective) for prices in proofs), default=-np.inf)
 
+    def proven_w(self, prices: Prices, accepted: Accepted, objective: Objective) -> float:
+        """Cost that no placement of these tasks on the cluster can be below.
 
-class MasterOptimum(NamedTuple):
-    """Optimum of the LP over some patterns.
+        With x_p the nodes that carry pattern p, a_pm the tasks of profile m in it, q_m the accepted tasks and
+        s_rm their sizes, any placement, whenever and in whichever order it was decided, satisfies ::
 
-    Attributes
-    ----------
-    cost_w : float
-        The optimum: with nothing missing, an upper bound on that over all patterns.
-    profile, total, node, memory : (M,), (3,), (K,), (K,) float
-        Duals of the rows; those of memory are at most 0, those of node types of any sign, the others at
-        least 0.
-    missing : float
-        Tasks and amounts that the LP paid for not having.
-    """
+            sum over p of a_pm x_p  >= q_m           sum over patterns p of type k of x_p        =  N_k
+            sum over m of s_rm q_m  >= totals_r      sum over patterns p of type k of mem_p x_p  <=  N_k MEM_k
+            least_m <= q_m <= most_m
 
-    cost_w: float
-    profile: FloatArray
-    total: FloatArray
-    node: FloatArray
-    memory: FloatArray
-    missing: float
+        Take from its cost what it has too much of, at prices that are at least 0: what remains is no more
+        than the cost, and falls apart into profiles and types ::
 
+            cost >= sum_r total_r totals_r + sum_k N_k (node_k - memory_k MEM_k)
+                    + sum_m min over q in [least_m, most_m] of q (profile_m - sum_r total_r s_rm)
+            node_k = min over patterns p of type k of power_p + memory_k mem_p - sum_m profile_m a_pm
 
-class PatternMaster:
-    """The rows of `Prices.bound_w` as an LP that grows by patterns.
+        or anything below that minimum. No step needs the prices to be optimal. For fixed prices the right
+        side is linear in (totals, least, most) together, so what it says about the means of these over
+        several runs is true of the mean of their costs; the best such bound, a maximum of linear functions,
+        is convex (Jensen: at the means it is no more than the mean of the single bounds).
 
-    Parameters
-    ----------
-    types : NodeTypes
-        K node types.
-    profiles : TaskTable
-        M profiles.
-    packed : (M,) bool
-        Profiles that need a place in a pattern.
-    accepted : Accepted
-    objective : Objective
-    """
+        Parameters
+        ----------
+        prices : Prices
+        accepted : Accepted
+        objective : Objective
+            That of the patterns' minima in ``prices.node``. Its reward counts as a part of the price of GPUs.
 
-    def __init__(
-        self,
-        types: NodeTypes,
-        profiles: TaskTable,
-        packed: BoolArray,
-        accepted: Accepted,
-        objective: Objective,
-    ):
-        self._weight, self._profiles, self._types = objective.weight, len(profiles), len(types)
-        demands = self._profiles + TOTALS
-        count = types.count.astype(np.float64)
-        lower = np.concatenate(
-            [np.zeros(self._profiles), accepted.totals, count, np.full(len(count), -np.inf)]
-        )
-        upper = np.concatenate([np.full(demands, np.inf), count, count * types.nodes.memory_mib])
-        self._lp = RestrictedMaster("patterns")
-        self._lp.add_rows(lower, upper)
-        size = sizes(profiles)
-        rest = csc_array((2 * self._types, self._profiles))
-        taken = csc_array(vstack([csc_array(np.diag(np.where(packed, -1.0, 0.0))), csc_array(size), rest]))
-        reward = -objective.gpu_reward_w * size[0]
-        self._lp.add_columns(taken, reward, lower=accepted.least, upper=accepted.most)
-        self._missing = self._lp.add_columns(csc_array(np.eye(len(lower), demands)), 0.0)
-
-    def limit(self, missing_w: FloatArray) -> None:
-        """Set the watts for a task of each profile, a GPU, a vCPU and a task too few, shape (M + 3,).
-
-        They keep the LP feasible while patterns are few, and are what the duals of these rows can be at most.
+        Returns
+        -------
+        float
+            Infinite if above the cost of the busiest cluster: then no placement accepts what it must.
         """
-        self._lp.change_costs(self._missing, missing_w)
-
-    def add(self, patterns: Patterns) -> None:
-        """Add patterns."""
-        kind = csc_array((np.arange(self._types)[:, None] == patterns.type).astype(np.float64))
-        hosted = csc_array(patterns.hosted.T.astype(np.float64))
-        rows = [hosted, csc_array((TOTALS, len(patterns))), kind, kind * patterns.memory_mib]
-        self._lp.add_columns(csc_array(vstack(rows)), self._weight * patterns.power_w)
-
-    def solve(self) -> MasterOptimum:
-        """Optimum over the patterns so far.
-
-        Raises
-        ------
-        RuntimeError
-            If HiGHS does not find it.
-        """
-        optimum = self._lp.solve()
-        rows = np.cumsum([self._profiles, TOTALS, self._types])
-        profile, total, node, memory = np.split(optimum.prices, rows)
-        missing = float(optimum.x[self._missing].sum())
-        return MasterOptimum(optimum.cost, profile, total, node, memory, missing)
-
-
-def usual_w(types: NodeTypes, profiles: TaskTable, objective: Objective) -> FloatArray:
-    """Watts for a task of each profile, a GPU, a vCPU and a task by a usual GPU and CPU, shape (M + 3,)."""
-    power = types.power
-    of_gpu = power.gpu_full_w - power.gpu_idle_w
-    of_vcpu = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
-    gpu_w = objective.weight * float(np.average(of_gpu, weights=types.count * power.gpus))
-    vcpu_w = objective.weight * float(np.average(of_vcpu, weights=types.count))
-    each = np.array([gpu_w + objective.gpu_reward_w, vcpu_w, 0.0])
-    profile = each @ sizes(profiles)
-    return np.concatenate([profile, each[:2], [profile.mean()]])
+        types = self.types
+        left = prices.profile - prices.total @ self.sizes
+        terms = np.concatenate(
+            [
+                (prices.total - objective.rewards_w) * accepted.totals,
+                types.count * prices.node,
+                -types.count * types.nodes.memory_mib * prices.memory,
+                np.where(left > 0, accepted.least, accepted.most) * left,
+            ]
+        )
+        bound_w = float(terms.sum() - ROUNDING * np.abs(terms).sum())
+        return np.inf if bound_w > objective.weight * types.most_power_w() else bound_w
 
 
 class ColumnGeneration:
-    """One solve of the configuration LP.
+    """One solve of the configuration LP, whose rows are those of `ConfigurationLp.proven_w`.
 
     Parameters
     ----------
@@ -291,70 +318,105 @@ class ColumnGeneration:
         The prices that prove it.
     centre : (M + 3 + K,) float
         The same as one vector.
-    solution : MasterOptimum
-        The last optimum of the LP.
     """
-
-    solution: MasterOptimum
 
     def __init__(
         self, lp: ConfigurationLp, accepted: Accepted, objective: Objective, centre: FloatArray | None
     ):
         self._lp, self._accepted, self._objective = lp, accepted, objective
-        self._usual_w = usual_w(lp.types, lp.profiles, objective)
+        self._rows = np.cumsum([len(lp.profiles), 3, len(lp.types)])
+        self._usual_w = self._usual_watts()
         if centre is None:
-            totals = [objective.gpu_reward_w, 0.0, 0.0]
-            centre = np.concatenate([self._usual_w[:-TOTALS], totals, np.zeros(len(lp.types))])
-        self._master = PatternMaster(lp.types, lp.profiles, lp.pricing.packed, accepted, objective)
-        self._master.add(lp.pool.all())
+            centre = np.concatenate([self._usual_w[:-3], objective.rewards_w, np.zeros(len(lp.types))])
+        self._master, self._missing = self._begun()
+        self._add(lp.pool.all())
         self._limit = FIRST_LIMIT
-        self._master.limit(self._limit * self._usual_w)
+        self._master.change_costs(self._missing, self._limit * self._usual_w)
         self._pull = SMOOTHING
         self.centre = centre
         self.prices, _priced = self._priced(centre)
-        self.bound_w = self._bound_w(self.prices)
+        self.bound_w = lp.proven_w(self.prices, accepted, objective)
 
-    def run(self, gap: float, rounds: int) -> None:
-        """Go on until bound and LP agree up to a relative gap, or for so many rounds."""
+    def run(self, gap: float, rounds: int) -> float:
+        """Go on until bound and LP agree up to a relative gap, or for so many rounds.
+
+        Returns
+        -------
+        float
+            The LP's last optimum: with nothing missing, an upper bound on that over all patterns.
+        """
+        cost_w = np.inf
         for _ in range(rounds):
-            self.solution = self._master.solve()
-            priced = self._look_between()
+            optimum = self._master.solve()
+            cost_w, priced = optimum.cost, self._look_between(optimum)
             if self.bound_w == np.inf:
-                return
-            cost_w = self.solution.cost_w
+                break
             agree = cost_w - self.bound_w <= gap * max(abs(cost_w), 1.0)
-            if (agree or not self._grow(priced)) and not self._raise_limit():
-                return
+            if (agree or not self._grow(optimum, priced)) and not self._raise_limit(optimum):
+                break
+        return cost_w
 
-    def _look_between(self) -> list[PricedPattern]:
+    def _usual_watts(self) -> FloatArray:
+        """Watts for a task of each profile, a GPU, a vCPU and a task by a usual GPU and CPU, (M + 3,)."""
+        objective, power, count = self._objective, self._lp.types.power, self._lp.types.count
+        of_gpu = power.gpu_full_w - power.gpu_idle_w
+        of_vcpu = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
+        gpu_w = objective.weight * float(np.average(of_gpu, weights=count * power.gpus))
+        vcpu_w = objective.weight * float(np.average(of_vcpu, weights=count))
+        each = np.array([gpu_w + objective.gpu_reward_w, vcpu_w, 0.0])
+        profile = each @ self._lp.sizes
+        return np.concatenate([profile, each[:2], [profile.mean()]])
+
+    def _begun(self) -> tuple[RestrictedMaster, IntArray]:
+        """The LP without patterns, and its columns for tasks of each profile and amounts that are missing.
+
+        These keep it feasible while patterns are few; what they cost is what duals of their rows can be.
+        """
+        lp, accepted = self._lp, self._accepted
+        profiles, types = len(lp.profiles), len(lp.types)
+        count = lp.types.count.astype(np.float64)
+        master = RestrictedMaster("patterns")
+        master.add_rows(np.concatenate([np.zeros(profiles), accepted.totals]), np.inf)
+        master.add_rows(count, count)
+        master.add_rows(np.full(types, -np.inf), count * lp.types.nodes.memory_mib)
+        packed = np.diag(np.where(lp.pricing.packed, -1.0, 0.0))
+        taken = csc_array(np.vstack([packed, lp.sizes, np.zeros((2 * types, profiles))]))
+        reward_w = -self._objective.gpu_reward_w * lp.sizes[0]
+        master.add_columns(taken, reward_w, lower=accepted.least, upper=accepted.most)
+        return master, master.add_columns(csc_array(np.eye(master.n_rows, profiles + 3)), 0.0)
+
+    def _add(self, patterns: Patterns) -> None:
+        kind = csc_array((np.arange(len(self._lp.types))[:, None] == patterns.type).astype(np.float64))
+        hosted = csc_array(patterns.hosted.T.astype(np.float64))
+        rows = [hosted, csc_array((3, len(patterns))), kind, kind * patterns.memory_mib]
+        self._master.add_columns(csc_array(vstack(rows)), self._objective.weight * patterns.power_w)
+
+    def _look_between(self, optimum: LpOptimum) -> list[PricedPattern]:
         """Bound at prices between the best ones and the LP's, and return the patterns found there."""
-        solution = self.solution
-        total = solution.total + np.array([self._objective.gpu_reward_w, 0.0, 0.0])
-        proposed = np.maximum(np.concatenate([solution.profile, total, -solution.memory]), 0.0)
+        profile, total, _node, memory = np.split(optimum.prices, self._rows)
+        proposed = np.maximum(np.concatenate([profile, total + self._objective.rewards_w, -memory]), 0.0)
         trial = self._pull * self.centre + (1 - self._pull) * proposed
         prices, priced = self._priced(trial)
-        bound_w = self._bound_w(prices)
+        bound_w = self._lp.proven_w(prices, self._accepted, self._objective)
         if bound_w > self.bound_w:
             self.bound_w, self.prices, self.centre = bound_w, prices, trial
         return priced
 
     def _priced(self, vector: FloatArray) -> tuple[Prices, list[PricedPattern]]:
-        profile, total, memory = np.split(vector, np.cumsum([len(self._lp.profiles), TOTALS]))
+        profile, total, memory = np.split(vector, self._rows[:2])
         profile = np.where(self._lp.pricing.packed, profile, 0.0)
         node, priced = self._lp.pricing.best(profile, memory, self._objective.weight, PER_TYPE)
         return Prices(profile, total, memory, node), priced
 
-    def _bound_w(self, prices: Prices) -> float:
-        return prices.bound_w(self._lp.types, self._lp.profiles, self._accepted, self._objective)
-
-    def _grow(self, priced: list[PricedPattern]) -> bool:
+    def _grow(self, optimum: LpOptimum, priced: list[PricedPattern]) -> bool:
         """Add patterns that lower the LP's optimum, or else look closer to its prices; False if done so."""
-        solution, patterns = self.solution, self._lp.pricing.patterns(priced)
-        cost_w = self._objective.weight * patterns.power_w - patterns.hosted @ solution.profile
-        cost_w -= solution.node[patterns.type] + solution.memory[patterns.type] * patterns.memory_mib
+        profile, _total, node, memory = np.split(optimum.prices, self._rows)
+        patterns = self._lp.pricing.patterns(priced)
+        cost_w = self._objective.weight * patterns.power_w - patterns.hosted @ profile
+        cost_w -= node[patterns.type] + memory[patterns.type] * patterns.memory_mib
         new = self._lp.pool.add(patterns.take(np.flatnonzero(cost_w < -IMPROVING_W)))
         if len(new):
-            self._master.add(new)
+            self._add(new)
             self._pull = SMOOTHING
             return True
         if self._pull == 0:
@@ -362,11 +424,11 @@ class ColumnGeneration:
         self._pull = self._pull / 2 if self._pull > LEAST_SMOOTHING else 0.0
         return True
 
-    def _raise_limit(self) -> bool:
+    def _raise_limit(self, optimum: LpOptimum) -> bool:
         """Let prices be higher if the LP still lacks something; False if not, or if they are high enough."""
-        if self.solution.missing <= MISSING or self._limit >= LAST_LIMIT:
+        if optimum.x[self._missing].sum() <= MISSING or self._limit >= LAST_LIMIT:
             return False
         self._limit *= FIRST_LIMIT
-        self._master.limit(self._limit * self._usual_w)
+        self._master.change_costs(self._missing, self._limit * self._usual_w)
         self._pull = SMOOTHING
         return True

@@ -19,12 +19,14 @@ and power only too low, which keeps bounds valid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.placement.configuration_prices import NodeTypes
+from wattsched.formulations.master import ColumnArrays
+from wattsched.formulations.placement.node_types import NodeTypes
 from wattsched.instances.placement.tables import WHOLE_GPU, TaskTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -236,7 +238,7 @@ def _stairs(best: FloatArray) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Patterns:
+class Patterns(ColumnArrays):
     """Patterns of node types.
 
     Parameters
@@ -262,20 +264,12 @@ class Patterns:
     def __len__(self) -> int:
         return len(self.type)
 
-    def take(self, index: IntArray) -> Patterns:
-        """Patterns at these positions."""
-        return Patterns(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    @staticmethod
-    def joined(parts: Sequence[Patterns]) -> Patterns:
-        """One after another."""
-        return Patterns(
-            *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Patterns))
-        )
+    def hashes(self) -> list[Hashable]:
+        """A value for each that equal patterns of one type share."""
+        return [row.tobytes() for row in np.column_stack([self.type, self.gpus, self.hosted])]
 
 
-@dataclass(frozen=True)
-class PricedPattern:
+class PricedPattern(NamedTuple):
     """A pattern of a node type and what it costs: power and memory less the price of its tasks."""
 
     cost_w: float

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wattsched.formulations.master import ColumnArrays
 from wattsched.formulations.placement.fragmentation import Fragmentation, allowed
 from wattsched.instances.placement.instance import PlacementInstance, Request
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload, TaskTable
@@ -159,7 +160,7 @@ def _ints(values: Iterable[int]) -> IntArray:
 
 
 @dataclass(frozen=True)
-class NodeStates:
+class NodeStates(ColumnArrays):
     """States of nodes: what is free on them.
 
     Attributes
@@ -179,12 +180,6 @@ class NodeStates:
 
     def __len__(self) -> int:
         return len(self.node)
-
-    def take(self, index: IntArray) -> NodeStates:
-        """States at these positions."""
-        return NodeStates(
-            self.node[index], self.cpu_milli[index], self.memory_mib[index], self.gpu_milli[index]
-        )
 
 
 @dataclass(frozen=True)
@@ -317,40 +312,28 @@ class Hosting:
         )
 
     def _cost(self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray) -> FloatArray:
-        """Cost of ways that are possible, each shape (H,)."""
-        power_w = self._power_change_w(states, state, profile, slot)
-        fragments = self._fragments_change(states, state, profile, slot)
-        return self._window.per_w * power_w + self._per_fragment * fragments
+        """Cost of ways that are possible, each shape (H,).
 
-    def _power_change_w(
-        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
-    ) -> IntArray:
-        node, power = states.node[state], self._window.power
-        cpu_milli = states.cpu_milli[state]
-        cpu_w = power.cpu_w(cpu_milli - self.profiles.cpu_milli[profile], node)
-        cpu_w -= power.cpu_w(states.cpu_milli, states.node)[state]
-        # Either all of the GPUs that a task uses were free before, or it uses one.
-        woken = np.where(states.gpu_milli[state, slot] == WHOLE_GPU, self.profiles.gpus[profile], 0)
-        change_w: IntArray = cpu_w + self._gpu_w[node] * woken
-        return change_w
-
-    def _fragments_change(
-        self, states: NodeStates, state: IntArray, profile: IntArray, slot: IntArray
-    ) -> IntArray:
-        """Change of the scaled fragmentation: of what is free, less of what is useful."""
-        tables, gpu, profiles = self._fragmentation, states.gpu_milli, self.profiles
-        model = self._model[states.node]
+        Of power, and of the scaled fragmentation: what is free, less what is useful.
+        """
+        tables, power = self._fragmentation, self._window.power
+        gpu, profiles = states.gpu_milli, self.profiles
         gpus, milli = profiles.gpus[profile], profiles.gpu_milli[profile]
-        rows = tables.rows(model[state], states.cpu_milli[state] - profiles.cpu_milli[profile])
-        taken = gpu[state, slot]
-        free = (gpu == WHOLE_GPU).sum(axis=1)[state] - np.where(taken == WHOLE_GPU, gpus, 0)
-        left = np.where(gpus > 0, taken - milli, taken)
+        cpu_left = states.cpu_milli[state] - profiles.cpu_milli[profile]
+        taken, node = gpu[state, slot], states.node[state]
+        # Either all of the GPUs that a task uses were free before, or it uses one.
+        woken = np.where(taken == WHOLE_GPU, gpus, 0)
+        power_w = power.cpu_w(cpu_left, node) - power.cpu_w(states.cpu_milli, states.node)[state]
+        power_w += self._gpu_w[node] * woken
+        model = self._model[states.node]
+        rows = tables.rows(model[state], cpu_left)
         useful = self._useful_gpus(states, state, rows)
+        left = np.where(gpus > 0, taken - milli, taken)
         useful += gpus * (tables.gpu_at(rows, left) - tables.gpu_at(rows, taken))
-        useful += tables.free_at(rows, free)
+        useful += tables.free_at(rows, (gpu == WHOLE_GPU).sum(axis=1)[state] - woken)
         before = tables.scale * gpu.sum(axis=1) - tables.scaled(model, states.cpu_milli, gpu)
-        change: IntArray = before[state] - useful - tables.scale * gpus * milli
-        return change
+        fragments = before[state] - useful - tables.scale * gpus * milli
+        return np.asarray(self._window.per_w * power_w + self._per_fragment * fragments)
 
     def _useful_gpus(self, states: NodeStates, state: IntArray, rows: IntArray) -> IntArray:
         """Useful part of all GPUs of `state` by themselves, in these rows of the tables, shape (H,)."""

@@ -96,11 +96,15 @@ class Fragmentation:
         gpu_free_milli : (S, G) int
             Free thousandths of each GPU, 0 for GPUs that the node does not have.
         """
-        rows = self.rows(model, cpu_free_milli)
-        useful = self.gpu_at(rows[:, None], gpu_free_milli).sum(axis=1)
-        useful += self.free_at(rows, (gpu_free_milli == WHOLE_GPU).sum(axis=1))
+        free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
+        useful = self._useful(self.rows(model, cpu_free_milli), gpu_free_milli, free_gpus)
         fragments: IntArray = self.scale * gpu_free_milli.sum(axis=1) - useful
         return fragments
+
+    def _useful(self, rows: IntArray, gpu_free_milli: IntArray, free_gpus: IntArray) -> IntArray:
+        """Scaled useful part of the free GPUs of node states, shape (S,)."""
+        useful: IntArray = self.gpu_at(rows[:, None], gpu_free_milli).sum(axis=1)
+        return useful + self.free_at(rows, free_gpus)
 
     def milli(self, model: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray) -> FloatArray:
         """Fragmentation in thousandths of a GPU, shape (S,); parameters as of `scaled`."""
@@ -121,12 +125,12 @@ class Fragmentation:
         now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)[:, None]
         free = gpu_free_milli == WHOLE_GPU
         free_gpus = free.sum(axis=1)
-        useful_now = self.gpu_at(now[:, None], gpu_free_milli).sum(axis=1) + self.free_at(now, free_gpus)
         others = self.gpu_at(then, gpu_free_milli)
         useful_then = others.sum(axis=1, keepdims=True) - others
         useful_then += self.gpu_at(then, np.maximum(gpu_free_milli - gpu_milli, 0))
         useful_then += self.free_at(then, free_gpus[:, None] - free)
-        drop: IntArray = self.scale * gpu_milli + useful_then - useful_now[:, None]
+        useful_now = self._useful(now, gpu_free_milli, free_gpus)[:, None]
+        drop: IntArray = self.scale * gpu_milli + useful_then - useful_now
         return drop
 
     def drop_by_whole(
@@ -138,7 +142,7 @@ class Fragmentation:
         """
         now, then = self.rows(model, cpu_free_milli), self.rows(model, cpu_free_milli - cpu_milli)
         free_gpus = (gpu_free_milli == WHOLE_GPU).sum(axis=1)
-        useful_now = self.gpu_at(now[:, None], gpu_free_milli).sum(axis=1) + self.free_at(now, free_gpus)
+        useful_now = self._useful(now, gpu_free_milli, free_gpus)
         useful_then = self.gpu_at(then[:, None], gpu_free_milli).sum(axis=1)
         useful_then -= gpus * self.gpu_at(then, np.full(len(then), WHOLE_GPU))
         useful_then += self.free_at(then, np.maximum(free_gpus - gpus, 0))

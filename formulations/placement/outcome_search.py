@@ -12,13 +12,20 @@ The search is no proof: outcomes that it does not meet could be better still.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.formulations.placement.data import NodeStates, Window
-from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
-from wattsched.formulations.placement.outcomes import Found, Outcomes, first_of_class
+from wattsched.formulations.placement.outcomes import (
+    Found,
+    OutcomeMaster,
+    Outcomes,
+    Prices,
+    cheapest_of_each,
+    first_of_class,
+)
 from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -52,7 +59,7 @@ def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: in
     decisions = [pool.one_by_one(np.arange(0))]
     beam, prices = 1, pool.prices()
     for _ in range(ROUNDS):
-        new = pool.add(_better_states(tree, prices, beam, timer))
+        new = pool.meet(_better_states(tree, prices, beam, timer))
         if (new == 0 and beam >= width) or timer.over():
             break
         beam = beam if new else min(2 * beam, width)
@@ -114,8 +121,9 @@ class OutcomeTree:
         rows, gpus = self._most + 2 * len(window.tasks), states.gpu_milli.shape[1]
         profiles = len(self._demand)
         self.cls, self.key, self._parent, self._profile, self._slot = np.zeros((5, rows), dtype=np.int64)
-        self._node, self._cpu_milli, self._memory_mib = np.zeros((3, rows), dtype=np.int64)
-        self._gpu_milli = np.zeros((rows, gpus), dtype=np.int64)
+        gpu_milli = np.zeros((rows, gpus), dtype=np.int64)
+        node, cpu_milli, memory_mib = np.zeros((3, rows), dtype=np.int64)
+        self._states = NodeStates(node, cpu_milli, memory_mib, gpu_milli)
         self.cost = np.zeros(rows)
         self.hosted = np.zeros((rows, profiles), dtype=np.int16)
         self.next_cost = np.zeros((rows, profiles))
@@ -143,14 +151,8 @@ class OutcomeTree:
 
     def distinct(self, states: IntArray) -> tuple[IntArray, IntArray]:
         """Of states that are the same outcome the cheapest; and which of these each state is, shape (S,)."""
-        cls, key = self.cls[states], self.key[states]
-        order = np.lexsort((self.cost[states], key, cls))
-        cls, key = cls[order], key[order]
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
-        which = np.empty(len(order), dtype=np.int64)
-        which[order] = np.cumsum(new) - 1
-        return states[order[new]], which
+        cheapest, which = cheapest_of_each(self.cls[states], self.key[states], self.cost[states])
+        return states[cheapest], which
 
     def outcomes(self, index: IntArray) -> Outcomes:
         """Outcomes that these states are."""
@@ -168,9 +170,7 @@ class OutcomeTree:
 
     def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
         slot = self._next_slot[parent, profile].astype(np.int64)
-        states = NodeStates(
-            self._node[parent], self._cpu_milli[parent], self._memory_mib[parent], self._gpu_milli[parent]
-        )
+        states = self._states.take(parent)
         index = np.arange(self._size, self._size + len(parent))
         self._parent[index], self._profile[index], self._slot[index] = parent, profile, slot
         self.key[index] = self.key[parent] + self.mark[profile]
@@ -183,28 +183,24 @@ class OutcomeTree:
     def _append(self, states: NodeStates, cls: IntArray) -> None:
         index = slice(self._size, self._size + len(states))
         self._size += len(states)
-        self.cls[index], self._node[index] = cls, states.node
-        self._cpu_milli[index], self._memory_mib[index] = states.cpu_milli, states.memory_mib
-        self._gpu_milli[index] = states.gpu_milli
+        self.cls[index] = cls
+        for field in fields(states):
+            getattr(self._states, field.name)[index] = getattr(states, field.name)
         cost, slot = self._hosting.best(states)
         cost[self.hosted[index] >= self._demand] = np.inf
         self.next_cost[index], self._next_slot[index] = cost, slot
 
 
-class _Pool:
+class _Pool(OutcomeMaster):
     """Outcomes that are columns of the LP: of each multiset on each class the cheapest state met."""
 
     def __init__(self, window: Window, tree: OutcomeTree) -> None:
+        super().__init__(window)
         self._window, self._tree = window, tree
-        self._master = OutcomeMaster(window.demand, window.classes.count, window.worth)
         self.states: list[int] = []
         self._position: dict[tuple[int, int], int] = {}
 
-    def prices(self) -> Prices:
-        """Prices that the outcomes so far make."""
-        return self._master.prices()
-
-    def add(self, states: IntArray) -> int:
+    def meet(self, states: IntArray) -> int:
         """Add outcomes; the number of those that are new or cheaper than before."""
         tree, known, changes = self._tree, len(self.states), 0
         keys = zip(tree.cls[states].tolist(), tree.key[states].tolist(), strict=True)
@@ -217,16 +213,17 @@ class _Pool:
                 self.states[position] = state
                 changes += 1
                 if position < known:
-                    self._master.reprice(position, float(tree.cost[state]))
+                    saved = tree.hosted[state] @ self._window.worth
+                    self.change_costs([position], tree.cost[state] - saved)
         new = np.array(self.states[known:], dtype=np.int64)
         if len(new):
-            self._master.add(tree.cls[new], tree.hosted[new], tree.cost[new])
+            self.add(tree.cls[new], tree.hosted[new], tree.cost[new])
         return changes
 
     def one_by_one(self, begun: IntArray) -> IntArray:
         """States of nodes in use when each task was placed where it cost least; what was met is added."""
         states, met = one_by_one(self._window, self._tree, begun)
-        self.add(met)
+        self.meet(met)
         return states
 
     def rounded(self, nodes: FloatArray) -> IntArray:
@@ -335,11 +332,6 @@ def _longer(tree: OutcomeTree, prices: Prices, beam: _Beam, width: int) -> _Beam
     if len(value) > tree.room():
         return _Beam(np.zeros(0, dtype=np.int64), np.zeros(0))
     state = beam.state[parent]
-    cls, key = tree.cls[state], tree.key[state] + tree.mark[profile]
-    order = np.lexsort((value, key, cls))
-    cls, key = cls[order], key[order]
-    distinct = np.ones(len(order), dtype=bool)
-    distinct[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
-    kept = order[distinct]
+    kept, _which = cheapest_of_each(tree.cls[state], tree.key[state] + tree.mark[profile], value)
     kept = kept[first_of_class(tree.cls[state[kept]], value[kept], width)]
     return _Beam(tree.hosting_one_more(state[kept], profile[kept]), value[kept])

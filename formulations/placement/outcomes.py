@@ -1,28 +1,33 @@
-"""Outcomes: what a node can host of a window's tasks, and what that costs.
+"""Outcomes: what a node can host of a window's tasks, and what that costs; and the LP over some of them.
 
 Where there are few, all are listed, and those left out that are in no better decision than one already known.
+The LP's duals price tasks and nodes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
 
+from wattsched.formulations.master import ColumnArrays, RestrictedMaster
 from wattsched.formulations.placement.data import Hostings, NodeStates, Window
-from wattsched.formulations.placement.outcome_master import OutcomeMaster, Prices
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.topology.arrays import FloatArray, IntArray
+
+Counts = NDArray[np.signedinteger[Any]]
 
 _PER_CLASS = 5
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class Outcomes(ColumnArrays):
     """Outcomes of node classes: a multiset of profiles, and the cheapest known way to host it.
 
     Attributes
@@ -46,10 +51,6 @@ class Outcomes:
 
     def __len__(self) -> int:
         return len(self.cls)
-
-    def take(self, index: IntArray) -> Outcomes:
-        """Outcomes at these positions."""
-        return Outcomes(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def numbers(self) -> dict[tuple[int, bytes], int]:
         """Position of each outcome by its class and what it hosts."""
@@ -137,7 +138,7 @@ def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = No
             return None
         level, states = _one_more(window, states, level, ways, depth)
         found.append(_cheapest(level))
-    return Outcomes(*(np.concatenate([getattr(part, f.name) for part in found]) for f in fields(Outcomes)))
+    return Outcomes.joined(found)
 
 
 def _wanted(window: Window, states: NodeStates, level: Outcomes) -> Hostings:
@@ -182,6 +183,68 @@ def _numbers(rows: IntArray) -> IntArray:
             most = int(number.max(initial=0)) + 1
         number, most = number * base + column, most * base
     return number
+
+
+class Prices(NamedTuple):
+    """Duals of the LP, and its optimum.
+
+    Attributes
+    ----------
+    task_worth : (P,) float
+        What hosting a task of each profile may cost and is still worth it.
+    node_cost : (C,) float
+        What using a node of each class costs besides, 0 or more.
+    nodes : (K,) float
+        How many nodes use each outcome so far, at the optimum.
+    cost : float
+        The optimum.
+    """
+
+    task_worth: FloatArray
+    node_cost: FloatArray
+    nodes: FloatArray
+    cost: float
+
+    def reduced(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> FloatArray:
+        """Costs of outcomes beyond their prices, shape (K,); parameters as of `OutcomeMaster.add`."""
+        return np.asarray(cost - hosted @ self.task_worth + self.node_cost[cls])
+
+
+class OutcomeMaster(RestrictedMaster):
+    r"""LP of a window that grows by outcomes.
+
+    .. math::
+        \min \sum_k \Bigl(c_k - \sum_p w_p a_{kp}\Bigr) \lambda_k \quad\text{s.t.}\quad
+        \sum_k a_{kp} \lambda_k \le d_p\ \forall p,\quad
+        \sum_{k\ \text{of class}\ c} \lambda_k \le n_c\ \forall c,\quad \lambda \ge 0
+
+    with :math:`d_p` tasks of a profile, of which each that waits costs :math:`w_p`, and :math:`n_c` nodes.
+    """
+
+    def __init__(self, window: Window):
+        super().__init__("outcomes")
+        self._worth, self._nodes = window.worth, len(window.classes.count)
+        self.add_rows(-np.inf, np.concatenate([window.demand, window.classes.count]))
+
+    def add(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> None:
+        """Add outcomes: their classes (K,), the tasks of each profile (K, P), their costs (K,)."""
+        size = len(cls)
+        member = csr_array((np.ones(size), cls, np.arange(size + 1)), shape=(size, self._nodes))
+        self.add_columns(hstack([csr_array(hosted.astype(float)), member]).T, cost - hosted @ self._worth)
+
+    def prices(self) -> Prices:
+        """Duals of the optimum over the outcomes so far.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS does not find it.
+        """
+        if not self.n_columns:
+            return Prices(self._worth, np.zeros(self._nodes), np.zeros(0), 0.0)
+        optimum = self.solve()
+        of_tasks, of_nodes = np.split(np.minimum(optimum.prices, 0.0), [len(self._worth)])
+        return Prices(self._worth + of_tasks, -of_nodes, optimum.x, optimum.cost)
 
 
 def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Prices]:
@@ -230,7 +293,7 @@ def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Pric
 
 def _prices(window: Window, outcomes: Outcomes, known: IntArray) -> Prices:
     """Prices of the LP over all outcomes, by columns that it grows by, from those known."""
-    master = OutcomeMaster(window.demand, window.classes.count, window.worth)
+    master = OutcomeMaster(window)
     missing = np.ones(len(outcomes), dtype=bool)
     new, tolerance = known, _ROUNDING * float(np.max(np.abs(outcomes.cost), initial=0.0))
     while True:
@@ -250,3 +313,14 @@ def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:
     ordered = cls[order]
     place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
     return order[place < most]
+
+
+def cheapest_of_each(cls: IntArray, key: IntArray, value: FloatArray) -> tuple[IntArray, IntArray]:
+    """Position of the least value of every pair of class and key, and which of these pairs each entry is."""
+    order = np.lexsort((value, key, cls))
+    cls, key = cls[order], key[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (cls[1:] != cls[:-1]) | (key[1:] != key[:-1])
+    which = np.empty(len(order), dtype=np.int64)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which

@@ -23,14 +23,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.placement.data import Window
-from wattsched.formulations.placement.outcome_master import Prices
 from wattsched.formulations.placement.outcome_search import NEARBY, WIDTH, search_outcomes
-from wattsched.formulations.placement.outcomes import Outcomes, decide, every_outcome, fixed, used_by
-from wattsched.formulations.program import Block, Program
+from wattsched.formulations.placement.outcomes import Outcomes, Prices, decide, every_outcome, fixed, used_by
+from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.topology.arrays import FloatArray
@@ -64,19 +62,7 @@ def build(
     most_outcomes : float
         List the outcomes if there are at most about this many; 0 always searches, infinity always lists all,
         however long that takes.
-
-    Raises
-    ------
-    ValueError
-        If `width` is not positive, or `nearby` or `most_outcomes` is negative.
     """
-    for name, value, least in (
-        ("width", width, 1),
-        ("nearby", nearby, 0),
-        ("most_outcomes", most_outcomes, 0),
-    ):
-        if not value >= least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
     timer = timer or Timer()
     found, prices = search_outcomes(window, timer.share(_SEARCH_SHARE), width, nearby), None
     every = every_outcome(window, most_outcomes, timer)
@@ -114,30 +100,21 @@ def named_prices(window: Window, prices: Prices) -> dict[str, float]:
 def program_of(window: Window, outcomes: Outcomes) -> Program:
     """Program over some outcomes, a column each."""
     demand, worth, count = window.demand, window.worth, window.classes.count
+    names, build, hosted = _Names(window, outcomes), ProgramBuilder(), outcomes.hosted
     classes, row = np.unique(outcomes.cls, return_inverse=True)
-    outcome, profile = np.nonzero(outcomes.hosted)
-    rows = np.concatenate([profile, len(demand) + row])
-    columns = np.concatenate([outcome, np.arange(len(outcomes))])
-    value = np.concatenate([outcomes.hosted[outcome, profile], np.ones(len(outcomes))]).astype(float)
-    shape = len(demand) + len(classes), len(outcomes)
-    often = np.where(outcomes.hosted > 0, demand // np.maximum(outcomes.hosted, 1), len(window.tasks))
-    names = _Names(window, outcomes)
-    return Program(
-        cost=outcomes.cost - outcomes.hosted @ worth,
-        matrix=coo_array((value, (rows, columns)), shape=shape).tocsc(),
-        row_lower=np.full(shape[0], -np.inf),
-        row_upper=np.concatenate([demand, count[classes]]).astype(float),
-        lower=np.zeros(shape[1]),
-        upper=np.minimum(often.min(axis=1, initial=len(window.tasks)), count[outcomes.cls]).astype(float),
-        integer=np.ones(shape[1], dtype=bool),
-        group_start=np.zeros(1, dtype=np.int64),
-        rows=(
-            Block("tasks", len(demand), lambda p: f"tasks:{names.request(p)}"),
-            Block("nodes", len(classes), lambda c: f"nodes:{names.node(int(classes[c]))}"),
-        ),
-        columns=(Block("hosts", shape[1], names.outcome),),
-        offset=float(demand @ worth),
+    often = np.where(hosted > 0, demand // np.maximum(hosted, 1), len(window.tasks))
+    often = np.minimum(often.min(axis=1, initial=len(window.tasks)), count[outcomes.cls])
+    columns = build.columns(
+        Block("hosts", len(outcomes), names.outcome), cost=outcomes.cost - hosted @ worth, upper=often
     )
+    tasks = build.rows(Block("tasks", len(demand), lambda p: f"tasks:{names.request(p)}"), upper=demand)
+    nodes = build.rows(
+        Block("nodes", len(classes), lambda c: f"nodes:{names.node(int(classes[c]))}"), upper=count[classes]
+    )
+    outcome, profile = np.nonzero(hosted)
+    build.add(tasks[profile], outcome, hosted[outcome, profile])
+    build.add(nodes[row], columns)
+    return build.program(offset=float(demand @ worth))
 
 
 @dataclass(frozen=True)

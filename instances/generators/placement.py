@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -118,52 +118,39 @@ def _kinds(rng: np.random.Generator, count: int) -> list[int]:
     return kinds
 
 
-@dataclass
-class _Room:
-    """What is free on a node while earlier tasks come."""
-
-    cpu_milli: int
-    memory_mib: int
-    gpus: list[int]
-
-    def take(self, kind: int) -> int | None:
-        """Thousandths of a GPU that a task takes, on the fullest GPUs with room; None if it does not fit."""
-        cpu_milli, memory_mib, count, gpu_milli, _often = USUAL[kind]
-        roomy = sorted((free, gpu) for gpu, free in enumerate(self.gpus) if free >= gpu_milli)
-        if len(roomy) < count or cpu_milli > self.cpu_milli or memory_mib > self.memory_mib:
-            return None
-        self.cpu_milli -= cpu_milli
-        self.memory_mib -= memory_mib
-        for _free, gpu in roomy[:count]:
-            self.gpus[gpu] -= gpu_milli
-        return count * gpu_milli
-
-
 def _nodes(rng: np.random.Generator, gpus: int, load: float) -> list[Node]:
     """Nodes until there are so many GPUs, after tasks came to nodes at random until the load is reached."""
     share = np.array([share for *_rest, share in NODES])
     kinds: list[int] = []
     while (there := sum(NODES[kind][1] for kind in kinds)) < gpus:
         kinds += rng.choice(len(NODES), size=max(1, (gpus - there) // 8), p=share / share.sum()).tolist()
-    rooms = [_Room(NODES[kind][2], NODES[kind][3], [WHOLE_GPU] * NODES[kind][1]) for kind in kinds]
+    nodes = [_empty(kind) for kind in kinds]
     wanted, failed = int(load * WHOLE_GPU * there), 0
     while wanted > 0 and failed < TRIALS:
-        taken = rooms[rng.integers(len(rooms))].take(_kinds(rng, 1)[0])
+        taken = _take(nodes[rng.integers(len(nodes))], _kinds(rng, 1)[0])
         wanted, failed = wanted - (taken or 0), failed + 1 if taken is None else 0
     digits = len(str(len(kinds) - 1))
-    names = [f"n{n:0{digits}d}" for n in range(len(kinds))]
-    return [_node(*made) for made in zip(names, kinds, rooms, strict=True)]
+    for node in nodes:
+        if not any(node["used_gpu_milli"]):
+            node["used_gpu_milli"] = []
+    return [Node(name=f"n{n:0{digits}d}", **node) for n, node in enumerate(nodes)]
 
 
-def _node(name: str, kind: int, room: _Room) -> Node:
+def _empty(kind: int) -> dict[str, Any]:
     gpu_type, gpus, cpu_milli, memory_mib, _share = NODES[kind]
-    return Node(
-        name=name,
-        cpu_milli=cpu_milli,
-        memory_mib=memory_mib,
-        gpus=gpus,
-        gpu_type=gpu_type,
-        used_cpu_milli=cpu_milli - room.cpu_milli,
-        used_memory_mib=memory_mib - room.memory_mib,
-        used_gpu_milli=[WHOLE_GPU - free for free in room.gpus] if min(room.gpus) < WHOLE_GPU else [],
-    )
+    has = {"cpu_milli": cpu_milli, "memory_mib": memory_mib, "gpus": gpus, "gpu_type": gpu_type}
+    return {**has, "used_cpu_milli": 0, "used_memory_mib": 0, "used_gpu_milli": [0] * gpus}
+
+
+def _take(node: dict[str, Any], kind: int) -> int | None:
+    """Thousandths of a GPU that a task takes, on the fullest GPUs with room; None if it does not fit."""
+    cpu_milli, memory_mib, count, gpu_milli, _often = USUAL[kind]
+    used = node["used_gpu_milli"]
+    roomy = sorted((-milli, gpu) for gpu, milli in enumerate(used) if milli + gpu_milli <= WHOLE_GPU)
+    cpu_milli, memory_mib = node["used_cpu_milli"] + cpu_milli, node["used_memory_mib"] + memory_mib
+    if len(roomy) < count or cpu_milli > node["cpu_milli"] or memory_mib > node["memory_mib"]:
+        return None
+    node |= {"used_cpu_milli": cpu_milli, "used_memory_mib": memory_mib}
+    for _used, gpu in roomy[:count]:
+        used[gpu] += gpu_milli
+    return count * gpu_milli

@@ -1,13 +1,13 @@
-"""Nodes of Alibaba's GPU cluster trace of 2023 ("openb"): ``openb_node_list_*.csv``.
+"""Node and task lists of Alibaba's GPU cluster trace of 2023 ("openb").
 
-Node and task lists of Alibaba's GPU cluster trace of 2023 ("openb") for the placement problem.
-
-A user's own lists have the same columns; `gpu_spec` may be absent.
+The nodes (``openb_node_list_*.csv``) make a cluster, or with the tasks (``openb_pod_list_*.csv``) the tables
+of the placement problem. A user's own lists have the same columns; `gpu_spec` may be absent.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,12 @@ from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 COLUMNS = ("sn", "cpu_milli", "gpu", "model")
+NODE_COLUMNS = (*COLUMNS, "memory_mib")
+TASK_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+MOST_GPUS = 64
+"""GPUs of one node at most: a typing error should not ask for gigabytes."""
+MOST = 2**40
+"""Largest CPU or memory number of a cell, far above any machine, so that sums stay exact."""
 
 _A10_SPEED = 0.83
 """Speed of an A10 against the A40 that stands in for it: 31.2 to 37.4 peak FP32 TFLOPS (data sheets)."""
@@ -61,32 +67,16 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
     if not 0 <= cpu_load <= 1:
         raise ValueError(f"cpu_load: must be from 0 to 1, got {cpu_load}")
     package_w = CPU_IDLE_W + cpu_load * (CPU_FULL_W - CPU_IDLE_W)
-    nodes, names = [], set()
-    for row in rows_of(path, COLUMNS):
-        name, gpus = row.text("sn"), row.count("gpu")
-        if name in names:
-            raise row.fault("sn", f"the node '{name}' occurs twice")
-        names.add(name)
-        if gpus == 0:
-            continue
+    nodes = []
+    for row, name, gpus in _with_gpus(path, COLUMNS, MOST):
         model = row.text("model")
         if model not in GPU_TYPES:
             raise row.fault("model", f"'{model}' is not known, only {', '.join(GPU_TYPES)} are")
         cores = math.ceil(row.count("cpu_milli") / 1000 / 2)
         base_power_w = package_w * math.ceil(cores / CPU_CORES)
         nodes.append(Node(name=name, gpu_type=model, gpus=gpus, base_power_w=base_power_w))
-    if not nodes:
-        raise ValueError(f"{path}: no node has a GPU")
     used = {model: kind for model, kind in GPU_TYPES.items() if any(n.gpu_type == model for n in nodes)}
     return Cluster(name="openb", gpu_types=used, nodes=nodes)
-
-
-NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-TASK_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-MOST_GPUS = 64
-"""GPUs of one node at most: a typing error should not ask for gigabytes."""
-MOST = 2**40
-"""Largest CPU or memory number of a cell, far above any machine, so that sums stay exact."""
 
 
 def read_nodes(path: str | Path) -> NodeTable:
@@ -102,21 +92,27 @@ def read_nodes(path: str | Path) -> NodeTable:
     names: list[str] = []
     numbers: list[tuple[int, int, int, int]] = []
     models: dict[str, int] = {}
-    seen: set[str] = set()
-    for row in rows_of(path, NODE_COLUMNS):
-        name, gpus = row.text("sn"), _count(row, "gpu", MOST_GPUS)
-        if name in seen:
-            raise row.fault("sn", f"the node '{name}' occurs twice")
-        seen.add(name)
-        if gpus == 0:
-            continue
+    for row, name, gpus in _with_gpus(path, NODE_COLUMNS, MOST_GPUS):
         model = models.setdefault(row.text("model"), len(models))
         names.append(name)
         numbers.append((_count(row, "cpu_milli", MOST), _count(row, "memory_mib", MOST), gpus, model))
-    if not names:
-        raise ValueError(f"{path}: no node has a GPU")
     cpu_milli, memory_mib, gpu, model_of = np.array(numbers, dtype=np.int64).T.copy()
     return NodeTable(tuple(names), cpu_milli, memory_mib, gpu, model_of, tuple(models))
+
+
+def _with_gpus(path: str | Path, columns: tuple[str, ...], most: int) -> Iterator[tuple[Row, str, int]]:
+    """Rows of nodes with GPUs, their names, and how many GPUs they have, of at most so many."""
+    seen, found = set(), False
+    for row in rows_of(path, columns):
+        name, gpus = row.text("sn"), _count(row, "gpu", most)
+        if name in seen:
+            raise row.fault("sn", f"the node '{name}' occurs twice")
+        seen.add(name)
+        if gpus:
+            found = True
+            yield row, name, gpus
+    if not found:
+        raise ValueError(f"{path}: no node has a GPU")
 
 
 def read_tasks(path: str | Path) -> TaskTable:

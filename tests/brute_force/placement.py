@@ -19,7 +19,7 @@ from wattsched.instances.placement.tables import TargetWorkload
 
 IDLE_AND_FULL_W = {"T4": (10, 70), "P100": (25, 250), "G2": (30, 150), "G3": (50, 400), None: (0, 0)}
 PACKAGES = {"E5-2682 v4": (15, 120, 16), "8163": (20, 165, 24)}
-"""Idle and full watts, and cores."""
+"""Idle and full watts, and cores, where a file does not say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Node:
-    """What is free on a node."""
+    """What is free on a node.
+
+    `gpu_w` and `package` are the watts without work and with any, and the cores of a package.
+    """
 
     model: str | None
-    cpu_model: str
+    gpu_w: tuple[int, int]
+    package: tuple[int, int, int]
     capacity: int
     cpu: int
     memory: int
@@ -62,8 +66,8 @@ class Node:
 
     def power_w(self) -> int:
         """Watts of GPUs and packages."""
-        idle, full = IDLE_AND_FULL_W[self.model]
-        package_idle, package_full, package_cores = PACKAGES[self.cpu_model]
+        idle, full = self.gpu_w
+        package_idle, package_full, package_cores = self.package
         cores = ceil(self.capacity / 2000)
         packages = ceil(cores / package_cores)
         active = ceil((cores - self.cpu // 2000) / package_cores)
@@ -81,13 +85,36 @@ class Node:
 
 def nodes_of(instance: PlacementInstance) -> tuple[Node, ...]:
     """The nodes as they are now."""
+    own_gpus = {name: (of.idle_power_w, of.full_power_w) for name, of in instance.gpu_types.items()}
+    own_cpus = {n: (of.idle_power_w, of.full_power_w, of.cores) for n, of in instance.cpu_types.items()}
     made = []
     for node in instance.nodes:
         used = [*node.used_gpu_milli, *[0] * node.gpus][: node.gpus]
         cpu, memory = node.cpu_milli - node.used_cpu_milli, node.memory_mib - node.used_memory_mib
         gpus = tuple(1000 - milli for milli in used)
-        made.append(Node(node.gpu_type, node.cpu_type, node.cpu_milli, cpu, memory, gpus))
+        watts = {**IDLE_AND_FULL_W, **own_gpus}[node.gpu_type]
+        package = {**PACKAGES, **own_cpus}[node.cpu_type]
+        made.append(Node(node.gpu_type, watts, package, node.cpu_milli, cpu, memory, gpus))
     return tuple(made)
+
+
+def waiting_rates_w(instance: PlacementInstance) -> tuple[Fraction, Fraction]:
+    """Watts per task that waits, and per GPU that it asks for; by default more than a node can save."""
+    most = Fraction(0)
+    for node in nodes_of(instance):
+        packages = ceil(ceil(node.capacity / 2000) / node.package[2])
+        change = Fraction(0)
+        if instance.objective != "fragmentation":
+            change += len(node.gpus) * (node.gpu_w[1] - node.gpu_w[0])
+            change += packages * (node.package[1] - node.package[0])
+        if instance.objective != "power":
+            change += len(node.gpus) * Fraction(instance.fragmentation_w_per_gpu)
+        most = max(most, change)
+    per_task, per_gpu = instance.waiting_w, instance.waiting_w_per_gpu
+    return (
+        1 + most if per_task is None else Fraction(per_task),
+        10 * (1 + most) if per_gpu is None else Fraction(per_gpu),
+    )
 
 
 def optimum(instance: PlacementInstance) -> Fraction:
@@ -108,9 +135,7 @@ def optimum(instance: PlacementInstance) -> Fraction:
         count = sum(count for _asked, count in usual)
         return per_w * node.power_w() + per_gpu * Fraction(milli, 1000 * max(1, count))
 
-    assert instance.waiting_w is not None
-    assert instance.waiting_w_per_gpu is not None
-    per_task, rate = Fraction(instance.waiting_w), Fraction(instance.waiting_w_per_gpu)
+    per_task, rate = waiting_rates_w(instance)
     unit = (
         Fraction(instance.fragmentation_w_per_gpu) if instance.objective == "fragmentation" else Fraction(1)
     )
@@ -125,13 +150,13 @@ def optimum(instance: PlacementInstance) -> Fraction:
         if task == len(tasks):
             return sum((worth(a) - worth(b) for a, b in zip(now, nodes, strict=True)), start=Fraction(0))
         least: Fraction | float = waiting[task] + best(task + 1, now)
-        met: set[Node] = set()
         for i, node in enumerate(now):
+            met: set[Node] = set()
             for _gpus, way in node.ways(tasks[task]):
                 alike = replace(way, gpus=tuple(sorted(way.gpus)))
-                if (key := replace(alike, cpu_model=f"{i}{alike.cpu_model}")) in met:
+                if alike in met:
                     continue
-                met.add(key)
+                met.add(alike)
                 least = min(least, best(task + 1, (*now[:i], way, *now[i + 1 :])))
         return least
 
@@ -142,7 +167,7 @@ def optimum(instance: PlacementInstance) -> Fraction:
 
 def fragments(target: TargetWorkload, model: str, cpu_free: int, gpu_free: Sequence[int]) -> Fraction:
     """Fragmentation of a node in thousandths of a GPU, task class by task class."""
-    classes, node = target.classes, Node(model, "", 0, cpu_free, 0, tuple(gpu_free))
+    classes, node = target.classes, Node(model, (0, 0), (0, 0, 1), 0, cpu_free, 0, tuple(gpu_free))
     total = Fraction(0)
     for m in range(len(target)):
         specs = classes.specs[classes.spec[m]]

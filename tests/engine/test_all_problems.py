@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import brute_force.placement
 import brute_force.sharing
 import brute_force.shifting
 import brute_force.sizing
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
+from strategies.placement import windows
 from strategies.sharing import sharing_instances
 from strategies.shifting import tiny
 
@@ -35,10 +37,14 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Case:
-    """Small instances of a problem, and the best objective by trying every decision."""
+    """Small instances of a problem, and the best objective by trying every decision.
+
+    `named` are the lists of an instance whose order and whose names decide nothing.
+    """
 
     instances: st.SearchStrategy[Any]
     optimum: Callable[[Any], float | None]
+    named: tuple[str, ...] = ("jobs",)
 
 
 CASES = {
@@ -54,6 +60,9 @@ CASES = {
     "sharing": Case(
         sharing_instances(most_jobs=4),
         lambda instance: brute_force.sharing.optimum(instance, instance.objective),
+    ),
+    "placement": Case(
+        windows(), lambda instance: float(brute_force.placement.optimum(instance)), ("tasks", "nodes")
     ),
 }
 
@@ -120,8 +129,9 @@ def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataO
 def test_other_names_in_another_order_change_no_optimum(name: str, data: st.DataObject) -> None:
     instance = data.draw(CASES[name].instances)
     document = json.loads(instance.model_dump_json())
-    order = data.draw(st.permutations(range(len(document["jobs"]))))
-    document["jobs"] = [document["jobs"][i] | {"name": f"renamed {i}"} for i in order]
+    for named in CASES[name].named:
+        moved = data.draw(st.permutations(list(enumerate(document[named]))))
+        document[named] = [one | {"name": f"renamed {i}"} for i, one in moved]
     before, after = (solve(one, solver="highs", gap=GAP) for one in (instance, type(instance)(**document)))
     assert after.termination.reason == before.termination.reason
     if before.objective is not None:
@@ -171,3 +181,13 @@ def test_last_digits_change_no_verdict(
     assert (other.objective is None) == (plain.objective is None)
     if plain.objective is not None:
         assert other.objective == pytest.approx(plain.objective, rel=2 * GAP, abs=ROUNDING)
+
+
+@given(instance=windows())
+def test_jitter_reaches_the_watts_of_a_window(instance: Any, jittered: Callable[[int], Any]) -> None:
+    expand = problem("placement").expand
+    with jittered(1):
+        other = expand(instance).waiting
+    exact = expand(instance).waiting
+    assert other == pytest.approx(exact, rel=1e-14)
+    assert (other != exact)[exact > 0].all()

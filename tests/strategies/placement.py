@@ -1,10 +1,13 @@
-"""Small random clusters and task lists of the placement problem."""
+"""Small random clusters, task lists and windows of the placement problem."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable
 
 MODELS = ("T4", "G2", "P100")
@@ -40,3 +43,74 @@ def node_tables(draw: st.DrawFn, most: int = 8) -> NodeTable:
     nodes = draw(st.lists(node, min_size=1, max_size=most))
     names = tuple(f"n{i}" for i in range(len(nodes)))
     return NodeTable(names, *np.array(nodes, dtype=np.int64).T.copy(), models=MODELS)
+
+
+OWN_GPU_TYPES = {"flat": (40, 40), "T4": (9, 71)}
+OWN_CPU_TYPES = {"small": (0, 33, 3), "flat": (50, 50, 1)}
+
+
+def _requests() -> st.SearchStrategy[dict[str, Any]]:
+    """CPU, GPUs or both, some of them awkward: a vCPU more than a package, a thousandth more than is left."""
+    kinds = [(0, 1000), (1, 1), (1, 333), (1, 500), (1, 501), (1, 999), (1, 1000), (2, 1000), (3, 1000)]
+    return st.builds(
+        lambda cpu, kind, types: {
+            "cpu_milli": cpu,
+            "gpus": kind[0],
+            "gpu_milli": kind[1],
+            "gpu_types": types,
+        },
+        st.sampled_from([0, 1, 999, 1000, 4000, 12_500, 32_001]),
+        st.sampled_from(kinds),
+        st.sampled_from([[], [], ["T4"], ["flat", "G3"], ["unheard-of"]]),
+    )
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> dict[str, Any]:
+    gpus, cpu_milli = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1999, 8000, 33_000, 64_000]))
+    memory_mib = draw(st.sampled_from([0, 1024, 4096]))
+    used = st.sampled_from([0, 0, 1, 499, 500, 501, 999, 1000])
+    return {
+        "cpu_milli": cpu_milli,
+        "memory_mib": memory_mib,
+        "gpus": gpus,
+        "gpu_type": draw(st.sampled_from(["T4", "G3", "flat", *[None] * (not gpus)])),
+        "cpu_type": draw(st.sampled_from(["E5-2682 v4", "8163", "small", "flat"])),
+        "used_cpu_milli": draw(st.sampled_from([0, 0, min(cpu_milli, 3001), cpu_milli])),
+        "used_memory_mib": draw(st.sampled_from([0, 0, memory_mib // 2])),
+        "used_gpu_milli": draw(st.lists(used, max_size=gpus)),
+    }
+
+
+@st.composite
+def windows(draw: st.DrawFn, most_tasks: int = 3, most_nodes: int = 3) -> PlacementInstance:
+    """Tiny windows: up to three nodes, some of them equal, and up to three tasks."""
+    kinds = draw(st.lists(_nodes(), min_size=1, max_size=2))
+    nodes = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most_nodes))
+    asked = st.tuples(_requests(), st.sampled_from([0, 0, 700, 1025]))
+    tasks = draw(st.lists(asked, max_size=most_tasks))
+    usual = draw(st.lists(st.tuples(_requests(), st.integers(1, 7)), max_size=3))
+    rates = st.sampled_from([None, None, 0.0, 0.1, 130.0, 1e4])
+    return PlacementInstance.model_validate(
+        {
+            "problem": "placement",
+            "objective": draw(st.sampled_from(list(OBJECTIVES))),
+            "fragmentation_w_per_gpu": draw(st.sampled_from([0.1, 1 / 3, 250.0, 1000.0])),
+            "waiting_w": draw(rates),
+            "waiting_w_per_gpu": draw(rates),
+            "gpu_types": {
+                name: {"idle_power_w": idle, "full_power_w": full}
+                for name, (idle, full) in OWN_GPU_TYPES.items()
+            },
+            "cpu_types": {
+                name: {"idle_power_w": idle, "full_power_w": full, "cores": cores}
+                for name, (idle, full, cores) in OWN_CPU_TYPES.items()
+            },
+            "workload": [{**request, "count": count} for request, count in usual],
+            "nodes": [{"name": f"n{i}", **node} for i, node in enumerate(nodes)],
+            "tasks": [
+                {"name": f"t{i}", "memory_mib": memory_mib, **request}
+                for i, (request, memory_mib) in enumerate(tasks)
+            ],
+        }
+    )

@@ -42,7 +42,7 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
     Report
         With the totals ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
         ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-        ``unplaceable_tasks``, which fit on no node as it is now.
+        ``unplaceable_tasks``, which fit on no node as it is now. No objective where there are faults.
     """
     faults = list(_pairing(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
@@ -54,24 +54,23 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
             state = nodes[placed.node]
             faults += _why_not(state, tasks[placed.task], placed)
             nodes[placed.node] = state.with_task(tasks[placed.task], placed.gpus)
-    if faults:
-        return Report(faults)
     after = _totals_of(nodes)
     added_w, added_gpus = (late - early for early, late in zip(before, after, strict=True))
-    waiting = [tasks[name] for name in decision.waiting]
+    waiting = [tasks[name] for name in decision.waiting if name in tasks]
     refused = [task for task in waiting if fits_somewhere(instance, task)]
+    placed_gpus = (tasks[one.task].demand_gpus for one in decision.placed if one.task in tasks)
     totals = {
         "power_w": after[0],
         "added_power_w": added_w,
         "fragmentation_gpus": after[1],
         "added_fragmentation_gpus": added_gpus,
         "placed_tasks": float(len(decision.placed)),
-        "placed_gpus": math.fsum(tasks[placed.task].demand_gpus for placed in decision.placed),
+        "placed_gpus": math.fsum(placed_gpus),
         "waiting_tasks": float(len(waiting)),
         "unplaceable_tasks": float(len(waiting) - len(refused)),
     }
-    objective = worth(instance, added_w, added_gpus, math.fsum(waiting_w(instance, t) for t in refused))
-    return Report([], objective, totals)
+    refused_w = math.fsum(waiting_w(instance, task) for task in refused)
+    return Report(faults, None if faults else worth(instance, added_w, added_gpus, refused_w), totals)
 
 
 def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
@@ -99,9 +98,9 @@ def _pairing(instance: PlacementInstance, decision: PlacementDecision) -> Iterat
     tasks = {task.name for task in instance.tasks}
     placed = Counter(one.task for one in decision.placed)
     waiting = Counter(decision.waiting)
-    for name in (placed | waiting).keys() - tasks:
+    for name in sorted((placed | waiting).keys() - tasks):
         yield f"task '{name}' is not in the instance"
-    for name in {one.node for one in decision.placed} - nodes:
+    for name in sorted({one.node for one in decision.placed} - nodes):
         yield f"node '{name}' is not in the instance"
     for task in instance.tasks:
         on, off = placed[task.name], waiting[task.name]

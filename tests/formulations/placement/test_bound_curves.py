@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wattsched.formulations.placement.configuration_lp import GAP, ConfigurationLp
 from wattsched.instances.placement.tables import NodeTable, TaskTable
-from wattsched.replay.placement.bounds import BoundCurves, mean_arrived
+from wattsched.replay.placement.bounds import Distances, distances, mean_arrived
+from wattsched.replay.placement.curves import Curves
+from wattsched.replay.placement.stream import Experiment
 
 
 def task_table(rows: list[tuple[int, ...]]) -> TaskTable:
@@ -34,32 +37,33 @@ def test_arrivals_are_counted_as_they_are_replayed() -> None:
     assert counts[:, whole].tolist() == [0, 0, 0.5, 1]
 
 
+TASKS = task_table([(3152, 5, 1, 810)])
+
+
+def curves_of(hosted: np.ndarray, arrived: np.ndarray) -> Curves:
+    """Curves on a grid, one task of 810 for six GPUs more at each point, with so many of them hosted."""
+    nothing = np.zeros(len(arrived))
+    return Curves(0.135 * arrived, 13.5 * hosted, nothing, nothing, nothing, nothing, arrived - hosted)
+
+
 @pytest.fixture(scope="module")
-def curves() -> BoundCurves:
-    """Up to nine tasks of 810 for six GPUs."""
-    tasks = task_table([(3152, 5, 1, 810)])
-    return BoundCurves(cluster(3), tasks, [np.zeros(12, dtype=np.int64)], np.arange(10) * 0.135, every=3)
+def bounds() -> Distances:
+    """Up to nine tasks of 810 for six GPUs, all of them hosted, or up to four."""
+    arrived = np.arange(10.0)
+    curves = {"all": curves_of(arrived, arrived), "four": curves_of(np.minimum(arrived, 4), arrived)}
+    return distances(Experiment(cluster(3), TASKS, 1.3), curves, [1], GAP, every=3)
 
 
-def test_curves_follow_the_single_bounds(curves: BoundCurves) -> None:
-    assert curves.arrived[:, 0].tolist() == list(range(10))
-    single = np.array([curves.bounds.least_power(count).bound_w for count in curves.arrived])
-    assert np.all(curves.power_w <= single + 1e-6)
-    np.testing.assert_allclose(curves.power_w[[0, 3, 6, 9]], single[[0, 3, 6, 9]])
-    assert curves.power_w[9] == np.inf
-    np.testing.assert_allclose(curves.allocated_gpus, 0.81 * np.arange(10).clip(0, 6), rtol=1e-6)
+def test_curves_follow_the_single_bounds(bounds: Distances) -> None:
+    lp = ConfigurationLp(cluster(3), TASKS.profiles[0])
+    single = np.array([lp.least_power([count]).bound_w for count in range(10)])
+    assert np.all(bounds.eopc_w <= single + 1e-6)
+    np.testing.assert_allclose(bounds.eopc_w[[0, 3, 6, 9]], single[[0, 3, 6, 9]])
+    assert bounds.eopc_w[9] == np.inf
+    np.testing.assert_allclose(bounds.allocated_pct, 13.5 * np.arange(10).clip(0, 6), rtol=1e-6)
 
 
-def test_a_floor_is_for_what_a_policy_hosts(curves: BoundCurves) -> None:
-    hosted = np.minimum(np.arange(10.0), 4)
-    floor_w = curves.floor_w(0.81 * hosted, np.arange(10) - hosted)
-    np.testing.assert_allclose(floor_w[4:], 3 * 35 + 4 * 60 + 2 * 105, rtol=1e-6)
-    np.testing.assert_allclose(floor_w[:4], curves.power_w[:4])
-
-
-def test_progress_ends_with_all() -> None:
-    parts: list[float] = []
-    tasks = task_table([(1000, 1, 1, 1000)])
-    BoundCurves(cluster(1), tasks, [np.zeros(2, dtype=np.int64)], [0, 0.5, 1], every=1, progress=parts.append)
-    assert parts == sorted(parts)
-    assert parts[-1] == 1.0
+def test_a_floor_is_for_what_a_policy_hosts(bounds: Distances) -> None:
+    np.testing.assert_allclose(bounds.floor_w["four"][4:], 3 * 35 + 4 * 60 + 2 * 105, rtol=1e-6)
+    np.testing.assert_allclose(bounds.floor_w["four"][:4], bounds.eopc_w[:4])
+    assert np.all(bounds.floor_w["all"] >= bounds.eopc_w)

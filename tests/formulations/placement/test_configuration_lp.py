@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from wattsched.formulations.placement.configuration_prices import node_types
+from wattsched.formulations.placement.configuration_lp import ConfigurationLp, Hosted
+from wattsched.formulations.placement.node_types import node_types
 from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.instances.traces.openb import read_nodes, read_tasks
-from wattsched.replay.placement.bounds import Hosted, PlacementBounds, mean_arrived
+from wattsched.replay.placement.bounds import mean_arrived
 from wattsched.replay.placement.stream import arrival_order
 
 MODELS = ("T4", "P100", "G2")
@@ -78,7 +79,7 @@ def test_no_packing_beats_the_bounds(
 ) -> None:
     """Whatever the units of CPU, and even if column generation stops after few rounds."""
     ways = packings(nodes, tasks)
-    bounds = PlacementBounds(nodes, tasks.profiles[0], most_units=units)
+    bounds = ConfigurationLp(nodes, tasks.profiles[0], most_units=units)
     count = arrived(tasks)
     fits = np.array([any(way.accepted[t] for way in ways) for t in range(len(tasks))])
     best = min((way.power_w for way in ways if np.all(np.array(way.accepted) >= fits)), default=np.inf)
@@ -150,7 +151,7 @@ def test_column_generation_finds_the_optimum_over_all_patterns(
     fits = node_types(nodes).admits(profiles).any(axis=0)
     counts = st.lists(st.floats(0.01, 4), min_size=len(profiles), max_size=len(profiles))
     count = np.where(fits, data.draw(counts), 0.0)
-    bounds = PlacementBounds(nodes, profiles)
+    bounds = ConfigurationLp(nodes, profiles)
     optimum_w, most_gpus = whole_lp(nodes, profiles, count)
     result = bounds.least_power(count, gap=1e-7)
     if optimum_w is not None:
@@ -162,7 +163,7 @@ def test_column_generation_finds_the_optimum_over_all_patterns(
 def test_shares_waste_what_no_other_share_fits_into() -> None:
     """Two tasks of 810 need a GPU each, and a package of 16 cores wakes up with its first vCPU."""
     nodes = node_table([(32000, 64, 2, 0)] * 3)
-    bounds = PlacementBounds(nodes, table([(3152, 5, 1, 810)]))
+    bounds = ConfigurationLp(nodes, table([(3152, 5, 1, 810)]))
     idle_w = 3 * (15 + 2 * 10)
     assert bounds.least_power([4]).bound_w == pytest.approx(idle_w + 4 * 60 + 2 * 105)
     assert bounds.least_power([4], Hosted(gpus=1.62)).bound_w == pytest.approx(idle_w + 2 * 60 + 105)
@@ -176,16 +177,16 @@ def test_gpu_models_and_memory_count() -> None:
     """The P100 node may not take the task; of memory, only what all nodes of a type have together counts."""
     nodes = node_table([(32000, 10, 1, 0), (32000, 10, 1, 0), (32000, 20, 1, 1)])
     idle_w = 3 * 15 + 2 * 10 + 25
-    whole = PlacementBounds(nodes, table([(1000, 5, 1, 1000, 1)]))
+    whole = ConfigurationLp(nodes, table([(1000, 5, 1, 1000, 1)]))
     assert whole.least_power([2]).bound_w == pytest.approx(idle_w + 2 * 60 + 2 * 105)
     assert whole.least_power([3]).bound_w == np.inf
-    share = PlacementBounds(nodes, table([(1000, 8, 1, 100, 1)]))
+    share = ConfigurationLp(nodes, table([(1000, 8, 1, 100, 1)]))
     assert share.most_allocated_gpus([5]) == pytest.approx(0.1 * 20 / 8)
 
 
 def test_what_fits_nowhere_is_not_asked_for() -> None:
     nodes = node_table([(8000, 8, 2, 0)])
-    bounds = PlacementBounds(nodes, table([(1000, 9, 1, 500), (1000, 1, 1, 500), (1000, 1, 3, 1000)]))
+    bounds = ConfigurationLp(nodes, table([(1000, 9, 1, 500), (1000, 1, 1, 500), (1000, 1, 3, 1000)]))
     assert bounds.hostable([1, 4, 3]) == Hosted(gpus=2.0, vcpus=4.0, tasks=4.0)
     assert bounds.least_power([1, 4, 3]).bound_w == pytest.approx(15 + 2 * 70 + 105)
     assert bounds.most_allocated_gpus([1, 4, 3]) == pytest.approx(2.0)
@@ -199,7 +200,7 @@ def test_the_bound_of_mean_demands_is_no_more_than_the_mean(
     profiles = tasks.profiles[0]
     demand = st.lists(st.integers(0, 2), min_size=len(profiles), max_size=len(profiles))
     demands = np.array(data.draw(st.lists(demand, min_size=2, max_size=3)), dtype=float)
-    bounds = PlacementBounds(nodes, profiles)
+    bounds = ConfigurationLp(nodes, profiles)
     single = [bounds.least_power(demand, gap=1e-7).bound_w for demand in demands]
     assert bounds.least_power(demands.mean(axis=0)).bound_w <= np.mean(single) * (1 + 1e-6)
     most = [bounds.most_allocated_gpus(demand, gap=1e-7) for demand in demands]
@@ -221,7 +222,7 @@ def test_the_real_list(data_dir: Path) -> None:
     orders = [arrival_order(tasks, capacity_milli, seed) for seed in (42, 43)]
     grid = list(FLUID_PCT)
     counts = mean_arrived(tasks, orders, grid, capacity_milli)
-    bounds = PlacementBounds(nodes, tasks.profiles[0], most_units=640)
+    bounds = ConfigurationLp(nodes, tasks.profiles[0], most_units=640)
     for point, count in zip(grid, counts, strict=True):
         saving_pct = 100 * (1 - bounds.least_power(count, gap=1e-3).bound_w / FGD_W[point])
         assert BEST_POLICY_PCT[point] < saving_pct < FLUID_PCT[point] - 1

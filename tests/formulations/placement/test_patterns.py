@@ -170,12 +170,6 @@ def test_a_search_out_of_time_still_has_a_decision() -> None:
     assert check(instance, model.decode(model.start, {})).faults == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("width", 0), ("nearby", -1), ("most_outcomes", -1)])
-def test_what_a_search_cannot_take_is_told(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        build(window_of(random_window(0)), **{name: value})
-
-
 @pytest.fixture(scope="module")
 def real(data_dir: Path) -> Window:
     folder = data_dir / "alibaba-gpu-2023"

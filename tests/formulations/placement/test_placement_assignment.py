@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from brute_force.placement import optimum
 from strategies.windows import random_window
@@ -9,6 +12,7 @@ from strategies.windows import random_window
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.placement import assignment, patterns
 from wattsched.formulations.placement.data import window_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
@@ -46,6 +50,15 @@ def test_a_window_that_is_too_large_for_it_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(assignment, "MOST_VARIABLES", 10)
     with pytest.raises(UnsuitableError, match="'assignment' is for small windows, of up to 10 variables"):
         assignment.build(window_of(random_window(7, most_tasks=6, most_nodes=4)))
+
+
+def test_a_model_that_takes_too_long_to_build_is_not_begun() -> None:
+    instance = generate("placement", jobs=5, seed=0)
+    model = assignment.build(window_of(instance), instance.objective, Timer(0.0))
+    assert model.outside == -math.inf
+    report = check(instance, model.decode(np.zeros(model.program.n_columns), {}))
+    assert report.faults == []
+    assert report.objective == pytest.approx(model.program.objective(np.zeros(0)))
 
 
 def test_a_window_of_nothing() -> None:

@@ -13,7 +13,7 @@ from strategies.placement_cases import context_of, nodes_of, share, state_with, 
 from wattsched.formulations.placement.capacity import CapacityPrices, UsableCapacity, WholeNodes
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
 from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
-from wattsched.replay.placement.bid import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
+from wattsched.replay.placement.policies import BESIDE_W, HORIZON, LOOK_AHEAD, SPARE_W, Bid
 from wattsched.replay.placement.stream import requests_of
 
 

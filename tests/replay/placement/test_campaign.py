@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
-from wattsched.replay.placement.campaign import run_all
-from wattsched.replay.placement.stream import Experiment
+from wattsched.replay.placement.stream import Experiment, run_all
 
 EXPERIMENT = Experiment(nodes_of((32, 2, "T4"), (64, 8, "G2")), tasks_of(whole(1), share(300)))
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
@@ -58,7 +57,7 @@ def test_runs_that_nobody_wants_any_more_end() -> None:
 
 SCRIPT = """
 from strategies.placement_cases import nodes_of, whole, tasks_of
-from wattsched.replay.placement.campaign import run_all
+from wattsched.replay.placement.stream import run_all
 from wattsched.replay.placement.stream import Experiment
 
 if __name__ == "__main__":

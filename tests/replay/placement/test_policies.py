@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies.placement import node_tables, task_tables
 from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
-from wattsched.formulations.placement.rules import (
+from wattsched.formulations.placement.heuristics import (
     BestFit,
     DotProduct,
     Fgd,
@@ -222,7 +222,7 @@ def _afresh(policy: Policy, history: list[tuple[Request, Placement | None]], sta
 
 def test_forgotten_scores_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = nodes_of((8, 2, "T4"), (8, 2, "G2"))
-    monkeypatch.setattr("wattsched.formulations.placement.rules.MOST_KEPT", 2)
+    monkeypatch.setattr("wattsched.formulations.placement.heuristics.MOST_KEPT", 2)
     policy, state = policy_factory("fgd")(context_of(nodes)), ClusterState(nodes)
     for request in [share(100), whole(1), share(100), whole(2), share(100)]:
         placement = policy.decide(request, state)
