@@ -43,6 +43,7 @@ _LARGEST_TOTAL = 2.0**59
 _LARGEST_EXPONENT = 1000.0
 # A continuous column is cut into at most about this many steps.
 _MOST_STEPS = 2.0**40
+_DIGITS = 2.0**50
 # Coefficients with fewer digits than this many are short.
 _SHORT = 2.0**10
 
@@ -293,7 +294,7 @@ def integer_relaxation(program: Program) -> IntegerProgram:
     table.sort_indices()
     table.eliminate_zeros()
     scale, exact = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
-    unit = _units(program, table, scale, upper - lower)
+    unit = _units(program, table, scale, lower, upper)
     low = np.where(integer, np.ceil(lower - VIOLATION), np.floor(lower / unit)).astype(np.int64)
     high = np.where(integer, np.floor(upper + VIOLATION), np.ceil(upper / unit)).astype(np.int64)
     # Rows of integers stay as they are; others become ``a x <= bound``, one per bound. The costs come last.
@@ -356,8 +357,11 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[Floa
     return np.where(exact, 1.0, scale), exact
 
 
-def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatArray) -> FloatArray:
+def _units(
+    program: Program, table: csr_array, scale: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
     """Steps of the continuous columns: as small as rounding their coefficients is harmless."""
+    width, size = upper - lower, np.maximum(np.abs(lower), np.abs(upper))
     entry = table.tocoo()
     continuous = ~program.integer[entry.col]
     row, column, a = entry.row[continuous], entry.col[continuous], np.abs(entry.data[continuous])
@@ -370,7 +374,9 @@ def _units(program: Program, table: csr_array, scale: FloatArray, width: FloatAr
     balanced = np.sqrt(width[column] / (scale[row] * a))
     unit = np.zeros(program.n_columns)
     np.maximum.at(unit, column, np.where(mantissa == digits, np.minimum(exact, balanced), balanced))
-    step = np.exp2(np.ceil(np.log2(np.maximum(unit, np.maximum(width, 1e-9) / _MOST_STEPS))))
+    # Shorter steps are not to be told apart in a double of the column's size.
+    shortest = np.maximum(np.maximum(width, 1e-9) / _MOST_STEPS, size / _DIGITS)
+    step = np.exp2(np.ceil(np.log2(np.maximum(unit, shortest))))
     return np.where(program.integer, 1.0, step)
 
 

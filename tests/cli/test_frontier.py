@@ -83,7 +83,7 @@ def _decision(frontier: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_limit, "points[1].carbon_g: "),
+        (_limit, "points[1].budgets.carbon_g: "),
         (_objective, "points[1]: minimises 'energy', which is no end of this frontier"),
         (_order, "points[1]: is no later with less carbon_g than the one before"),
         (_total, "points[0].totals.carbon_g: the result says"),
