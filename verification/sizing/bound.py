@@ -76,7 +76,7 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
         shared = sum((price for use, price in paid.items() if use[0] == "worst"), Fraction(0))
         bound = bound * (1 / shared) if shared > 1 else bound + cheapest.worst * (1 - shared)
     if instance.objective == "proportional":
-        # Logarithms, even if they are near 0, are as exact as the quotients that they are of, which are near 1.
+        # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
         terms += sum((Fraction(job.weight) for job in instance.jobs), Fraction(0))
     reach = bound.high + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), abs(bound.high) + terms)
     proven, honest = float_below(bound.low), float_above(reach)
