@@ -30,7 +30,7 @@ TOPOLOGIES = (".json", ".conf")
 )
 def command(file: str, formulation: str | None, objective: str | None, topology: bool, output: str) -> None:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
-    from wattsched.formats import export_program, export_topology
+    from wattsched.exchange import export_program, export_topology
     from wattsched.report.terminal import progress
 
     endings = TOPOLOGIES if topology else PROGRAMS

@@ -22,7 +22,7 @@ from wattsched.cli.parameters import (
 )
 
 if TYPE_CHECKING:
-    from wattsched.formats import File
+    from wattsched.exchange import File
     from wattsched.topology.cluster import Cluster
 
 MOST_NODES = 1_000_000
@@ -65,7 +65,7 @@ class ClusterOptions:
 
     def read(self) -> Cluster:
         """Read the cluster, or make it."""
-        from wattsched.formats import read_cluster
+        from wattsched.exchange import read_cluster
         from wattsched.instances.clusters import homogeneous_cluster
 
         with refusing("" if self.cluster_file is None else str(self.cluster_file)):
@@ -120,7 +120,7 @@ def _known() -> Any:
 
 def _command(name: str) -> click.Command:
     """Command of a format, made from the parameters of its reader."""
-    from wattsched.formats import reading_of
+    from wattsched.exchange import reading_of
 
     form = _known()[name]
     own, told = reading_of(form), descriptions(form.read)
@@ -145,7 +145,7 @@ def _import(name: str, own: list[str]) -> Any:
     def callback(
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
-        from wattsched.formats import import_trace
+        from wattsched.exchange import import_trace
         from wattsched.instances.io import document_text
         from wattsched.report.terminal import progress
 

@@ -32,7 +32,7 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str) -> s
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: Any, problem: str, output: str | None) -> None:
     """Print the JSON Schema of an instance (default), a result, or a frontier of shifting."""
-    from wattsched.formats import json_schema
+    from wattsched.exchange import json_schema
 
     with refusing():
         schema = json_schema(document, problem)

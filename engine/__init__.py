@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from wattsched.documents import read_instance as read_instance
     from wattsched.documents import read_result as read_result
     from wattsched.engine import solve as solve
-    from wattsched.formats import export_program as export_program
-    from wattsched.formats import export_topology as export_topology
-    from wattsched.formats import import_trace as import_trace
-    from wattsched.formats import json_schema as json_schema
-    from wattsched.formats import read_cluster as read_cluster
+    from wattsched.exchange import export_program as export_program
+    from wattsched.exchange import export_topology as export_topology
+    from wattsched.exchange import import_trace as import_trace
+    from wattsched.exchange import json_schema as json_schema
+    from wattsched.exchange import read_cluster as read_cluster
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.sizing.decision import Decision as Decision
@@ -48,15 +48,15 @@ _HOMES = {
     "Result": "wattsched.result",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
-    "export_program": "wattsched.formats",
-    "export_topology": "wattsched.formats",
+    "export_program": "wattsched.exchange",
+    "export_topology": "wattsched.exchange",
     "fit_profile": "wattsched.perfmodels.fit",
     "generate": "wattsched.instances.generators",
-    "import_trace": "wattsched.formats",
-    "json_schema": "wattsched.formats",
+    "import_trace": "wattsched.exchange",
+    "json_schema": "wattsched.exchange",
     "pareto": "wattsched.tradeoffs",
     "place_tasks": "wattsched.placements",
-    "read_cluster": "wattsched.formats",
+    "read_cluster": "wattsched.exchange",
     "read_experiment": "wattsched.placements",
     "read_instance": "wattsched.documents",
     "read_result": "wattsched.documents",

@@ -68,7 +68,8 @@ def _held(options: Options, j: int, s: int, p: int) -> tuple[int, ...]:
 def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision:
     """Write chosen options and positions as a decision.
 
-    Jobs that keep their GPUs need no entry in `positions`, nor do jobs of a set but the first.
+    Jobs that keep their GPUs need no entry in `positions`, nor do jobs of a set but the first. ValueError if
+    another has none.
     """
     running, waiting = [], []
     columns = ("pool", "gpus", "job_set", *SETTINGS)
@@ -83,6 +84,8 @@ def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision
         kept = None if job.preemptible else job.current
         together = None if s == ALONE else options.job_sets[s]
         placed = j if together is None else together.members[0]
+        if kept is None and placed not in positions:
+            raise ValueError(f"job '{job.name}' runs, but the point has no block for it")
         running.append(
             Assignment(
                 job=job.name,

@@ -9,14 +9,27 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.sizing.instance import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.policies import names, policy_of
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.elastic import Elastic, in_time
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
-SLOW_TO_GROW = ("fifo", "srtf", "tiresias-2dlas", "gavel-max-min", "sia", "gandiva", "eaco")
+GROW = (
+    "sizing",
+    "elastic",
+    "elastic-makespan",
+    "elastic-progress",
+    "elastic-completion",
+    "sidecar",
+    "termination",
+    "optimus",
+    "elasticflow",
+    "powerflow",
+    "greenflow",
+)
+"""Policies that give a job all GPUs at once if nobody else wants them."""
 """Those that give what was asked for, or more only round by round."""
 
 ONE, TWO, FOUR = {1: 1.0}, {2: 1.0}, {4: 1.0}
@@ -104,7 +117,7 @@ def test_the_last_job_keeps_going_when_it_must_not_end_late() -> None:
     assert punctual.jobs.first_start_s[0] == 0
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name not in SLOW_TO_GROW])
+@pytest.mark.parametrize("name", GROW)
 def test_a_job_alone_takes_the_whole_cluster(name: str) -> None:
     trace = trace_by_hand(cluster_of(4, 4), (7, 100, 1, linear(8)))
     assert ends(trace, name) == pytest.approx([7 + 12.5])
