@@ -2,7 +2,7 @@
 
 For `eaco`, candidates are the units with jobs whose limits leave room, the most utilised first, then idle
 units, those first on which the job needs the least energy. The first is taken on which every deadline holds
-for all.
+for all. No rule reads the objective, though one has the same name, `eaco` (`objectives.py`).
 """
 
 from __future__ import annotations
