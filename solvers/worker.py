@@ -46,6 +46,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 _COMMAND = "from wattsched.solvers.worker import serve; serve()"
 # What most solvers need; loaded while the caller still builds the program.
 _PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
+_LONGEST_WAIT_S = 86_400.0
 _REMOVAL_S = 1.0
 
 
@@ -107,7 +108,7 @@ class Worker:
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
-            while self._pipe.poll(timer.remaining_s()):
+            while self._hears(timer):
                 message: tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
                 final, solution, places, values = message
                 if solution.objective is not None:
@@ -126,6 +127,15 @@ class Worker:
             raise
         x, bound, prices, starts = known.x, known.bound, known.prices, known.starts
         return conclude(program, limits, x, bound, prices, limit, detail, starts)
+
+    def _hears(self, timer: Timer) -> bool:
+        """Wait for a message until the timer is over, by a day at a time: pipes take no limit of years."""
+        while (left_s := timer.remaining_s()) is not None:
+            if self._pipe.poll(min(left_s, _LONGEST_WAIT_S)):
+                return True
+            if timer.over():
+                return False
+        return self._pipe.poll(None)
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""

@@ -104,7 +104,9 @@ def _single_runs(jobs: PricedJobs) -> FloatArray:
     spent = np.concatenate([np.zeros((1, len(option))), np.cumsum(each, axis=0)])
     lost_s = np.where(group.kind_before == NEVER_RAN, 0.0, group.restart_s)
     needs_s = group.work[:, None] / group.rate + lost_s[:, None]
-    before = np.maximum(np.ceil(needs_s / slot_s - ROUNDING).astype(np.int64) - 1, 0)
+    # What takes longer than there are slots is not valid, however long.
+    needed = np.minimum(np.ceil(needs_s / slot_s - ROUNDING), slots + 1.0).astype(np.int64)
+    before = np.maximum(needed - 1, 0)
     used_s = needs_s - before * slot_s
     begun = np.arange(slots)[:, None]
     last = begun + before[:, None]

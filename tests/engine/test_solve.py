@@ -198,6 +198,12 @@ def test_same_seed_same_answer(solver: str) -> None:
     assert first.model_dump(exclude={"time_s"}) == second.model_dump(exclude={"time_s"})
 
 
+@pytest.mark.parametrize("time_limit", [3e6, 1e8, float("inf")])
+def test_years_are_limits_too(time_limit: float) -> None:
+    result = wattsched.solve(generate("uniform", jobs=5, seed=1), time_limit=time_limit)
+    assert result.termination.reason == "optimal"
+
+
 def test_a_hopeless_time_limit_still_returns_a_decision_with_a_bound() -> None:
     instance = generate("uniform", jobs=300, seed=1)
     begin = time.perf_counter()

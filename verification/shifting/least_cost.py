@@ -316,7 +316,9 @@ class LeastCost:
         each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
         spent = np.concatenate([np.zeros((1, len(self.full))), np.cumsum(each, axis=0)])
         needs_s = job.work / options.rate + (job.restart_s if job.ran else 0.0)
-        before = np.maximum(np.ceil(needs_s / job.slot_s - 1e-6).astype(np.int64) - 1, 0)
+        # A run that takes longer than there are slots is not valid, however long.
+        needed = np.minimum(np.ceil(needs_s / job.slot_s - 1e-6), job.slots + 1.0).astype(np.int64)
+        before = np.maximum(needed - 1, 0)
         used_s = needs_s - before * job.slot_s
         begun = np.arange(job.first, job.slots)[:, None]
         last = np.minimum(begun + before, job.slots - 1)

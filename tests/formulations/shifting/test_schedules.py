@@ -7,6 +7,8 @@ import pytest
 from brute_force import shifting as brute_force
 from strategies.shifting import tiny
 
+from wattsched import solve
+from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.shifting import insertion, schedules
 from wattsched.formulations.shifting.column_generation import generate
@@ -173,3 +175,18 @@ def test_decisions_become_schedules_and_back() -> None:
     )
     assert report.objective == pytest.approx(found.criteria[:, 0].sum())
     assert report.totals["carbon_g"] == pytest.approx(found.criteria[:, 1].sum() + horizon.standing[1])
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-20, 1e-300])
+def test_an_option_that_takes_longer_than_numbers_go_changes_nothing(rate: float) -> None:
+    instance = shifting_horizon(jobs=4, slots=12, seed=1)
+    document = instance.model_dump()
+    for table in document["tables"].values():
+        for column in table.values():
+            if isinstance(column, list):
+                column.append(column[0])
+        table["rate"][-1], table["batch_size"][-1] = rate, 1
+    slow = ShiftingInstance.model_validate(document)
+    plain, answer = solve(instance, gap=1e-6), solve(slow, gap=1e-6)
+    assert answer.objective == pytest.approx(plain.objective, rel=1e-5)
+    assert verdict_on(slow, answer.model_dump(mode="json")).faults == []
