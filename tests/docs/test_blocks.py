@@ -111,7 +111,7 @@ def run_commands(block: Block, folder: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         printed = done.stdout
