@@ -118,7 +118,7 @@ def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
     require("instance", instance, (BaseModel,), "an instance or a path")
     problem = find_problem(getattr(instance, "problem", type(instance).__name__))
     require("instance", instance, (problem.instance,), "an instance or a path")
-    if faults := (problem.misspelt or problem.faults)(instance):
+    if faults := problem.faults_in(instance, made=True):
         raise InputError(faults)
     return instance, problem
 
