@@ -97,7 +97,8 @@ def solve(
     goal = require_names(problem, formulation, solver, sound.objective if objective is None else objective)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
-    call = Call(sound, problem, problem.default if formulation is None else formulation, solver, limits, prices)
+    formulation = problem.default if formulation is None else formulation
+    call = Call(sound, problem, formulation, solver, limits, prices)
     with _worker(call) as worker:
         return _solved(call, worker, earlier)
 

@@ -90,7 +90,8 @@ def pareto(
     Raises
     ------
     ValueError
-        For an unknown trade-off, or if there are less than 2 points, or the instance has no forecast of the criterion.
+        For an unknown trade-off, if there are less than 2 points, or the instance has no forecast of the
+        criterion.
     """
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
