@@ -30,7 +30,9 @@ TOPOLOGIES = (".json", ".conf")
 )
 def command(file: str, formulation: str | None, objective: str | None, topology: bool, output: str) -> None:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
+    from wattsched.engine import require_names
     from wattsched.exchange import export_program, export_topology
+    from wattsched.problems import problem
     from wattsched.report.terminal import progress
 
     endings = TOPOLOGIES if topology else PROGRAMS
@@ -43,6 +45,9 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     if topology:
         with refusing(shown(file)):
             return write(output, export_topology(instance, form))
+    with refusing():
+        goal = instance.objective if objective is None else objective
+        require_names(problem(instance.problem), formulation, "auto", goal)
     with progress(f"writing the program of {instance.name}"), refusing(output):
         text = export_program(instance, form, formulation=formulation, objective=objective)
     return write(output, text)

@@ -11,10 +11,10 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import output_option, write
 
 
-def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str) -> str:
+def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     from wattsched.problems import PROBLEMS
 
-    if name not in PROBLEMS:
+    if name is not None and name not in PROBLEMS:
         raise click.BadParameter(f"'{name}' is not one of {', '.join(PROBLEMS)}", ctx, param)
     return name
 
@@ -23,14 +23,12 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str) -> s
 @click.argument("document", type=click.Choice(["instance", "result", "frontier"]), default="instance")
 @click.option(
     "--problem",
-    default="sizing",
-    show_default=True,
     metavar="NAME",
     callback=_one_of_problems,
-    help="The problem that the file is of.",
+    help="The problem that the file is of (default: sizing, and of a frontier shifting).",
 )
 @output_option(".json", help="The schema file (default: standard output).")
-def command(document: Any, problem: str, output: str | None) -> None:
+def command(document: Any, problem: str | None, output: str | None) -> None:
     """Print the JSON Schema of an instance (default), a result, or a frontier of shifting."""
     from wattsched.exchange import json_schema
 

@@ -128,7 +128,8 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
 
     rules, warm = problem(instance.problem), asked.warm
     with refusing():
-        require_names(rules, asked.formulation, asked.solver, asked.objective or instance.objective)
+        goal = instance.objective if asked.objective is None else asked.objective
+        require_names(rules, asked.formulation, asked.solver, goal)
     earlier = None if warm is None else answer_of(read_document(warm), instance.problem, shown(warm))
     of = getattr(earlier, "problem", instance.problem)
     if of != instance.problem:

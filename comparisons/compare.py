@@ -6,16 +6,20 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
 
 from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
-from wattsched.engine import require_names
+from wattsched.engine import require_names, sound_instance
+from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import write_atomically, write_json
 from wattsched.problems import problem
 from wattsched.version import __version__
@@ -77,21 +81,22 @@ class Comparison:
 
 
 def compare(
-    files: Sequence[str | Path],
+    instances: Sequence[BaseModel | str | Path] | BaseModel | str | Path,
     *,
-    formulations: Sequence[str] | None = None,
-    solvers: Sequence[str] = ("auto",),
+    formulations: Sequence[str] | str | None = None,
+    solvers: Sequence[str] | str = ("auto",),
     settings: Settings | None = None,
     folder: str | Path | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """Solve every instance file by every formulation and solver.
+    """Solve every instance by every formulation and solver.
 
     Parameters
     ----------
-    files : sequence of path
-        An instance that is named twice, or has a copy among them, counts once.
-    formulations, solvers : sequences of str
+    instances : sequence of instances, str or Path, or one of them
+        Instances, or the paths of instance files. An instance that is named twice, or has a copy among them,
+        counts once.
+    formulations, solvers : sequences of str, or a str
         Names as for `wattsched.solve`; a formulation may be ``FILE.py:NAME``. Without formulations each
         instance is solved by the default one of its problem.
     settings : Settings, optional
@@ -105,13 +110,16 @@ def compare(
     Raises
     ------
     ValueError
-        For unknown names.
-    wattsched.instances.io.InputError
+        For unknown names, and where none is named.
+    TypeError
+        For arguments of another type.
+    wattsched.InputError
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
     settings = settings or Settings()
-    solvers = list(dict.fromkeys(solvers))
-    cases, repeated = _cases([str(file) for file in files])
+    cases, repeated = _cases(_several("instances", instances, BaseModel | str | Path))
+    solvers = _several("solvers", solvers, str)
+    formulations = None if formulations is None else _several("formulations", formulations, str)
     pairs = {case.label: _pairs(case, formulations, solvers, settings) for case in cases}
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
@@ -130,7 +138,7 @@ def compare(
             if run is not None:
                 resumed += 1
             else:
-                instance = instance or read_instance(case.file)
+                instance = instance or case.instance or read_instance(case.file)
                 run = execute(case, instance, formulation, solver, settings)
                 if store is not None and (run.status != "error" or run.faults):
                     write_json(store / f"{run.key}.json", json.dumps(run.as_dict()) + "\n")
@@ -138,6 +146,16 @@ def compare(
             runs.append(replace(run, instance=case.label))
     progress(Progress(len(runs), total, "", ""))
     return Comparison(settings, runs, resumed, repeated)
+
+
+def _several(name: str, given: Any, kind: Any) -> list[Any]:
+    """Things of an argument, each once where they are names; one alone may stand for a list of it."""
+    one = isinstance(given, kind) or not isinstance(given, Iterable)
+    items = [given] if one else list(given)
+    require_range(bool(items), name, "one at least", "none")
+    for item in items:
+        require(name, item, get_args(kind) or (kind,), "names" if kind is str else "instances or paths")
+    return list(dict.fromkeys(items)) if kind is str else items
 
 
 def _pairs(
@@ -148,12 +166,13 @@ def _pairs(
     asked = dict.fromkeys([rules.default] if formulations is None else formulations)
     pairs = [(formulation, solver) for formulation in asked for solver in solvers]
     for formulation, solver in pairs:
-        require_names(rules, formulation, solver, settings.objective or case.objective)
+        goal = case.objective if settings.objective is None else settings.objective
+        require_names(rules, formulation, solver, goal)
     return pairs
 
 
-def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
-    """Read all files once, so that a bad one is known before hours are spent on the others.
+def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, str]]:
+    """Read all instances once, so that a bad one is known before hours are spent on the others.
 
     Returns
     -------
@@ -163,14 +182,16 @@ def _cases(files: list[str]) -> tuple[list[Case], dict[str, str]]:
     """
     first: dict[str, Case] = {}
     copies: list[tuple[str, str]] = []
-    for file in files:
-        instance = read_instance(file)
-        content = content_of(instance)
+    for number, one in enumerate(given, start=1):
+        instance, _ = sound_instance(one)
+        content, made = content_of(instance), isinstance(one, BaseModel)
+        file = f"{instance.name} ({number})" if made else str(one)
         if content in first:
             copies.append((file, content))
         else:
-            stem = Path(file).name.removesuffix(".gz").removesuffix(".json")
-            first[content] = Case(file, stem, content, instance.problem, instance.objective)
+            label = instance.name if made else Path(file).name.removesuffix(".gz").removesuffix(".json")
+            kept = one if made else None
+            first[content] = Case(file, label, content, instance.problem, instance.objective, kept)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():
         if often[case.label] > 1:

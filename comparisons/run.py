@@ -36,13 +36,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """An instance of a comparison: its file, a short name that no other has, a hash of its content."""
+    """An instance of a comparison: its file, a short name that no other has, a hash of its content.
+
+    One that was made in Python is held as `instance`; its file is then its name and place among the others.
+    """
 
     file: str
     label: str
     content: str
     problem: str
     objective: str
+    instance: Any = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
         "code": "" if own is None else hashlib.sha256(Path(own).read_bytes()).hexdigest(),
         "solver": solver,
         **asdict(settings),
-        "objective": settings.objective or case.objective,
+        "objective": case.objective if settings.objective is None else settings.objective,
         "versions": _versions(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
@@ -151,7 +155,7 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
     from wattsched.instances.errors import InputError
 
     rules = problem(case.problem)
-    objective_name = rules.objective(settings.objective or case.objective)
+    objective_name = rules.objective(case.objective if settings.objective is None else settings.objective)
     asked: dict[str, Any] = {
         "key": key_of(case, formulation, solver, settings),
         "instance": case.label,

@@ -49,7 +49,7 @@ def instance_of(document: Any, source: str = "") -> Any:
         raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
     rules = _problem_of(document, source)
     instance = validated(rules.instance, _renamed(rules, document, "objective"), source)
-    if faults := rules.faults(instance):
+    if faults := rules.faults_in(instance):
         raise InputError(faults, source)
     return instance
 

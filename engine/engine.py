@@ -94,10 +94,11 @@ def solve(
     require("objective", objective, (str, NoneType), "a name")
     sound, problem = sound_instance(instance)
     earlier, prices = _earlier(problem, initial_solution)
-    goal = require_names(problem, formulation, solver, objective or sound.objective)
+    goal = require_names(problem, formulation, solver, sound.objective if objective is None else objective)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
-    call = Call(sound, problem, formulation or problem.default, solver, limits, prices)
+    formulation = problem.default if formulation is None else formulation
+    call = Call(sound, problem, formulation, solver, limits, prices)
     with _worker(call) as worker:
         return _solved(call, worker, earlier)
 
@@ -118,7 +119,7 @@ def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
     require("instance", instance, (BaseModel,), "an instance or a path")
     problem = find_problem(getattr(instance, "problem", type(instance).__name__))
     require("instance", instance, (problem.instance,), "an instance or a path")
-    if faults := (problem.misspelt or problem.faults)(instance):
+    if faults := problem.faults_in(instance, made=True):
         raise InputError(faults)
     return instance, problem
 
@@ -133,7 +134,7 @@ def require_names(
     ValueError
         Which lists the known ones.
     """
-    problem.formulation(formulation or problem.default)
+    problem.formulation(problem.default if formulation is None else formulation)
     goal = problem.objective(objective)
     if solver in problem.heuristics:
         return goal
@@ -163,8 +164,8 @@ def model_of(
         When the instance has no decision, and so no program.
     """
     sound, problem = sound_instance(instance)
-    goal = problem.objective(objective or sound.objective)
-    build = problem.formulation(formulation or problem.default)
+    goal = problem.objective(sound.objective if objective is None else objective)
+    build = problem.formulation(problem.default if formulation is None else formulation)
     data = problem.expand(sound.model_copy(update={"objective": goal}))
     if reasons := problem.diagnose(data):
         raise InfeasibleError("; ".join(reasons))

@@ -15,7 +15,7 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.instances.clusters import known_gpu_type
-from wattsched.instances.errors import NoticeWarning, naming
+from wattsched.instances.errors import NoticeWarning, naming, require_known
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.traces import Format, TraceJob, formats, round_at
@@ -194,6 +194,7 @@ def export_program(
 
     Parameters
     ----------
+    form : {"mps", "lp"}
     instance, formulation, objective
         As for `solve`.
 
@@ -203,6 +204,8 @@ def export_program(
         As `solve`; also when there is no decision, and so no program, or when it holds what such a file
         cannot.
     """
+    write = {"mps": to_mps, "lp": to_lp}
+    require_known("form", form, write)
     try:
         model = model_of(instance, formulation=formulation, objective=objective)
     except InfeasibleError as error:
@@ -210,7 +213,7 @@ def export_program(
     if model.outside != math.inf:
         told = "The program holds generated columns only: others may have better decisions."
         warnings.warn(told, NoticeWarning, stacklevel=2)
-    return (to_mps if form == "mps" else to_lp)(model.program)
+    return write[form](model.program)
 
 
 def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:
@@ -219,27 +222,36 @@ def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") 
     Raises
     ------
     ValueError
-        If the instance has no cluster, or Slurm could not say it.
+        For an unknown form, or if the instance has no cluster, or Slurm could not say it.
     """
+    require_known("form", form, ("json", "conf"))
     cluster = cluster_of(instance)
     return to_node_link(cluster) + "\n" if form == "json" else to_slurm(cluster)
 
 
 def json_schema(
-    document: Literal["instance", "result", "frontier"] = "instance", problem: str = "sizing"
+    document: Literal["instance", "result", "frontier"] = "instance", problem: str | None = None
 ) -> dict[str, Any]:
     """JSON Schema of the files of a problem.
+
+    Parameters
+    ----------
+    problem : str, optional
+        Default: sizing, and of a frontier shifting.
 
     Raises
     ------
     ValueError
-        For an unknown problem, and one that has no frontiers.
+        For an unknown document or problem, and a problem that has no frontiers.
     """
     from pydantic import create_model
 
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoPoint, ParetoResult
 
+    require_known("document", document, ("instance", "result", "frontier"))
+    if problem is None:
+        problem = "shifting" if document == "frontier" else "sizing"
     rules = find_problem(problem)
     if document == "frontier" and not rules.traces_pareto:
         raise ValueError(f"frontier: is of `problem` shifting, not {problem}")

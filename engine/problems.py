@@ -22,7 +22,7 @@ from wattsched.formulations.infeasibility import (
 )
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
-from wattsched.instances.errors import FormerNameWarning
+from wattsched.instances.errors import FormerNameWarning, unknown_objective
 from wattsched.verification.claims import DecisionT, InstanceT, Rules
 
 DataT = TypeVar("DataT")
@@ -47,7 +47,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     heuristics : mapping of str to callable
         Quick rules from data, objective and timer to a decision or None, published ones among them.
     faults : callable
-        Instance to what its fields mean together and cannot, one line each.
+        Instance to what its fields mean together and cannot, one line each; see `faults_in`.
     misspelt : callable, optional
         Of these the faults that a solve would not notice; the others have answers. Without it all are refused
         in instances that were made in Python, too.
@@ -132,6 +132,12 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
             known = ", ".join(self.objectives)
             raise ValueError(f"unknown objective '{name}' of problem '{self.name}'; known: {known}")
         return name
+
+    def faults_in(self, instance: InstanceT, *, made: bool = False) -> list[str]:
+        """Faults of an instance, its objective among them; of one `made` in Python those that are refused."""
+        own = (self.misspelt if made and self.misspelt is not None else self.faults)(instance)
+        objective: str = instance.objective  # type: ignore[attr-defined]  # every problem has one
+        return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
 
 def late(place: str) -> Callable[..., Any]:
@@ -246,7 +252,7 @@ def _placement() -> Problem[Any, Any, Any]:
     from wattsched.formulations.placement.data import window_of
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
-    from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance, faults_of
+    from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance
     from wattsched.verification.placement.bound import prove
     from wattsched.verification.placement.checker import check
 
@@ -261,7 +267,6 @@ def _placement() -> Problem[Any, Any, Any]:
         check=check,
         prove=prove,
         heuristics=HEURISTICS,
-        faults=faults_of,
     )
 
 

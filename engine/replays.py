@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
-from wattsched.instances.errors import naming
+from wattsched.instances.errors import naming, require, require_range
 from wattsched.instances.io import write_atomically
 from wattsched.instances.traces import TraceJob, formats
 from wattsched.instances.traces.carbon import read_carbon
@@ -184,8 +186,13 @@ class ReplaySettings:
     gap: float = 5e-3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gap < 1:
-            raise ValueError(f"gap: must be below 1, got {self.gap:g}")
+        for name in (one.name for one in fields(self) if one.name != "budget"):
+            value = getattr(self, name)
+            if value is not None and not (name in ("carbon", "tariff") and isinstance(value, File)):
+                require(name, value, (Real,), "a number")
+                require_range(0 <= value < math.inf, name, "at least 0 and finite", value)
+        require_range(self.gap < 1, "gap", "below 1", self.gap)
+        require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
         quantity = None if self.budget is None else self.budget[0]

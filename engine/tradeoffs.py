@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,7 +11,7 @@ from pydantic import AliasChoices, Field
 
 from wattsched.documents import result_of
 from wattsched.engine import solve, sound_instance
-from wattsched.instances.errors import InputError, require, validated
+from wattsched.instances.errors import InputError, require, require_known, validated
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
 from wattsched.result import Finite, Result, TerminationReport
@@ -89,12 +90,16 @@ def pareto(
     Raises
     ------
     ValueError
-        If there are less than 2 points, or the instance has no forecast of the criterion.
+        For an unknown trade-off, if there are less than 2 points, or the instance has no forecast of the
+        criterion.
     """
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
     objective = horizon.objective
-    against: Tradeoff = tradeoff or (objective if objective in get_args(Tradeoff) else "carbon")
+    against: Tradeoff = objective if objective in get_args(Tradeoff) else "carbon"
+    against = against if tradeoff is None else tradeoff
+    require_known("tradeoff", against, get_args(Tradeoff))
+    require("points", points, (Integral,), "a whole number")
     if points < 2:
         raise ValueError(f"frontier: needs at least 2 points, got {points}")
     require_forecast(horizon, against)

@@ -87,6 +87,18 @@ def require_range(holds: bool, name: str, expected: str, value: object) -> None:
         raise ValueError(f"{name}: must be {expected}, got {value}")
 
 
+def require_known(name: str, value: object, known: Collection[str]) -> None:
+    """Refuse an argument that is none of the known names.
+
+    Raises
+    ------
+    ValueError
+        That names the argument, its value and the known ones.
+    """
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}: {value!r:.80} is not known, choose one of {', '.join(known)}")
+
+
 def refuse(faults: Iterable[str]) -> None:
     """Refuse a model, in its own validator, for what is wrong with it; `lines_of` tells each fault alone.
 

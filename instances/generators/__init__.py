@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from numbers import Integral, Real
 from pkgutil import resolve_name
 from typing import Any
 
-from wattsched.instances.errors import require_range
+from wattsched.instances.errors import require, require_range
 
 FAMILIES = {
     "uniform": "sizing:uniform_round",
@@ -26,6 +27,12 @@ FAMILIES = {
 """Name to file and function, which is imported when it is asked for."""
 
 _COMMON = ("jobs", "gpus", "seed")
+
+_EXPECTED: dict[type, tuple[tuple[type, ...], str]] = {
+    int: ((Integral,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str,), "a name"),
+}
 
 MOST_JOBS = 1_000_000
 MOST_GPUS = 10_000_000
@@ -98,12 +105,18 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
     ------
     ValueError
         For an unknown family or option, or a value out of range.
+    TypeError
+        For a value of another type.
     """
     known = options_of(family)
     for name in options:
         if name not in known:
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
+    for name, value in {"jobs": jobs, "gpus": 1 if gpus is None else gpus, "seed": seed, **options}.items():
+        # Who has a default of a type takes values of that type.
+        if (default := type(known.get(name, 0))) in _EXPECTED:
+            require(name, value, *_EXPECTED[default])
     for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
         if count is not None:
             require_range(count >= 1, name, "at least 1", count)

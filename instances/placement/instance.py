@@ -239,13 +239,6 @@ class PlacementInstance(Strict):
         return change_w
 
 
-def faults_of(instance: PlacementInstance) -> list[str]:
-    """What the fields mean together and cannot: an objective that does not exist."""
-    if instance.objective in OBJECTIVES:
-        return []
-    return [f"objective: '{instance.objective}' is not known, choose one of {', '.join(OBJECTIVES)}"]
-
-
 def contradictions(instance: PlacementInstance) -> Iterator[str]:
     """One line each: names that are given twice, and types of unknown power."""
     for what, named in (("node", instance.nodes), ("task", instance.tasks)):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wattsched.instances.errors import duplicates, refuse, unknown, unknown_objective
+from wattsched.instances.errors import duplicates, refuse, unknown
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.perfmodels.co_location import EACO_SLOWDOWN, POWER_EXPONENT
 from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
@@ -247,7 +247,7 @@ class SharingInstance(Strict):
 
 
 def faults_of(instance: SharingInstance) -> list[str]:
-    """What the fields mean together and cannot: jobs that fit on no unit, objectives that do not exist."""
+    """What the fields mean together and cannot: jobs that fit on no unit."""
     limits = instance.limits
     homeless = {
         job_class.name
@@ -258,13 +258,10 @@ def faults_of(instance: SharingInstance) -> list[str]:
         )
     }
     return [
-        *unknown_objective(instance.objective, OBJECTIVES),
-        *(
-            f"job '{job.name}': class '{job.job_class}' is above limits.utilisation_pct or limits.memory_pct "
-            f"on every unit type"
-            for job in instance.jobs
-            if job.job_class in homeless
-        ),
+        f"job '{job.name}': class '{job.job_class}' is above limits.utilisation_pct or limits.memory_pct "
+        f"on every unit type"
+        for job in instance.jobs
+        if job.job_class in homeless
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from wattsched.instances.errors import duplicates, refuse, unknown_objective
+from wattsched.instances.errors import duplicates, refuse
 from wattsched.instances.sizing.instance import (
     FORMAT,
     Budget,
@@ -158,7 +158,6 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
     is one.
     """
     return [
-        *unknown_objective(instance.objective, OBJECTIVES),
         *_of_needs(instance),
         *_of_tables(instance),
         *duplicates("job name", instance.jobs),

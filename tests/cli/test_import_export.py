@@ -150,6 +150,12 @@ def test_export_refuses_in_one_line_and_leaves_nothing(run, tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("what", ["formulation", "objective"])
+def test_export_names_what_it_does_not_know(run, what):
+    told = run("export", DEMO, f"--{what}", "zzz", "-o", "model.mps").stderr
+    assert told.startswith(f"error: unknown {what} 'zzz' of problem 'sizing'; known: ")
+
+
 def test_a_refused_export_leaves_the_old_file(run, tmp_path):
     path = tmp_path / "model.mps"
     path.write_text("old")

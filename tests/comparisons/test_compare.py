@@ -232,6 +232,38 @@ def test_bad_usage_is_refused_before_anything_runs(
     assert words in result.stderr
 
 
+def test_instances_made_in_python_are_compared_as_their_files_are(files: list[str]) -> None:
+    made = [generate("uniform", jobs=8, seed=1), generate("uniform", jobs=8, seed=3)]
+    settings = Settings(time_limit_s=None)
+    found = compare([files[0], *made], formulations="mckp", solvers="greedy", settings=settings)
+    assert [run.instance for run in found.runs] == ["first", made[1].name]
+    assert found.repeated == {f"{made[0].name} (2)": "first"}
+    for alone in (compare(Path(files[0]), settings=settings), compare(made[0], settings=settings)):
+        assert alone.runs[0].objective == pytest.approx(found.runs[0].objective, rel=0.1)
+    renamed = [one.model_copy(update={"name": "same"}) for one in made]
+    found = compare(renamed, solvers=["greedy"], settings=settings)
+    assert [run.instance for run in found.runs] == ["same (1)", "same (2)"]
+
+
+@pytest.mark.parametrize(
+    ("instances", "options", "error", "message"),
+    [
+        ([], {}, ValueError, "instances: must be one at least, got none"),
+        (None, {"solvers": []}, ValueError, "solvers: must be one at least"),
+        (None, {"formulations": []}, ValueError, "formulations: must be one at least"),
+        (None, {"solvers": [3]}, TypeError, "solvers must be names, got int"),
+        (3, {}, TypeError, "instances must be instances or paths, got int"),
+        ([3], {}, TypeError, "instances must be instances or paths, got int"),
+        (None, {"settings": Settings(objective="")}, ValueError, "unknown objective ''"),
+    ],
+)
+def test_arguments_that_are_refused(
+    files: list[str], instances: object, options: dict, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        compare(files if instances is None else instances, **options)  # type: ignore[arg-type]
+
+
 def test_equal_names_are_told_apart_by_their_paths(tmp_path: Path) -> None:
     paths = [tmp_path / folder / "same.json" for folder in "ab"]
     for seed, path in enumerate(paths):

@@ -24,6 +24,8 @@ from strategies.shifting import tiny
 from wattsched import solve
 from wattsched.documents import check, read_instance, read_result, verdict_on
 from wattsched.formulations.model import UnsuitableError
+from wattsched.instances.errors import FormerNameWarning, InputError
+from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
 from wattsched.problems import PROBLEMS, problem
 from wattsched.result import Result
@@ -141,11 +143,32 @@ def test_other_names_in_another_order_change_no_optimum(name: str, data: st.Data
 
 
 @problems
+def test_an_unknown_objective_is_a_fault_of_the_file(name: str, tmp_path: Path) -> None:
+    made = generate("uniform" if name == "sizing" else name, jobs=3)
+    answer, wrong = solve(made), made.model_copy(update={"objective": "foo"})
+    write_json(file := tmp_path / "instance.json", wrong)
+    told = f"objective: 'foo' is not known, choose one of {', '.join(problem(name).objectives)}"
+    for refused in (
+        lambda: read_instance(file),
+        lambda: solve(file),
+        lambda: check(file, answer),
+        lambda: solve(wrong),
+    ):
+        with pytest.raises(InputError) as caught:
+            refused()
+        assert caught.value.faults == [told]
+    for former, today in problem(name).former.items():
+        write_json(file, made.model_copy(update={"objective": former}))
+        with pytest.warns(FormerNameWarning):
+            assert read_instance(file).objective == today
+
+
+@problems
 @settings(max_examples=25)
 @given(data=st.data())
 def test_files_hold_what_they_are_written_from(name: str, data: st.DataObject) -> None:
     instance = data.draw(CASES[name].instances)
-    assume(not problem(name).faults(instance))
+    assume(not problem(name).faults_in(instance))
     result = solve(instance, gap=GAP)
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "instance.json.gz", Path(folder) / "result.json"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -190,8 +192,49 @@ def test_exports_and_schemas_are_those_of_the_command() -> None:
     for document, problem in (("instance", "sharing"), ("result", "placement"), ("frontier", "shifting")):
         made = wattsched.json_schema(document, problem)  # type: ignore[arg-type]
         assert json.loads(printed("schema", document, "--problem", problem)) == json.loads(json.dumps(made))
+    assert json.loads(printed("schema", "frontier")) == json.loads(json.dumps(made))
     with pytest.raises(ValueError, match="frontier: is of `problem` shifting, not sizing"):
-        wattsched.json_schema("frontier")
+        wattsched.json_schema("frontier", "sizing")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda i: wattsched.export_program(i, "zzz"), "form: 'zzz' is not known, choose one of mps, lp"),
+        (lambda i: wattsched.export_program(i, None), "form: None is not known"),
+        (lambda i: wattsched.export_topology(i, "zzz"), "form: 'zzz' is not known, choose one of json, conf"),
+        (lambda i: wattsched.json_schema("zzz"), "document: 'zzz' is not known, choose one of instance, "),
+        (lambda i: wattsched.json_schema("instance", ""), "problem: must be one of sizing, .*, got ''"),
+        (lambda i: wattsched.solve(i, formulation=""), "unknown formulation ''"),
+        (lambda i: wattsched.solve(i, objective=""), "unknown objective ''"),
+        (lambda i: wattsched.pareto(wattsched.generate("shifting", jobs=2), 3, tradeoff=""), "tradeoff: ''"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_argument(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(wattsched.generate("uniform", jobs=3))
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+@pytest.mark.parametrize("name", sorted({f.name for f in fields(wattsched.ReplaySettings)} - {"budget"}))
+def test_numbers_of_a_replay_are_finite_and_not_negative(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}: must be at least 0 and finite, got {value}"):
+        wattsched.ReplaySettings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"jobs": "a"}, "jobs must be a whole number, got str"),
+        ({"jobs": 2.5}, "jobs must be a whole number, got float"),
+        ({"jobs": 2, "gpus": "8"}, "gpus must be a whole number, got str"),
+        ({"jobs": 2, "seed": None}, "seed must be a whole number, got NoneType"),
+        ({"jobs": 2, "round_s": "1h"}, "round_s must be a number, got str"),
+    ],
+)
+def test_generate_names_arguments_of_another_type(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        wattsched.generate("hetero", **values)
 
 
 def test_a_program_of_generated_columns_says_so() -> None:

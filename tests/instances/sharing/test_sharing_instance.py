@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from wattsched.documents import instance_of
-from wattsched.instances.sharing.instance import SharingInstance, faults_of
+from wattsched.instances.sharing.instance import SharingInstance
+from wattsched.problems import problem
 
 GOOD: dict[str, Any] = {
     "problem": "sharing",
@@ -83,7 +84,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 def test_what_the_fields_mean_together() -> None:
     document = {**GOOD, "objective": "speed", "limits": {"utilisation_pct": 40.0}}
-    faults = faults_of(SharingInstance.model_validate(document))
+    faults = problem("sharing").faults_in(SharingInstance.model_validate(document))
     assert len(faults) == 2
     assert "'speed' is not known" in faults[0]
     assert faults[1].startswith("job 'two': class 'b' is above limits.utilisation_pct")
