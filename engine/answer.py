@@ -19,7 +19,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Certificate, Result, Size, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Termination, relative_gap
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
 from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
 
@@ -297,7 +297,12 @@ class Evidence:
             return Termination("optimal", None, detail)
         if not detail and ended.reason == "optimal" and not self.whole:
             detail = "the best of the columns generated; others may be better"
-        return Termination("feasible", ended.limit, detail)
+        return Termination("feasible", self._limit, detail)
+
+    @property
+    def _limit(self) -> Limit | None:
+        """Limit that stopped the solver, or the formulation before it."""
+        return self.asked.termination.limit or ("time" if self.model.cut else None)
 
     def _without_decision(self, failed: list[str]) -> Result:
         """No decision holds: infeasible if that can be shown, otherwise as the solver said."""
@@ -320,7 +325,7 @@ class Evidence:
         if ended.reason in ("optimal", "feasible", "infeasible"):
             # That a program of some of the columns is infeasible says nothing of the instance.
             said = "" if ended.reason == "infeasible" else ended.detail
-            ended = Termination("no_solution", ended.limit, said or "no decision was found")
+            ended = Termination("no_solution", self._limit, said or "no decision was found")
         return call.result(
             ended,
             bound=None if certificate is None else certificate.bound,

@@ -40,6 +40,8 @@ class Model(Generic[DecisionT]):
         A point that is known from building the program.
     outside : float
         What decisions cost at least that the program does not hold; infinite when it holds all of them.
+    cut : bool
+        Building it ran out of time: with more of it the program would hold other columns, or any.
     optimum : float array, shape (n_columns,), optional
         A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
     bound : float
@@ -56,6 +58,7 @@ class Model(Generic[DecisionT]):
     prices: Mapping[str, float] | None = None
     start: FloatArray | None = None
     outside: float = math.inf
+    cut: bool = False
     optimum: FloatArray | None = None
     bound: float = -math.inf
     options: int | None = None

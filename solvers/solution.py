@@ -217,9 +217,12 @@ def conclude(
         detail = f"a bound of {bound:g} contradicts a point of {objective:g} and is left out"
         bound = -np.inf
     closed = relative_gap(objective, bound) <= limits.gap or objective - bound <= tolerance
+    if closed and limit is not None:
+        # It came too late to matter, and so did the solver's words for it.
+        limit, detail = None, ""
     reason: Reason = "optimal" if closed else "feasible"
     return Solution(
-        Termination(reason, None if closed else limit, detail),
+        Termination(reason, limit, detail),
         x=x,
         objective=objective,
         bound=bound,

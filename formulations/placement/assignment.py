@@ -58,7 +58,7 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     if model is None:
         waiting = PlacementDecision(placed=[], waiting=[task.name for task in window.instance.tasks])
         nothing = ProgramBuilder().program(offset=float(window.demand @ window.worth))
-        return Model(nothing, lambda x, starts: waiting, outside=-math.inf)
+        return Model(nothing, lambda x, starts: waiting, outside=-math.inf, cut=True)
     program, column_of = compile_model(model)
     on_node = {key: column_of[id(variable)] for key, variable in model.x.items()}
     on_gpu = {key: column_of[id(variable)] for key, variable in model.y.items()}

@@ -60,10 +60,11 @@ def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: in
     beam, prices = 1, pool.prices()
     for _ in range(ROUNDS):
         new = pool.meet(_better_states(tree, prices, beam, timer))
+        # Out of time too, the point that is rounded below has to be one of all columns.
+        prices = pool.prices()
         if (new == 0 and beam >= width) or timer.over():
             break
         beam = beam if new else min(2 * beam, width)
-        prices = pool.prices()
     decisions.append(pool.one_by_one(pool.rounded(prices.nodes)))
     prices = pool.prices()
     costs = [float((tree.cost[states] - tree.hosted[states] @ window.worth).sum()) for states in decisions]

@@ -64,7 +64,9 @@ def build(
         however long that takes.
     """
     timer = timer or Timer()
-    found, prices = search_outcomes(window, timer.share(_SEARCH_SHARE), width, nearby), None
+    searching = timer.share(_SEARCH_SHARE)
+    found, prices = search_outcomes(window, searching, width, nearby), None
+    cut = searching.over()
     every = every_outcome(window, most_outcomes, timer)
     if every is not None:
         found, prices = fixed(window, every, found)
@@ -81,6 +83,7 @@ def build(
         prices=None if prices is None else named_prices(window, prices),
         start=found.nodes.astype(float),
         outside=-math.inf if every is None else math.inf,
+        cut=every is None and (cut or timer.over()),
         options=len(outcomes) if every is None else len(every),
         dropped=0 if every is None else len(every) - len(outcomes),
     )

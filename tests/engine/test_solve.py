@@ -214,6 +214,17 @@ def test_a_hopeless_time_limit_still_returns_a_decision_with_a_bound() -> None:
     assert check(instance, result.decision).faults == []
 
 
+@pytest.mark.parametrize("formulation", ["patterns", "assignment"])
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+def test_a_formulation_that_is_out_of_time_says_so(formulation: str, solver: str) -> None:
+    """Whatever the solver makes of the little that it is given."""
+    instance = generate("placement", jobs=40, seed=4)
+    result = wattsched.solve(instance, formulation=formulation, solver=solver, time_limit=1e-3)
+    assert result.termination.reason == "feasible"
+    assert result.termination.limit == "time"
+    assert result.decision is not None
+
+
 def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kill -9 in the middle of a solve; the process is stopped first so that it cannot finish before."""
     started = worker_module.Worker

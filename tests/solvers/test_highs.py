@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import with_choice_rows
-from wattsched.solvers.solution import Limits, Start, conclude, listening
+from wattsched.solvers.solution import Limits, Start, Termination, conclude, listening
 
 
 def linear_optimum(program):
@@ -109,6 +109,8 @@ def test_unbounded_is_an_error_with_a_reason(knapsack):
 def test_a_bound_above_a_point_is_not_a_proof(knapsack):
     program = knapsack(3, 3)
     x = highs.solve(program, Limits(gap=0.0)).x
+    late = conclude(program, Limits(), x, program.objective(x), limit="time", detail="time limit reached")
+    assert late.termination == Termination("optimal")
     told = conclude(program, Limits(), x, program.objective(x) + 10.0)
     assert told.termination.reason == "feasible"
     assert "contradicts" in told.termination.detail

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from brute_force.placement import optimum
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.windows import random_window
 
@@ -17,6 +17,7 @@ from wattsched.formulations.placement.data import Window, window_of
 from wattsched.formulations.placement.heuristics import greedy
 from wattsched.formulations.placement.patterns import build
 from wattsched.formulations.timer import Timer
+from wattsched.instances.generators import generate
 from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.traces.openb import read_nodes, read_tasks
@@ -168,6 +169,65 @@ def test_a_search_out_of_time_still_has_a_decision() -> None:
     assert model.outside == -math.inf
     assert model.start is not None
     assert check(instance, model.decode(model.start, {})).faults == []
+
+
+class Counted(Timer):
+    """Timer that is over after it was asked so many times, and all its parts with it."""
+
+    def __init__(self, asks: int) -> None:
+        super().__init__()
+        self.left = asks
+
+    def over(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def share(self, share: float) -> Timer:
+        return self
+
+
+def stopped_everywhere(instance: PlacementInstance) -> list[float]:
+    """Costs of the starts of models whose building stopped at each place where it may, soonest first."""
+    window, costs = window_of(instance), list[float]()
+    while True:
+        timer = Counted(len(costs))
+        model = build(window, instance.objective, timer)
+        assert model.start is not None
+        assert model.program.violation(model.start) == 0.0
+        report = check(instance, model.decode(model.start, {}))
+        assert report.faults == []
+        costs.append(model.program.objective(model.start))
+        assert costs[-1] == close(report.objective or 0.0)
+        assert model.cut == (model.outside == -math.inf and timer.left < 0)
+        if timer.left >= 0:
+            return costs
+
+
+@pytest.mark.parametrize(("jobs", "asks"), [(6, 30), (20, 100)])
+def test_a_search_may_be_out_of_time_anywhere(jobs: int, asks: int) -> None:
+    instance = generate("placement", jobs=jobs, seed=4)
+    costs = stopped_everywhere(instance)
+    one_by_one = check(instance, greedy(window_of(instance), instance.objective, Timer())).objective
+    assert len(costs) > asks
+    assert max(costs) <= (one_by_one or 0.0) + 1e-6
+    assert costs[-1] < costs[0]
+
+
+@settings(max_examples=20)
+@given(SEEDS)
+def test_a_search_of_a_small_window_may_be_out_of_time_anywhere(seed: int) -> None:
+    instance = random_window(seed, most_tasks=6, most_nodes=5)
+    assert stopped_everywhere(instance)[-1] >= float(optimum(instance)) - 1e-6
+
+
+def test_only_a_lack_of_time_cuts_a_model() -> None:
+    instance = generate("placement", jobs=6, seed=4)
+    window = window_of(instance)
+    assert build(window, instance.objective, Timer(0.0)).cut
+    searched = build(window, instance.objective, Timer(60.0), most_outcomes=0)
+    assert searched.outside == -math.inf
+    assert not searched.cut
+    assert not build(window, instance.objective, Timer(60.0)).cut
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ def test_a_model_that_takes_too_long_to_build_is_not_begun() -> None:
     instance = generate("placement", jobs=5, seed=0)
     model = assignment.build(window_of(instance), instance.objective, Timer(0.0))
     assert model.outside == -math.inf
+    assert model.cut
     report = check(instance, model.decode(np.zeros(model.program.n_columns), {}))
     assert report.faults == []
     assert report.objective == pytest.approx(model.program.objective(np.zeros(0)))
