@@ -23,7 +23,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import ScaledModel, scaled
-from wattsched.solvers.points import Answer, solve_as_written
+from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -102,6 +102,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             answer = once(model, gap)
             while (tighter := _tighter(program, answer, limits.gap, bound)) < gap and not timer.over():
                 gap = tighter
+                if answer.x is not None:  # the next run may be killed, with what is known here
+                    announce_point(program, answer.x, bound, {})
                 answer = _both(program, answer, once(model, gap))
             return answer
 

@@ -12,7 +12,7 @@ import pytest
 
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs, pyomo
-from wattsched.solvers.solution import Limits, Termination
+from wattsched.solvers.solution import Limits, Termination, listening
 from wattsched.solvers.worker import Worker
 
 COMMANDS = {"cbc": "cbc", "glpk": "glpsol"}
@@ -104,7 +104,10 @@ def test_the_second_run_is_asked_for_what_is_missing(knapsack, monkeypatch):
         return run(self, model, limits, timer) if len(gaps) == 1 else pyomo._Ran("error", late=True)
 
     monkeypatch.setattr(pyomo._Interface, "run", once)
-    solution = pyomo.solve(program, Limits(gap=0.02, time_s=60.0), name="cbc")
+    told = []
+    with listening(told.append):
+        solution = pyomo.solve(program, Limits(gap=0.02, time_s=60.0), name="cbc")
+    assert [known.objective for known in told if known.x is not None] == [solution.objective]
     assert gaps[0] == 0.01
     assert gaps[1] == pytest.approx(0.01 * solution.objective / (solution.objective - program.offset))
     assert len(gaps) == 2
