@@ -22,8 +22,8 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.lp import scaled
-from wattsched.solvers.points import Answer, solve_as_written
+from wattsched.solvers.lp import ScaledModel, scaled
+from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -32,6 +32,7 @@ from wattsched.solvers.solution import (
     Termination,
     announce,
     infeasible,
+    relative_gap,
     unsupported,
 )
 from wattsched.topology.arrays import FloatArray
@@ -78,35 +79,63 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         relaxed = Solution(Termination("no_solution"), bound=bound, prices=prices)
         announce(bound, prices)
 
-        def ask(current: Program) -> Answer:
-            if timer.over():
-                return Answer(limit="time", detail=f"{name} stopped: out of time")
-            model = scaled(current)
-            ran = interface.run(model.program, limits, timer)
+        def once(model: ScaledModel, gap: float) -> Answer:
+            ran = interface.run(model.program, replace(limits, gap=gap), timer)
             # Out of time, CBC calls what it has not solved infeasible.
             if ran.ending in _INFEASIBLE and ran.limit is None:
                 detail = f"{name} proved that no integer point satisfies the rows"
                 return Answer(verdict=infeasible(prices, detail))
+            ending = "out of time" if ran.limit == "time" else ran.ending
             if ran.x is None:
-                ending = "out of time" if ran.limit == "time" else ran.ending
                 return Answer(limit=ran.limit, detail=f"{name} stopped: {ending}")
             x = model.point(ran.x)
-            stated = model.cost_of(ran.bound)
-            if stated == -np.inf and ran.ending in _OPTIMAL:
-                stated = _implied_bound(program, x, limits, bound)
-            return Answer(x, stated, ran.limit)
+            if ran.ending not in _OPTIMAL:
+                detail = "" if ran.limit == "time" else f"{name} stopped: {ending}"
+                return Answer(x, model.cost_of(ran.bound), ran.limit, detail)
+            implied = program.objective(x) - gap * _magnitude(program, x, bound)
+            return Answer(x, implied if ran.bound == -np.inf else model.cost_of(ran.bound))
+
+        def ask(current: Program) -> Answer:
+            if timer.over():
+                return Answer(limit="time", detail=f"{name} stopped: out of time")
+            model, gap = scaled(current), limits.gap if interface.states_bound else 0.5 * limits.gap
+            answer = once(model, gap)
+            while (tighter := _tighter(program, answer, limits.gap, bound)) < gap and not timer.over():
+                gap = tighter
+                if answer.x is not None:  # the next run may be killed, with what is known here
+                    announce_point(program, answer.x, bound, {})
+                answer = _both(program, answer, once(model, gap))
+            return answer
 
         return solve_as_written(program, limits, ask, timer, relaxed=relaxed)
 
 
-def _implied_bound(program: Program, x: FloatArray, limits: Limits, relaxed: float) -> float:
-    """Bound that follows from having stopped at the gap."""
+def _magnitude(program: Program, x: FloatArray, relaxed: float) -> float:
+    """Largest value that solvers may measure a relative gap against: some leave the offset out."""
     objective, offset = program.objective(x), program.offset
     against = [objective, objective - offset]
     if relaxed > -np.inf:
         against += [relaxed, relaxed - offset]
-    # Half the gap was asked for, because solvers measure it against different values.
-    return objective - 0.5 * limits.gap * max(abs(value) for value in against)
+    return max(abs(value) for value in against)
+
+
+def _tighter(program: Program, answer: Answer, gap: float, relaxed: float) -> float:
+    """Gap to ask for next, infinite where nothing is left to prove or the solver was not done.
+
+    Half the gap relative to the objective, however large the values are that the solver measures it against.
+    """
+    if answer.x is None or answer.limit is not None or answer.detail:
+        return np.inf
+    objective = program.objective(answer.x)
+    if relative_gap(objective, min(objective, max(answer.bound, relaxed))) <= gap:
+        return np.inf
+    return 0.5 * gap * abs(objective) / _magnitude(program, answer.x, relaxed)
+
+
+def _both(program: Program, first: Answer, second: Answer) -> Answer:
+    """How the second of two runs ended, with the better point and bound of the two."""
+    x = min((a.x for a in (first, second) if a.x is not None), key=program.objective)
+    return replace(second, x=x, bound=max(first.bound, second.bound), verdict=None)
 
 
 def _empty_row_fails(program: Program) -> bool:
@@ -160,14 +189,14 @@ class _Ran:
 
 
 class _Interface:
-    """A solver of Pyomo, ready to be called."""
+    """A solver of Pyomo, ready to be called; `states_bound` says that its own bound is reliable."""
 
     def __init__(self, name: str, solver: Any) -> None:
         from pyomo.contrib.solver.common.base import LegacySolverWrapper
 
         self._solver = solver
         self._family = next((key for key in _OPTIONS if key in name), "")
-        self._states_bound = isinstance(solver, LegacySolverWrapper)  # and reliably
+        self.states_bound = isinstance(solver, LegacySolverWrapper)
 
     def run(self, model: Program, limits: Limits, timer: Timer) -> _Ran:
         """Build the model and solve it in what that leaves of the time."""
@@ -189,7 +218,7 @@ class _Interface:
     def _options(self, limits: Limits) -> dict[str, Any]:
         gap, threads, seed = _OPTIONS.get(self._family, (None, None, None))
         values = {
-            gap: limits.gap if self._states_bound else 0.5 * limits.gap,
+            gap: limits.gap,
             threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
             seed: limits.seed,
         }
@@ -216,7 +245,7 @@ class _Interface:
         if self._family == "glpk" and ending == "feasible":
             reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
             ending = "convergenceCriteriaSatisfied" if reached else _OUT_OF_TIME
-        stated = results.problem.lower_bound if self._states_bound else None
+        stated = results.problem.lower_bound if self.states_bound else None
         bound = -np.inf if stated is None or not np.isfinite(stated) else float(stated)
         if not len(results.solution) or ending in _INFEASIBLE:
             return _Ran(ending, bound=bound)

@@ -6,12 +6,13 @@ import shutil
 import tempfile
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from wattsched.formulations.timer import Timer
-from wattsched.solvers import pyomo
-from wattsched.solvers.solution import Limits
+from wattsched.solvers import highs, pyomo
+from wattsched.solvers.solution import Limits, Termination, listening
 from wattsched.solvers.worker import Worker
 
 COMMANDS = {"cbc": "cbc", "glpk": "glpsol"}
@@ -74,6 +75,43 @@ def test_a_gap_that_is_reached_is_no_lack_of_time(name, knapsack, truth, seed):
         assert solution.termination.limit is None
         assert solution.bound <= best * (1 + 1e-9)
         assert best <= solution.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6, 9])
+@pytest.mark.parametrize("share", [0.9, 1.0, 1.2])
+def test_the_gap_is_one_of_the_objective_however_large_the_offset(name, knapsack, truth, seed, share):
+    """Some solvers measure it without the offset, others with it: then they are asked for a smaller one."""
+    program = knapsack(5, 4, seed=seed)
+    program = replace(program, offset=-share * truth(program))
+    best = truth(program)
+    solution = pyomo.solve(program, Limits(gap=0.02, time_s=60.0), name=name)
+    assert solution.termination == Termination("optimal")
+    rounding = 1e-9 * abs(program.offset)
+    assert solution.bound <= best + rounding
+    assert solution.objective == pytest.approx(best, rel=0.02, abs=rounding)
+
+
+def test_the_second_run_is_asked_for_what_is_missing(knapsack, monkeypatch):
+    """A second run that is out of time takes nothing from the first."""
+    if shutil.which("cbc") is None:
+        pytest.skip("cbc is not installed")
+    program = knapsack(5, 4, seed=0)
+    program = replace(program, offset=-0.99 * program.objective(highs.solve(program, Limits(gap=0.0)).x))
+    gaps, run = [], pyomo._Interface.run
+
+    def once(self, model, limits, timer):
+        gaps.append(limits.gap)
+        return run(self, model, limits, timer) if len(gaps) == 1 else pyomo._Ran("error", late=True)
+
+    monkeypatch.setattr(pyomo._Interface, "run", once)
+    told = []
+    with listening(told.append):
+        solution = pyomo.solve(program, Limits(gap=0.02, time_s=60.0), name="cbc")
+    assert [known.objective for known in told if known.x is not None] == [solution.objective]
+    assert gaps[0] == 0.01
+    assert gaps[1] == pytest.approx(0.01 * solution.objective / (solution.objective - program.offset))
+    assert len(gaps) == 2
+    assert solution.termination == Termination("feasible", "time", "cbc stopped: out of time")
 
 
 def test_temporary_files_go_with_the_killed_solver(name, knapsack, tmp_path, monkeypatch):
