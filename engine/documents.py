@@ -79,14 +79,7 @@ def result_of(document: Any, source: str = "") -> Result:
         raise InputError([f"is not a result ('format': '{RESULT_FORMATS[-1]}')"], source)
     document = upgraded(document)
     rules = _problem_of(document, source)
-    result = validated(Result, _renamed(rules, document, "objective_name"), source)
-    if result.decision is None:
-        return result
-    try:
-        decision = validated(rules.decision, result.decision)
-    except InputError as error:
-        raise InputError([f"decision: {fault}" for fault in error.faults], source) from None
-    return result.model_copy(update={"decision": decision})
+    return validated(Result, _renamed(rules, document, "objective_name"), source)
 
 
 def is_result(document: Any) -> bool:

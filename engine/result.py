@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
+from wattsched.instances.errors import InputError, validated
 from wattsched.topology.cluster import Strict
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class Result(Strict):
         prices of the linear relaxation.
     time_s : dict of str to float
         Seconds by phase.
-    totals : dict of str to float
-        What the decision uses, as the checker recomputes it; units are in the names.
+    totals : dict of str to int or float
+        What the decision uses, as the checker recomputes it; units are in the names, counts are whole.
     decision : object, optional
         A decision of the problem.
     """
@@ -92,9 +93,22 @@ class Result(Strict):
     prices: dict[str, Finite] = {}
     time_s: dict[str, Finite] = {}
     size: Size | None = None
-    totals: dict[str, Finite] = {}
+    totals: dict[str, int | Finite] = {}
     certificate: Certificate | None = None
     decision: Any = None
+
+    @field_validator("decision", mode="before")
+    @classmethod
+    def _read(cls, decision: Any, others: ValidationInfo) -> Any:
+        """Decision of a document as a model of the problem."""
+        from wattsched.problems import problem
+
+        if not isinstance(decision, dict) or "problem" not in others.data:
+            return decision
+        try:
+            return validated(problem(others.data["problem"]).decision, decision)
+        except InputError as error:
+            raise ValueError("; ".join(error.faults)) from None
 
     @property
     def solved(self) -> bool:
@@ -102,7 +116,7 @@ class Result(Strict):
         return self.decision is not None and self.checked
 
     def to_frame(self) -> pd.DataFrame:
-        """Decision as a table by job; of a job that runs several times, a row for every run.
+        """Decision as a table by job or task; of a job that runs several times, a row for every run.
 
         Raises
         ------
@@ -116,7 +130,8 @@ class Result(Strict):
         if self.decision is None:
             raise ValueError(f"the result of '{self.instance}' holds no decision: {self.termination.detail}")
         # Whole numbers stay whole where some jobs have none.
-        return pd.DataFrame(view(self.problem).rows(self.decision)).set_index("job").convert_dtypes()
+        rows = pd.DataFrame(view(self.problem).rows(self.decision)).convert_dtypes()
+        return rows.set_index(rows.columns[0])
 
     def prices_frame(self) -> pd.DataFrame:
         """Prices of capacities and budgets as a table."""

@@ -150,6 +150,17 @@ class InputError(Exception):
         super().__init__("\n".join(f"{source}: {fault}" if source else fault for fault in self.faults))
 
 
+class UnreadableError(InputError, OSError):
+    """A file that cannot be read, for those who expect an OSError, too."""
+
+    def __init__(self, error: OSError, source: str):
+        super().__init__([(error.strerror or str(error)).lower()], source)
+        self.errno, self.strerror, self.filename = error.errno, error.strerror, source
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.faults[0]}"
+
+
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pydantic_core
 from pydantic import BaseModel
 
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, UnreadableError
 
 MAX_BYTES = 1 << 30
 """Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
@@ -36,13 +36,13 @@ def read_json(path: str | Path, limit_bytes: int = MAX_BYTES) -> Any:
     Raises
     ------
     InputError
-        When the file cannot be read or is not JSON.
+        When the file is not JSON, or cannot be read (`UnreadableError`, which is an OSError, too).
     """
     source = str(path)
     try:
         return _parsed(_content(Path(path), limit_bytes))
     except OSError as error:
-        raise InputError([(error.strerror or str(error)).lower()], source) from None
+        raise UnreadableError(error, source) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InputError([_why_not_json(error)], source) from None
 

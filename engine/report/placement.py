@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import IN_JSON, heading, line, table
+from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, listed, number
 
@@ -69,7 +69,7 @@ def print_decision(
         gpus = sorted({gpu for placed in tasks for gpu in placed.gpus})
         names = listed([placed.task for placed in tasks], most=MOST_TASKS)
         rows.append((node, types.get(node, ""), f"{len(tasks):,}", ",".join(map(str, gpus)), names))
-    table(out, COLUMNS, rows, most=MOST_ROWS, hint=IN_JSON)
+    table(out, COLUMNS, rows, most=MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 
@@ -83,10 +83,10 @@ def about(instance: PlacementInstance) -> str:
 def rows_of(decision: PlacementDecision) -> list[dict[str, Any]]:
     """A row for every task; waiting ones have no node."""
     placed = [
-        {"job": one.task, "waiting": False, "node": one.node, "gpus": list(one.gpus)}
+        {"task": one.task, "waiting": False, "node": one.node, "gpus": list(one.gpus)}
         for one in decision.placed
     ]
-    return placed + [{"job": task, "waiting": True} for task in decision.waiting]
+    return placed + [{"task": task, "waiting": True} for task in decision.waiting]
 
 
 VIEW = View(

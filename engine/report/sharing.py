@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import IN_JSON, heading, line, table
+from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View, print_budgets
 from wattsched.report.wording import Goal, count, listed, number
 
@@ -61,7 +61,7 @@ def print_decision(out: Console, decision: SharingDecision, instance: SharingIns
     rows = alone if instance is None else _grouped(decision, instance)
     # Where all units are of one type, a narrow page need not say of which.
     alike = ("unit",) if len({row[0] for row in rows}) == 1 else ()
-    table(out, COLUMNS, rows, most=MOST_ROWS, hint=IN_JSON, gives_way=alike)
+    table(out, COLUMNS, rows, most=MOST_ROWS, hint=rest_in(instance), gives_way=alike)
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import IN_JSON, heading, line, table
+from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View, print_budgets
 from wattsched.report.wording import Goal, count, duration, listed, number, setting
 
@@ -57,7 +57,7 @@ def print_decision(
     )
     shown = decision.jobs[:MOST_ROWS]
     rows = [_row(schedule, None if instance is None else end_s(instance, schedule)) for schedule in shown]
-    table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=IN_JSON)
+    table(out, COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
 

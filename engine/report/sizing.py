@@ -12,7 +12,7 @@ import numpy as np
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.clusters import full_power_w
-from wattsched.report.terminal import IN_JSON, bar, heading, line, table
+from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, setting
 from wattsched.topology.buddy import free_by_level
@@ -155,7 +155,7 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     jobs = {} if instance is None else {job.name: job for job in instance.jobs}
     finish_s = {} if instance is None else completion_times_s(instance, shown)
     rows = [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown]
-    table(out, DECISION_COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=IN_JSON)
+    table(out, DECISION_COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
         stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)

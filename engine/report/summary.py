@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wattsched.report.terminal import IN_JSON, bar, heading, line, table
+from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View, view
 from wattsched.report.wording import (
     BUDGET_ROWS,
@@ -48,7 +48,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     if result.totals:
         _print_totals(out, result.totals, getattr(instance, "budgets", None))
     if result.decision is not None:
-        _print_prices(out, result.prices, goal, {} if instance is None else _capacities(problem, instance))
+        _print_prices(out, result.prices, goal, problem, instance)
         problem.print_decision(out, result.decision, instance)
     _print_time(out, result)
 
@@ -99,8 +99,9 @@ def _used(name: str, value: float, capacity: float | None) -> tuple[str, ...]:
 
 
 def _print_prices(
-    out: Console, stated: Mapping[str, float], goal: Goal, capacities: Mapping[str, float]
+    out: Console, stated: Mapping[str, float], goal: Goal, problem: View, instance: Any
 ) -> None:
+    capacities = {} if instance is None else _capacities(problem, instance)
     prices = {row: price for row, price in stated.items() if price > 0}
     if not prices and not capacities:
         return
@@ -109,7 +110,7 @@ def _print_prices(
         (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
         for row, price in prices.items()
     ]
-    table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=IN_JSON)
+    table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=rest_in(instance))
     if spare := [scarce(row).label for row in capacities if row not in prices]:
         line(out, (f"not scarce, price 0: {listed(spare)}", "dim"), indent=2)
 

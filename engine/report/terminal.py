@@ -24,7 +24,12 @@ NARROWEST = 72
 PAGE = 100
 """Columns of a page that is no terminal."""
 NARROWEST_CELL = 8
-IN_JSON = ", use --json or -o"
+
+
+def rest_in(instance: object) -> str:
+    """Where rows are that are not printed: `solve`, which prints with the instance, has options for it."""
+    return ", all are in the JSON" if instance is None else ", use --json or -o"
+
 
 TIE = "\ue000"
 """Stands for a blank at which no line is broken; rich would break at a no-break space."""

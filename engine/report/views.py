@@ -38,7 +38,7 @@ class View:
     print_decision : callable
         Prints a decision, with its instance or None.
     rows : callable
-        Decision to the rows of a table, one per job, with the job's name under ``job``.
+        Decision to the rows of a table, one per job or task, whose name comes first.
     capacities : callable
         Instance to its capacities besides budgets, by the names of their rows.
     """

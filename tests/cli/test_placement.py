@@ -124,6 +124,7 @@ def test_decisions_are_tables(run: Run, window: Path) -> None:
 
     result = solve(window)
     frame = result.to_frame()
+    assert frame.index.name == "task"
     assert list(frame.index) == [one.task for one in result.decision.placed] + result.decision.waiting
     assert "Added power" in str(result)
     assert "Added power" in result._repr_html_()

@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from wattsched.documents import read_result
 from wattsched.result import Result, TerminationReport
 
 from .conftest import DEMO
@@ -206,6 +207,9 @@ def test_long_decisions_are_cut_short_on_the_page_only(run, write, tmp_path):
     result = run("solve", instance, "--solver", "greedy", "-o", output)
     assert result.exit_code == 0
     assert "more, use --json or -o" in result.stdout
+    for shown in (run("show", output).stdout, str(read_result(output))):
+        assert "--json" not in shown
+        assert "more, all are in the JSON" in shown
     decision = json.loads(output.read_text())["decision"]
     assert len(decision["jobs"]) + len(decision["waiting"]) == 60
 

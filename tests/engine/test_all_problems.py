@@ -16,6 +16,7 @@ import brute_force.sizing
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from strategies.instances import small_instances
 from strategies.placement import windows
 from strategies.sharing import sharing_instances
@@ -140,6 +141,24 @@ def test_other_names_in_another_order_change_no_optimum(name: str, data: st.Data
     assert after.termination.reason == before.termination.reason
     if before.objective is not None:
         assert after.objective == pytest.approx(before.objective, rel=2 * GAP, abs=ROUNDING)
+
+
+@problems
+def test_a_result_is_read_from_json_as_from_a_file(name: str) -> None:
+    made = generate("uniform" if name == "sizing" else name, jobs=3)
+    answer = solve(made)
+    for read in (
+        Result.model_validate_json(answer.model_dump_json()),
+        Result.model_validate(answer.model_dump()),
+    ):
+        assert read == answer
+        assert isinstance(read.decision, problem(name).decision)
+        assert str(read) == str(answer)
+        assert read.to_frame().equals(answer.to_frame())
+        counted = ("gpus_", "restarts", "unfinished", "running_", "waiting_")
+        assert all(isinstance(n, int) for total, n in read.totals.items() if total.startswith(counted))
+    with pytest.raises(ValidationError, match=r"decision\n.*waiting: is missing"):
+        Result.model_validate(answer.model_dump() | {"decision": {}})
 
 
 @problems

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,27 @@ def test_exports_and_schemas_are_those_of_the_command() -> None:
     assert json.loads(printed("schema", "frontier")) == json.loads(json.dumps(made))
     with pytest.raises(ValueError, match="frontier: is of `problem` shifting, not sizing"):
         wattsched.json_schema("frontier", "sizing")
+
+
+@pytest.mark.parametrize("ending", ["json", "json.gz", "csv", "conf"])
+def test_a_file_that_cannot_be_opened_is_an_oserror_everywhere(ending: str) -> None:
+    file, cluster = f"nowhere.{ending}", homogeneous_cluster(1, 8, "A100")
+    readers: list[Callable[[], object]] = [
+        lambda: wattsched.read_instance(file),
+        lambda: wattsched.read_result(file),
+        lambda: wattsched.solve(file),
+        lambda: wattsched.check(file, file),
+        lambda: wattsched.compare(file),
+        lambda: wattsched.export_program(file),
+        lambda: wattsched.read_cluster(file),
+        lambda: wattsched.import_trace("itp", file),
+        lambda: wattsched.read_experiment(file, file),
+        lambda: wattsched.JobSource(file).traces(cluster),
+    ]
+    for read in readers:
+        with pytest.raises(OSError, match=r"(?i)no such file") as caught:
+            read()
+        assert caught.value.filename == file
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "added_power_w": added_w,
         "fragmentation_gpus": after[1],
         "added_fragmentation_gpus": added_gpus,
-        "placed_tasks": float(len(decision.placed)),
+        "placed_tasks": len(decision.placed),
         "placed_gpus": math.fsum(placed_gpus),
-        "waiting_tasks": float(len(waiting)),
-        "unplaceable_tasks": float(len(waiting) - len(refused)),
+        "waiting_tasks": len(waiting),
+        "unplaceable_tasks": len(waiting) - len(refused),
     }
     refused_w = math.fsum(waiting_w(instance, task) for task in refused)
     return Report(faults, None if faults else worth(instance, added_w, added_gpus, refused_w), totals)

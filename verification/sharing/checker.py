@@ -133,8 +133,8 @@ def _totals(instance: SharingInstance, decision: SharingDecision, runs: list[_Ru
     totals = {
         "power_w": sleeping_w + fsum(run.power_w for run in runs),
         "energy_j": energy_j,
-        "active_units": float(len(decision.sets)),
-        "running_jobs": float(len(runs)),
+        "active_units": len(decision.sets),
+        "running_jobs": len(runs),
         "normalised_throughput": fsum(run.throughput for run in runs),
     }
     if instance.carbon_g_per_kwh is not None:

@@ -66,7 +66,7 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
     weights = sum(job.weight for job in instance.jobs)
     totals = {"average_completion_s": sums.weighted_completion_s / weights if weights else 0.0}
     totals |= {name: float(line @ sums.joules) for name, line in per_joule(instance).items()}
-    totals |= {"unfinished": float(sums.unfinished), "restarts": float(sums.restarts)}
+    totals |= {"unfinished": sums.unfinished, "restarts": sums.restarts}
     sums.faults += budget_faults(instance.budgets, totals, TOLERANCE)
     criterion = CRITERIA.get(instance.objective, "")
     return Report(sums.faults, totals.get(BUDGETS.get(criterion, "")), totals)
