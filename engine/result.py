@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from wattsched.instances.errors import InputError, validated
 from wattsched.topology.cluster import Strict
@@ -103,7 +103,7 @@ class Result(Strict):
         """Decision of a document as a model of the problem."""
         from wattsched.problems import problem
 
-        if not isinstance(decision, dict) or "problem" not in others.data:
+        if decision is None or isinstance(decision, BaseModel) or "problem" not in others.data:
             return decision
         try:
             return validated(problem(others.data["problem"]).decision, decision)

@@ -113,9 +113,11 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
         if name not in known:
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
+    optional = {parameter.name for parameter in parameters_of(family) if "None" in parameter.annotation}
     for name, value in {"jobs": jobs, "gpus": 1 if gpus is None else gpus, "seed": seed, **options}.items():
-        # Who has a default of a type takes values of that type.
-        if (default := type(known.get(name, 0))) in _EXPECTED:
+        # Who has a default of a type takes values of that type, and None where that is said.
+        default = type(known.get(name, 0))
+        if default in _EXPECTED and not (value is None and name in optional):
             require(name, value, *_EXPECTED[default])
     for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
         if count is not None:
