@@ -304,7 +304,7 @@ def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> 
                     parameter, told.get(parameter.name), **given.get(parameter.name, {})
                 )
                 made = click.option(cls=_ready(option))(made)
-        return made  # type: ignore[no-any-return]
+        return made  # type: ignore[no-any-return]  # click's decorators keep what they get
 
     return decorate
 

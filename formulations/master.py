@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class ColumnArrays:
-    """Base of dataclasses whose fields are arrays with one row per column."""
+    """Base of dataclasses whose fields are arrays with one row per column.
+
+    It is none itself, so `fields` is told to ignore its type.
+    """
 
     def take(self, which: IntArray) -> Self:
         """Some of the columns."""
