@@ -6,7 +6,8 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 3. Otherwise a decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
 4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
-   bound over the choice groups closes the gap. Every node has prices of its own, and decisions under them.
+   bound over the choice groups closes the gap. Every node has prices of its own, decisions under them, and
+   columns that they fix; a node whose kernel holds all that is open is done.
    A round of many jobs has a small integrality gap unless a few of its jobs are lumpy: one such job, half
    running and half waiting, distorts the price of what it uses for all the others. Deciding the lumpy jobs
    first, largest difference of priced use first, leaves nodes whose prices are right.
@@ -155,10 +156,17 @@ class _Search:
 
         The reduced costs are those of the prices, so what they alone prove is what counts.
         """
-        if self._x is None:
-            return np.ones(len(self._above), dtype=bool)
-        margin = self.objective - self._priced + rounding(self._program, self.objective)
-        return self._with_best(self._above <= margin)
+        return self._with_best(self._above <= self.margin(self._priced))
+
+    def margin(self, priced: float) -> float:
+        """Reduced cost above its group's least that no column of a better point exceeds.
+
+        Parameters
+        ----------
+        priced : float
+            Bound that the prices of the reduced costs prove.
+        """
+        return self.objective - priced + rounding(self._program, self.objective)
 
     def _open_columns(self) -> int:
         return int(np.count_nonzero(self._open())) - self._program.n_groups
@@ -306,34 +314,47 @@ class _Branching:
             heapq.heappush(self._nodes, node)
             return False
         bound = max(node.bound, relaxed.bound)
+        above = small.program.above_least(relaxed.prices)
         if self._worth(bound):
-            self._decide(small, relaxed.prices, bound)
+            bound = max(bound, self._decide(small, relaxed.prices, above, relaxed.bound))
         halves = _halves(small, node.keep, relaxed.x, relaxed.prices) if self._worth(bound) else None
         if halves is None:
             # The relaxation is a decision, and nothing in the node is better, or not by enough.
             self._offer(small, relaxed.x if self._worth(bound) else None)
             self._finished = min(self._finished, bound)
             return True
+        closed = small.columns[: len(above)][above > self._search.margin(relaxed.bound)]
         for keep in halves:
-            heapq.heappush(self._nodes, _Node(bound, next(self._numbers), keep))
+            keep[closed] = False
+            if np.all(np.logical_or.reduceat(keep, self._part.program.group_start[:-1])):
+                heapq.heappush(self._nodes, _Node(bound, next(self._numbers), keep))
         return True
 
     def _offer(self, small: Kernel, x: FloatArray | None) -> None:
         self._search.offer(None if x is None else self._part.lift(small.lift(x)))
 
-    def _decide(self, small: Kernel, prices: FloatArray, bound: float) -> None:
-        """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it."""
+    def _decide(self, small: Kernel, prices: FloatArray, above: FloatArray, bound: float) -> float:
+        """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it.
+
+        Returns
+        -------
+        float
+            The bound that the prices prove, or that of the MIP where no other column is open.
+        """
         inner, search = small.program, self._search
         x = greedy.ascend(inner, prices, search.timer)
         self._offer(small, x)
         if not self._worth(bound) or inner.n_groups == 0:
-            return
-        keep = cheapest(inner.above_least(prices), inner.n_groups + _NODE_KERNEL)
+            return bound
+        keep = cheapest(above, inner.n_groups + _NODE_KERNEL)
         if x is not None:
             keep |= x[: len(keep)] > 0.5
+        complete = not np.any((above <= search.margin(bound)) & ~keep)
         gap = search.limits.gap
         limits = Limits(gap=gap, time_s=search.timer.remaining_s(), nodes=_KERNEL_NODES)
-        self._offer(small, kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound)).x)
+        answer = kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound))
+        self._offer(small, answer.x)
+        return min(search.objective, answer.bound) if complete else bound
 
 
 @dataclass(order=True)

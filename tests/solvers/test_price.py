@@ -109,6 +109,30 @@ def test_random_programs(block, dual_by):
         certified_in_rationals(program, solution)
 
 
+@pytest.fixture
+def branching(monkeypatch):
+    """Kernels of hardly a column, so that branching has to find and to prove."""
+    for name, few in {"KERNELS": (0,), "FEW_COLUMNS": 0, "_FIRST_NODES": 0, "_NODE_KERNEL": 1}.items():
+        monkeypatch.setattr(price, name, few)
+    monkeypatch.setattr(price, "_NODES", 10_000)
+    looked = []
+    look = price._Branching._look
+    monkeypatch.setattr(price._Branching, "_look", lambda self, node: looked.append(node) or look(self, node))
+    return looked
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_branching_finds_the_optimum_of_random_programs(block, branching):
+    for seed in range(1000 + 15 * block, 1015 + 15 * block):
+        program = random_program(seed)
+        solution, truth = price.solve(program, EXACT), highs.solve(program, EXACT)
+        tolerance = 1e-7 * max(1.0, abs(truth.objective))
+        assert solution.termination.reason == "optimal", (seed, solution.termination)
+        assert solution.objective == pytest.approx(truth.objective, abs=tolerance), seed
+        assert solution.bound == pytest.approx(truth.objective, abs=tolerance), seed
+    assert len(branching) > 30
+
+
 @settings(max_examples=60)
 @given(data=st.data())
 def test_programs_of_all_kinds(programs, truth, data):
