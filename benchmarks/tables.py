@@ -42,6 +42,11 @@ TABLES = {
         f"{ONE_CORE}/price_profile.py --write",
         "performance.md#solving-with-price",
     ),
+    "deadlines": Table(
+        "Calls with a time limit: how late they are",
+        "python benchmarks/deadlines.py --solves 10000 --write",
+        "performance.md#calls-with-a-time-limit",
+    ),
     "suite": Table(
         "All solvers and their peers on the same programs",
         "python benchmarks/suite.py --write",

@@ -13,7 +13,13 @@ from typing import Any
 
 import click
 
-from wattsched.cli.failures import exit_code_of, noted, noticing_broken_pipes, readable_streams
+from wattsched.cli.failures import (
+    exit_code_of,
+    leave_at_once,
+    noted,
+    noticing_broken_pipes,
+    readable_streams,
+)
 from wattsched.version import __version__
 
 # Name -> module (and function) of the command, and what it does.
@@ -83,7 +89,10 @@ class CommandLine(click.Group):
             return run()
         readable_streams()
         warnings.showwarning = noted
-        raise SystemExit(exit_code_of(run))
+        code = exit_code_of(run)
+        if args is None:  # of the whole process
+            leave_at_once(code)
+        raise SystemExit(code)
 
 
 @click.group(

@@ -65,12 +65,25 @@ def _exception(error: Exception) -> int:
     errors = sys.modules.get("wattsched.instances.errors")
     if errors is not None and isinstance(error, errors.InputError):
         return _refuse(f"{error.source}: {line}" if error.source else line for line in error.faults)
+    if isinstance(error, MemoryError):
+        _say([f"error: out of memory: {error}".rstrip(": ")])
+        return NO_SOLUTION
     if os.environ.get(DEBUG):
         traceback.print_exc()
         return INTERNAL_ERROR
     summary = f"{type(error).__name__}: {error}".rstrip(": ")
     _say([f"internal error: {summary}; run again with {DEBUG}=1 for the traceback"])
     return INTERNAL_ERROR
+
+
+def leave_at_once(code: int) -> None:
+    """End the process now if a thread that was given up still runs: it would not let the interpreter end."""
+    deadline = sys.modules.get("wattsched.deadline")
+    if deadline is not None and deadline.left():
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
 
 
 class ReaderGoneError(Exception):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +43,11 @@ EXIT_CODES = {
     "no_solution": NO_SOLUTION,
     "error": INTERNAL_ERROR,
 }
+
+
+# Reading, and writing the result, which takes about half as long.
+_READINGS = 1.5
+_LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,10 @@ def command(
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
     refuse_overwriting(output, file, asked.warm)
-    instance = read_instance(file)
+    instance, limits = _read(file, limits)
+    if instance is None:
+        click.echo(f"{file}: no decision, the instance was not read in time", err=True)
+        return NO_SOLUTION
     traced = None if points is None else _trace(instance, points, asked, limits)
     answer = traced or _solve(instance, asked, limits)
     if output is not None:
@@ -104,6 +114,18 @@ def command(
     elif output != STANDARD:
         _print(answer, instance)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
+
+
+def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
+    """Read the instance, None where that takes too long, and what it and the writing leave of the limits."""
+    from wattsched.deadline import on_time
+
+    begin = time.monotonic()
+    # How long others take to send theirs is not our time.
+    most_s = None if file == STANDARD else min(limits.time_limit, UNLIMITED_S)
+    instance = on_time(partial(read_instance, file), most_s)
+    took_s = 0.0 if file == STANDARD else time.monotonic() - begin
+    return instance, replace(limits, time_limit=max(_LEAST_S, limits.time_limit - _READINGS * took_s))
 
 
 def _print(answer: Result | ParetoResult, instance: Any) -> None:
@@ -155,7 +177,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
 
 
 def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:
-    """Trace the Pareto frontier of an instance; each point has the time limit."""
+    """Trace the Pareto frontier of an instance."""
     from wattsched.problems import problem
     from wattsched.report.terminal import progress
     from wattsched.tradeoffs import pareto
@@ -165,4 +187,9 @@ def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoRe
     if not problem(instance.problem).traces_pareto:
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
     with progress(f"tracing {instance.name}"), refusing():
-        return pareto(instance, points, solve=lambda one: _solve(one, asked, limits))
+        return pareto(
+            instance,
+            points,
+            time_limit=limits.time_limit,
+            solve=lambda one, time_limit: _solve(one, asked, replace(limits, time_limit=time_limit)),
+        )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
+from threading import Event
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.answer import EARLIER, Call, Candidate, Evidence, refuted
+from wattsched.answer import Evidence, refuted
+from wattsched.call import EARLIER, Call, Candidate, Request
+from wattsched.deadline import on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer
@@ -22,19 +25,37 @@ from wattsched.instances.errors import InputError, require
 from wattsched.problems import Problem
 from wattsched.problems import problem as find_problem
 from wattsched.result import Result
+from wattsched.solvers.registry import PYOMO_PREFIX
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limits, Solution, Start, Termination, conclude
+from wattsched.solvers.solution import (
+    Limits,
+    Solution,
+    Start,
+    Termination,
+    combined,
+    conclude,
+    listening,
+)
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
     from wattsched.formulations.program import Program
-    from wattsched.solvers.worker import Worker
     from wattsched.topology.arrays import FloatArray
 
 SMALL = 1_000
 """Up to this many columns the LP relaxation is solved sooner than the safety net, and is often the answer."""
 
+IN_THREAD = 5_000
+"""Up to this many columns a solver that may be given up runs in a thread instead of a process."""
+
+SLACK_S = 0.05
+"""What a call that keeps its time may take beyond it before it is given up."""
+
 _NET_SHARE = 0.3
+# An instance that takes as long to expand makes a large program: the process loads while we build.
+_LONG_S = 0.05
+# What a solver is told to end before it has to.
+_GRACE_S, _GRACE_SHARE = 0.5, 0.05
 _ROUNDING = 1e-6
 
 
@@ -49,6 +70,7 @@ def solve(
     threads: int = 1,
     seed: int = 0,
     initial_solution: Result | BaseModel | None = None,
+    stop: Event | None = None,
 ) -> Result:
     """Decide an instance of any problem.
 
@@ -65,13 +87,15 @@ def solve(
     gap : float
         Relative gap at which a decision counts as optimal.
     time_limit : float, optional
-        Wall-clock seconds for the whole call. The solver then runs in a process of its own, which is
-        killed when it does not stop; the best decision known is returned, with its bound.
+        Wall-clock seconds for the whole call, from reading to proving. What does not end by then is given up;
+        the best checked decision is returned, with its bound.
     threads, seed : int
         For the solver; equal values give equal answers. There are never more threads than processors.
     initial_solution : Result or model of a decision, optional
         An earlier answer to start from, for example last round's: its decision where it is still possible,
         and its prices.
+    stop : threading.Event, optional
+        Ends the call like a time limit as soon as it is set, from another thread.
 
     Returns
     -------
@@ -92,15 +116,41 @@ def solve(
     require("solver", solver, (str,), "a name")
     require("formulation", formulation, (str, NoneType), "a name")
     require("objective", objective, (str, NoneType), "a name")
-    sound, problem = sound_instance(instance)
-    earlier, prices = _earlier(problem, initial_solution)
-    goal = require_names(problem, formulation, solver, sound.objective if objective is None else objective)
+    require("stop", stop, (Event, NoneType), "a threading.Event")
+    watched = limits.time_s is not None or stop is not None
+    request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched)
+    if not watched:
+        return _answered(request)
+    last_s = None if limits.time_s is None else limits.time_s + SLACK_S
+    try:
+        result = on_time(partial(_answered, request), last_s, stop)
+    except BaseException:
+        request.give_up()
+        raise
+    if result is None:
+        request.give_up()
+        return request.in_hand("no decision was checked in time", "time")
+    request.close()
+    return result
+
+
+def _answered(request: Request) -> Result:
+    """Look the request over, and answer it."""
+    sound, problem = sound_instance(request.instance)
+    earlier, prices = _earlier(problem, request.initial_solution)
+    goal = sound.objective if request.objective is None else request.objective
+    goal = require_names(problem, request.formulation, request.solver, goal)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
-    formulation = problem.default if formulation is None else formulation
-    call = Call(sound, problem, formulation, solver, limits, prices)
-    with _worker(call) as worker:
-        return _solved(call, worker, earlier)
+    call = request.begin(sound, problem, prices)
+    try:
+        return _solved(call, earlier)
+    except MemoryError as error:
+        return call.in_hand(_short_of_memory(error))
+
+
+def _short_of_memory(error: MemoryError) -> str:
+    return f"out of memory: {error}".rstrip(": ")
 
 
 def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
@@ -208,23 +258,19 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     return Limits(gap=float(gap), time_s=finite, threads=int(useful), seed=int(seed))
 
 
-def _worker(call: Call) -> Any:
-    """Process of the solver, started at once when there is a limit, so that it loads while we build."""
-    if call.limits.time_s is None or not call.exact:
-        return nullcontext()
-    from wattsched.solvers.worker import Worker
-
-    return Worker()
-
-
-def _solved(call: Call, worker: Worker | None, earlier: Any) -> Result:
+def _solved(call: Call, earlier: Any) -> Result:
     """Expand, build, solve and conclude."""
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
         reasons = call.problem.diagnose(call.data)
     if reasons:
         return call.result(Termination("infeasible", detail="; ".join(reasons)))
+    call.set_aside()
+    if call.exact and call.timer.phase_s["expand"] > _LONG_S:
+        call.worker()
     known = _by_heuristic(call)
+    if call.latest is not None and call.timer.over():
+        return call.in_hand(limit="time")
     try:
         model = call.model(call.formulation)
     except InfeasibleError as error:
@@ -232,13 +278,14 @@ def _solved(call: Call, worker: Worker | None, earlier: Any) -> Result:
     if earlier is not None:
         known.append(call.checked(EARLIER, earlier))
     if model.start is not None and not call.by_heuristic:
-        known += call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
+        begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
+        known += _in_hand(call, begun)
     start = _start(call, model, known)
     late = _net_comes_late(call, model)
     if not late:
         known += _by_net(call, start)
         start = _start(call, model, known)
-    asked = _ask(call, model, replace(start, rule=_ascend) if late else start, worker)
+    asked = _ask(call, model, replace(start, rule=_ascend) if late else start)
     if late and asked.termination.reason == "optimal":
         result = Evidence(call, model, asked, known).answer()
         if result.termination.reason != "error":
@@ -257,7 +304,9 @@ def _by_heuristic(call: Call) -> list[Candidate]:
     with call.timer.phase("safety"):
         rule = call.problem.heuristics[name]
         decision = rule(call.data, call.instance.objective, call.timer.share(_NET_SHARE))
-    return [] if decision is None else [call.checked(name, decision)]
+    found = [] if decision is None else [call.checked(name, decision)]
+    call.set_aside()
+    return found
 
 
 def _net_is_a_solver(call: Call) -> bool:
@@ -266,7 +315,7 @@ def _net_is_a_solver(call: Call) -> bool:
 
 def _net_comes_late(call: Call, model: Model[Any]) -> bool:
     """Whether the net is for the case only that the solver fails: nothing can stop it before."""
-    small = call.limits.time_s is None and model.program.n_columns <= SMALL
+    small = not call.watched and model.program.n_columns <= SMALL
     return small and _net_is_a_solver(call) and find_solver(call.solver).relaxes
 
 
@@ -279,8 +328,22 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
         start = Start()
     with call.timer.phase("safety"):
         solution = find_solver(net)(model.program, call.limits_left(_NET_SHARE), start)
+    call.bound = max(call.bound, min(solution.bound, model.outside))
+    found = _in_hand(call, call.of_solution(net, model, solution))
     # Without a point its prices and its bound are still worth something.
-    return call.of_solution(net, model, solution) or [Candidate(net, np.inf, model, solution)]
+    return found or [Candidate(net, np.inf, model, solution)]
+
+
+def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:
+    """Decode and check what is known at once where the call may be given up: there may be no time later."""
+    if not call.watched:
+        return found
+    checked = []
+    for candidate in found:
+        decision, report = call.decided(candidate)
+        checked.append(replace(candidate, decision=decision, report=report))
+        call.set_aside()
+    return checked
 
 
 def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
@@ -297,7 +360,7 @@ def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))
 
 
-def _ask(call: Call, model: Model[Any], start: Start, worker: Worker | None) -> Solution:
+def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
     """Ask the solver, unless a heuristic decides, or the formulation has found the optimum itself."""
     with call.timer.phase("solve"):
         if call.by_heuristic:
@@ -307,9 +370,41 @@ def _ask(call: Call, model: Model[Any], start: Start, worker: Worker | None) -> 
             return Solution(Termination("feasible"), bound=max(bound, model.bound), prices=prices)
         if model.optimum is not None:
             return conclude(model.program, call.limits, model.optimum, model.bound)
-        if worker is not None:
-            return worker.solve(call.solver, model.program, call.limits_left(), start)
-        return find_solver(call.solver)(model.program, call.limits_left(), start)
+        if call.timer.over():
+            return Solution(Termination("no_solution", "time"))
+        try:
+            asked = _by_solver(call, model.program, start)
+        except MemoryError as error:
+            return Solution(Termination("no_solution", detail=_short_of_memory(error)))
+    call.bound = max(call.bound, min(asked.bound, model.outside))
+    return asked
+
+
+def _by_solver(call: Call, program: Program, start: Start) -> Solution:
+    """Let the solver run until the time that is left for it, whether it keeps limits or not.
+
+    A small program is solved here, sooner than a process would have it; a thread that is given up may go on
+    for a while. A large one, or a program of somebody else's, is killed with its process.
+    """
+    if not call.watched:
+        return find_solver(call.solver)(program, call.limits, start)
+    left = call.limits_left()
+    grace_s = 0.0 if left.time_s is None else min(_GRACE_S, _GRACE_SHARE * left.time_s)
+    limits = left if left.time_s is None else replace(left, time_s=left.time_s - grace_s)
+    if program.n_columns > IN_THREAD or call.solver.startswith(PYOMO_PREFIX):
+        return call.worker().solve(call.solver, program, limits, start, grace_s)
+    heard = [Solution(Termination("no_solution"))]
+
+    def ask() -> Solution:
+        with listening(heard.append):
+            return find_solver(call.solver)(program, limits, start)
+
+    asked = on_time(ask, left.time_s)
+    if asked is not None:
+        return asked
+    best = combined(program, heard)
+    detail = "the solver did not stop in time"
+    return conclude(program, limits, best.x, best.bound, best.prices, "time", detail, best.starts)
 
 
 def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:

@@ -11,6 +11,7 @@ from pydantic import AliasChoices, Field
 
 from wattsched.documents import result_of
 from wattsched.engine import solve, sound_instance
+from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError, require, require_known, validated
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
@@ -23,6 +24,7 @@ Tradeoff = Literal["carbon", "energy", "money"]
 FORMAT = "wattsched-frontier/1"
 ROOM = 1e-6
 """What a limit leaves, relative to it, so that an end keeps its own total."""
+_LEAST_S = 1e-3
 
 
 class ParetoPoint(Strict):
@@ -67,6 +69,7 @@ def pareto(
     points: int,
     *,
     tradeoff: Tradeoff | None = None,
+    time_limit: float | None = None,
     solve: Callable[..., Result] = solve,
     **options: Any,
 ) -> ParetoResult:
@@ -82,10 +85,12 @@ def pareto(
         coincide.
     tradeoff : {"carbon", "energy", "money"}, optional
         Default: the instance's objective, or carbon.
+    time_limit : float, optional
+        Wall-clock seconds for all points together; those to come share what is left.
     solve : callable
-        Takes an instance and `options`.
+        Takes an instance, a time limit and `options`.
     **options
-        As for `solve`; the time limit is that of each point.
+        As for `solve`.
 
     Raises
     ------
@@ -104,8 +109,12 @@ def pareto(
         raise ValueError(f"frontier: needs at least 2 points, got {points}")
     require_forecast(horizon, against)
     ended: list[TerminationReport] = []
+    timer = Timer(time_limit)
 
     def point(objective: str, limit: float | None = None) -> ParetoPoint | None:
+        left_s = timer.share(1.0 / max(1, points - len(ended))).limit_s
+        if left_s is not None:
+            options["time_limit"] = max(_LEAST_S, left_s)
         result = solve(bounded(horizon, objective, against, limit), **options)
         ended.append(result.termination)
         return None if result.decision is None else ParetoPoint(limit=limit, result=result)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wattsched.formulations.timer import Timer
 from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class LpOptimum:
     x: FloatArray
 
 
-def solve_growing(highs: Any, over: str) -> None:
+def solve_growing(highs: Any, over: str, timer: Timer | None = None) -> None:
     """Solve the LP that a HiGHS object holds, from where the last solve ended.
 
     Parameters
@@ -90,16 +91,20 @@ def solve_growing(highs: Any, over: str) -> None:
     highs : highspy.Highs
     over : str
         What the LP is over, for the message.
+    timer : Timer, optional
 
     Raises
     ------
     RuntimeError
-        If HiGHS does not find the optimum.
+        If HiGHS does not find the optimum, or not in time.
     """
     import highspy
 
     # The scheduler is global and keeps the thread count of its first use.
     highspy.Highs.resetGlobalScheduler(True)
+    left_s = None if timer is None else timer.remaining_s()
+    # HiGHS counts the seconds of all its runs.
+    highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
     highs.run()
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
@@ -165,9 +170,9 @@ class RestrictedMaster:
         costs = np.array(np.broadcast_to(cost, len(columns)), float) / self._unit
         self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
 
-    def solve(self) -> LpOptimum:
+    def solve(self, timer: Timer | None = None) -> LpOptimum:
         """Solve the LP as it is now; errors as of `solve_growing`."""
-        solve_growing(self._highs, self._over)
+        solve_growing(self._highs, self._over, timer)
         solution = self._highs.getSolution()
         return LpOptimum(
             float(self._highs.getInfo().objective_function_value) * self._unit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +18,17 @@ class Timer:
         Seconds by phase, in the order of their first beginning.
     """
 
-    def __init__(self, limit_s: float | None = None) -> None:
+    def __init__(self, limit_s: float | None = None, stopped: threading.Event | None = None) -> None:
         self.limit_s = limit_s
         self._begin = time.monotonic()
         self._end = None if limit_s is None else self._begin + limit_s
+        self._stopped = stopped or threading.Event()
         self.phase_s: dict[str, float] = {}
 
     def remaining_s(self) -> float | None:
         """Seconds left, at least 0; None when there is no limit."""
+        if self._stopped.is_set():
+            return 0.0
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def over(self) -> bool:
@@ -35,14 +39,24 @@ class Timer:
         """Seconds since the timer was made."""
         return time.monotonic() - self._begin
 
+    def stop(self) -> None:
+        """Be over at once, with every timer that was made from this one."""
+        self._stopped.set()
+
+    def set_aside(self, seconds: float) -> None:
+        """Be over so much before the limit: what is left then is for what comes after."""
+        if self.limit_s is not None:
+            self._end = self._begin + self.limit_s - seconds
+
     def share(self, share: float) -> Timer:
         """Timer for a share of what is left."""
         remaining_s = self.remaining_s()
-        return Timer(None if remaining_s is None else share * remaining_s)
+        return Timer(None if remaining_s is None else share * remaining_s, self._stopped)
 
     def until(self, share: float) -> Timer:
-        """Timer that is over when this share of the limit has passed."""
-        return Timer(None if self.limit_s is None else max(0.0, share * self.limit_s - self.elapsed_s()))
+        """Timer that is over when this share of the time up to the limit has passed."""
+        whole_s = None if self._end is None else self._end - self._begin
+        return Timer(None if whole_s is None else max(0.0, share * whole_s - self.elapsed_s()), self._stopped)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

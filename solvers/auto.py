@@ -10,7 +10,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
 from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
-from wattsched.solvers.worker import Worker
+from wattsched.solvers.worker import borrowed
 
 # Up to this many columns HiGHS is done before a second process would be running.
 _SMALL = 5_000
@@ -42,7 +42,7 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
     each = replace(limits, threads=max(1, limits.threads // len(names)))
     timer, known = Timer(limits.time_s), []
     with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
-        workers = [stack.enter_context(Worker()) for _ in names]
+        workers = [stack.enter_context(borrowed()) for _ in names]
         runs = [pool.submit(w.solve, n, program, each, start) for w, n in zip(workers, names, strict=True)]
         for run in as_completed(runs):
             known.append(run.result())

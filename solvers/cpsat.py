@@ -29,6 +29,7 @@ from wattsched.solvers.solution import (
     Start,
     Termination,
     certified,
+    heard,
     infeasible,
     unsupported,
     wanted,
@@ -231,6 +232,7 @@ class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR
         super().__init__()
         self._program = program
         self._model = model
+        self._announce = heard(announce_point)
 
     def on_solution_callback(self) -> None:
         """Announce the point if it satisfies the program as written."""
@@ -238,7 +240,7 @@ class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR
         steps = np.array([self.value(variable) for variable in self._model.variables], dtype=float)
         bound = integers.cost_bound(self.best_objective_bound)
         starts = self._model.starts(steps, self.value)
-        announce_point(self._program, steps * integers.unit, bound, starts)
+        self._announce(self._program, steps * integers.unit, bound, starts)
 
 
 class UnboundedError(ValueError):

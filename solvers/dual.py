@@ -52,7 +52,8 @@ def dual_prices(
     -------
     prices : float array, shape (n_rows,)
     bound : float
-        Far above any cost, or infinite, when the LP relaxation is infeasible.
+        Infinite when the LP relaxation is infeasible: prices that prove more than the dearest point costs
+        prove that there is none.
     """
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if (
@@ -68,7 +69,8 @@ def dual_prices(
         return prices, max(bound, relaxed.bound)
     if program.n_rows == 0:
         return certified(program, None)
-    return certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
+    prices, bound = certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
+    return prices, np.inf if bound > _dearest(program) else bound
 
 
 def _bounded(program: Program) -> bool:
@@ -86,10 +88,11 @@ def _cutting_planes(
     cut = oracle(centre)
     best = cut.value
     master.add(cut)
+    enough = min(enough, _dearest(program))
     for _ in range(_ITERATIONS):
-        if best >= enough:
+        if best > enough:
             break
-        proposal = master.solve()
+        proposal = master.solve(timer)
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
@@ -104,6 +107,15 @@ def _cutting_planes(
         if cut.value > best:
             best, centre = cut.value, between
     return centre
+
+
+def _dearest(program: Program) -> float:
+    """More than any point within the columns' bounds costs, by more than rounding."""
+    n, cost = program.n_choices, program.cost
+    parts = [np.maximum.reduceat(cost[:n], program.group_start[:-1])] if program.n_groups else []
+    parts.append(np.maximum(cost[n:] * program.lower[n:], cost[n:] * program.upper[n:]))
+    sizes = [abs(program.offset), *(float(np.abs(part).sum()) for part in parts)]
+    return program.offset + sum(float(part.sum()) for part in parts) + VIOLATION * sum(sizes)
 
 
 def _cost_range(program: Program) -> float:
@@ -174,10 +186,10 @@ class _Master:
         entries = np.vstack([(cut.use / self._size).T, np.eye(len(cut.cost))])
         self._lp.add_columns(csc_array(entries), cut.cost)
 
-    def solve(self) -> tuple[FloatArray, float, bool] | None:
+    def solve(self, timer: Timer) -> tuple[FloatArray, float, bool] | None:
         """Prices, the value the cuts allow there, and whether any is at the edge of the box."""
         try:
-            optimum = self._lp.solve()
+            optimum = self._lp.solve(timer)
         except RuntimeError:
             return None
         y = optimum.prices[: len(self._size)] / self._size

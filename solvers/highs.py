@@ -18,6 +18,7 @@ from wattsched.solvers.solution import (
     Start,
     announce,
     conclude,
+    heard,
     infeasible,
     unsupported,
     wanted,
@@ -66,7 +67,7 @@ def solve(
             announce_point(program, point, scaling.cost_of(data.mip_dual_bound), {})
 
         if wanted():
-            solver.cbMipImprovingSolution.subscribe(improved)
+            solver.cbMipImprovingSolution.subscribe(heard(improved))
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)

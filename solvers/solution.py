@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -104,12 +105,12 @@ class Solution:
 
 
 Listener = Callable[[Solution], None]
-_listener: Listener | None = None
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def wanted() -> bool:
     """Whether anybody listens; building the announcement can be saved otherwise."""
-    return _listener is not None
+    return _listener.get() is not None
 
 
 def announce(
@@ -120,9 +121,10 @@ def announce(
     starts: dict[int, int] | None = None,
 ) -> None:
     """Tell the listener about a better point, bound or prices; absent parts are unknown."""
-    if _listener is not None:
+    listener = _listener.get()
+    if listener is not None:
         known = Termination("no_solution" if x is None else "feasible")
-        _listener(Solution(known, x, objective, bound, prices, starts or {}))
+        listener(Solution(known, x, objective, bound, prices, starts or {}))
 
 
 @contextmanager
@@ -131,12 +133,22 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
     Those about a part of a program, for example, mean nothing to whom asked about the whole.
     """
-    global _listener
-    before, _listener = _listener, listener
+    before = _listener.set(listener)
     try:
         yield
     finally:
-        _listener = before
+        _listener.reset(before)
+
+
+def heard(callback: Callable[..., None]) -> Callable[..., None]:
+    """Callback for a library that calls it from threads of its own, where nobody would listen."""
+    listener = _listener.get()
+
+    def told(*arguments: Any) -> None:
+        with listening(listener):
+            callback(*arguments)
+
+    return told
 
 
 def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, float]:

@@ -7,6 +7,7 @@ bounds and prices come as they are found, so that a killed solver is not lost.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -19,10 +20,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -48,23 +50,20 @@ _COMMAND = "from wattsched.solvers.worker import serve; serve()"
 _PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
 _LONGEST_WAIT_S = 86_400.0
 _REMOVAL_S = 1.0
+# A process that nobody needs any more ends by itself.
+_IDLE_S = 60.0
+_MOST_STANDING = 2
 
 
 class Worker:
     """A solver process, good for one program after another until it dies or is closed.
-
-    Parameters
-    ----------
-    grace_s : float
-        Seconds that a solver may take beyond its limit before it is killed.
 
     Attributes
     ----------
     pid : int
     """
 
-    def __init__(self, grace_s: float = 0.5) -> None:
-        self._grace_s = grace_s
+    def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
         # Ours: a killed solver, or a program that it started, cannot clear up.
         self._folder = tempfile.mkdtemp(prefix="wattsched-")
@@ -84,21 +83,40 @@ class Worker:
         )
         theirs.close()
         self.pid = self._process.pid
+        self._caller = os.getpid()
+        self._idle_since: float | None = time.monotonic()
 
-    def solve(self, name: str, program: Program, limits: Limits, start: Start | None = None) -> Solution:
+    @property
+    def ready(self) -> bool:
+        """Whether it can take another program, and is not about to end by itself."""
+        if self._idle_since is None or time.monotonic() - self._idle_since > 0.5 * _IDLE_S:
+            return False
+        return self._caller == os.getpid() and self._process.poll() is None
+
+    def solve(
+        self,
+        name: str,
+        program: Program,
+        limits: Limits,
+        start: Start | None = None,
+        grace_s: float = 0.5,
+    ) -> Solution:
         """Solve there; the process is killed when it overruns its time or this call is interrupted.
 
         Parameters
         ----------
         name : str
             Solver of the registry.
+        grace_s : float
+            Seconds that it may take beyond its limit before it is killed.
 
         Returns
         -------
         Solution
             The solver's, or the best that it had announced when it was killed or died.
         """
-        timer = Timer(None if limits.time_s is None else limits.time_s + self._grace_s)
+        timer = Timer(None if limits.time_s is None else limits.time_s + grace_s)
+        self._idle_since = None
         # Names may be functions, which cannot be sent, and solvers need none. The monotonic clock is common
         # to all processes.
         rows, columns = (Block("row", program.n_rows),), (Block("column", program.n_columns),)
@@ -116,6 +134,7 @@ class Worker:
                     point[places] = values
                     solution = replace(solution, x=point)
                 if final:
+                    self._idle_since = time.monotonic()
                     return solution
                 known = combined(program, [known, solution])
             self._kill()
@@ -139,6 +158,8 @@ class Worker:
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
+        if self._caller != os.getpid():  # a fork's copy: the process is its parent's
+            return
         self._kill()
         # The pipe closes when its last user is gone: other threads may still wait in it.
         self._errors.close()
@@ -174,6 +195,37 @@ class Worker:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
+_standing: list[Worker] = []
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def borrowed() -> Iterator[Worker]:
+    """A worker of an earlier call that stands by, or a new one; afterwards it stands by for the next call."""
+    with _lock:
+        ready = [worker for worker in _standing if worker.ready]
+        tired = [worker for worker in _standing if worker not in ready]
+        _standing[:] = ready[1:]
+    for worker in tired:
+        worker.close()
+    worker = ready[0] if ready else Worker()
+    try:
+        yield worker
+    finally:
+        with _lock:
+            stays = worker.ready and len(_standing) < _MOST_STANDING
+            if stays:
+                _standing.append(worker)
+        if not stays:
+            worker.close()
+
+
+@atexit.register
+def _dismiss() -> None:
+    while _standing:
+        _standing.pop().close()
+
+
 def _send(pipe: Connection, message: Any) -> None:
     with contextlib.suppress(OSError):  # a dead process is noticed by its silence
         pipe.send_bytes(pickle.dumps(message, protocol=5))
@@ -198,16 +250,22 @@ def serve() -> None:
             _send(pipe, (final, replace(solution, x=None), places, x[places]))
 
     while True:
-        name, program, limits, start, asked_at = jobs.get()
+        try:
+            name, program, limits, start, asked_at = jobs.get(timeout=_IDLE_S)
+        except queue.Empty:
+            _end(sys.argv[2])
         if limits.time_s is not None:
             waited_s = time.monotonic() - asked_at
             limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
         try:
             with listening(send):
                 solution = registry.get(name)(program, limits, start)
+        except MemoryError as error:
+            solution = Solution(Termination("no_solution", detail=f"out of memory: {error}".rstrip(": ")))
         except Exception as error:  # whatever a solver raises is an answer to the caller
             solution = unsupported(f"{type(error).__name__}: {error}")
         send(solution, final=True)
+        del program, start, solution  # they may be large, and the next may be long in coming
 
 
 def _take_in(pipe: Connection, jobs: queue.SimpleQueue[Any], folder: str) -> None:
@@ -219,5 +277,11 @@ def _take_in(pipe: Connection, jobs: queue.SimpleQueue[Any], folder: str) -> Non
         while True:
             jobs.put(pipe.recv())
     except (EOFError, OSError):
-        shutil.rmtree(folder, ignore_errors=True)
-        os.killpg(0, signal.SIGKILL)
+        _end(folder)
+
+
+def _end(folder: str) -> NoReturn:
+    """Die with everything that was started here; our temporary files go before."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+    raise SystemExit

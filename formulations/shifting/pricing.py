@@ -26,6 +26,7 @@ from wattsched.formulations.shifting.cost_to_go import (
     unfinished,
 )
 from wattsched.formulations.shifting.data import PAUSE, Horizon
+from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -169,18 +170,22 @@ class NearOptimal:
     margin: float
 
 
-def near_optimal(horizon: Horizon, prices: Prices, most: int) -> NearOptimal | None:
-    """As many of the cheapest schedules as there can be, None where already the first are too many."""
+def near_optimal(horizon: Horizon, prices: Prices, most: int, timer: Timer) -> NearOptimal | None:
+    """As many of the cheapest schedules as there can be, None where already the first are too many.
+
+    The same where time is over: the margin is then smaller than it could be, or there is none.
+    """
     groups = groups_of(horizon, NEAR_LEVELS)
-    jobs = [group.take(np.array([i])) for group in groups for i in range(len(group.job))]
-    listings = [_Listing(priced_jobs(horizon, job, prices), most) for job in jobs]
-    if any(listing.least >= NONE for listing in listings):
-        return None
+    listings: list[_Listing] = []
+    for job in (group.take(np.array([i])) for group in groups for i in range(len(group.job))):
+        listings.append(_Listing(priced_jobs(horizon, job, prices), most))
+        if listings[-1].least >= NONE or timer.over():
+            return None
     margin, best = _BEGIN * sum(listing.least for listing in listings), None
     for _ in range(_TIMES):
         found, room = [], most
         for listing in listings:
-            schedules = listing.within(margin, room)
+            schedules = None if timer.over() else listing.within(margin, room)
             if schedules is None:
                 return best
             found.append(schedules)

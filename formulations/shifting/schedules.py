@@ -42,7 +42,7 @@ from wattsched.topology.arrays import FloatArray
 
 COARSE, FINE = 40, 160
 """Levels of work in the first and in the last rounds of column generation."""
-_COARSE_SHARE, _FINE_SHARE = 0.5, 0.65
+_COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.5, 0.65, 0.85
 """Shares of the time: when first and last rounds end; insertion has the rest."""
 _INSERT_S = 20.0
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
@@ -74,8 +74,8 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     generated = generate(horizon, which, fine, known, timer.until(_FINE_SHARE), generated.prices)
     prices = generated.prices
     insertion = Insertion(horizon, which, pricing, generated)
-    best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer)
-    near = near_optimal(horizon, prices, MOST_NEAR) if horizon.n_jobs <= FEW_JOBS else None
+    best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer.until(_INSERT_SHARE))
+    near = near_optimal(horizon, prices, MOST_NEAR, timer) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
     return replace(
         _model(horizon, which, columns, best),

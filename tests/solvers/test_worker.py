@@ -80,10 +80,10 @@ def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard, monkeypa
 
 
 def test_overrun_is_killed(hard):
-    with Worker(grace_s=-9.0) as worker:
+    with Worker() as worker:
         worker.solve("greedy", hard, Limits())  # the process is up
         before = time.monotonic()
-        solution = worker.solve("highs", hard, Limits(gap=0.0, time_s=10.0))
+        solution = worker.solve("highs", hard, Limits(gap=0.0, time_s=10.0), grace_s=-9.0)
         assert time.monotonic() - before < 60.0
         assert solution.termination.limit == "time"
         assert "killed" in solution.termination.detail
@@ -92,10 +92,10 @@ def test_overrun_is_killed(hard):
 
 def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
     program = knapsack(2000, 100)
-    with Worker(grace_s=0.0) as worker:
+    with Worker() as worker:
         os.kill(worker.pid, signal.SIGSTOP)
         before = time.monotonic()
-        assert worker.solve("greedy", program, Limits(time_s=0.3)).termination.limit == "time"
+        assert worker.solve("greedy", program, Limits(time_s=0.3), grace_s=0.0).termination.limit == "time"
         assert time.monotonic() - before < 60.0
     with Worker() as worker:
         assert worker.solve("greedy", program, Limits(time_s=20)).x is not None

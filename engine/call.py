@@ -1,0 +1,279 @@
+"""One call of `solve`: what is asked for, what has been made of it so far, and the best decision in hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from wattsched.formulations.model import Model
+from wattsched.formulations.timer import Timer
+from wattsched.problems import Problem
+from wattsched.result import Result, TerminationReport
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
+from wattsched.verification.report import Report
+
+if TYPE_CHECKING:
+    from wattsched.solvers.worker import Worker
+    from wattsched.topology.arrays import FloatArray
+
+EARLIER = "initial_solution"
+"""Who made an earlier decision, in messages."""
+
+_BUILD_SHARE = 0.7
+"""Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
+# Decoding and checking take a few times as long as expanding did, and about as long as they took before.
+_EXPANSIONS = 2.0
+_MARGIN = 1.3
+_LEAST_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A decision that is known: as a point of a model's program, or spelled out and checked.
+
+    Attributes
+    ----------
+    of : str
+        Who made it.
+    cost : float
+        As claimed, to be minimised.
+    """
+
+    of: str
+    cost: float
+    model: Model[Any] | None = None
+    solution: Solution | None = None
+    decision: Any = None
+    report: Report | None = None
+
+    def point_of(self, model: Model[Any]) -> FloatArray | None:
+        """Point of a model's program, None where it has none."""
+        if self.solution is not None:
+            return self.solution.x if self.model is model else None
+        x: FloatArray | None = model.encode(self.decision)
+        return x
+
+
+@dataclass
+class Call:
+    """What is asked for, and what has been made of it so far.
+
+    Attributes
+    ----------
+    prices : mapping of str to float
+        Certificate prices of an earlier answer.
+    data : object
+        The instance in arrays, as the problem expands it.
+    timer : Timer
+        Over when only what is set aside for decoding and checking is left.
+    watched : bool
+        Whether the call may be given up at any moment.
+    models : dict of str to Model
+        By formulation; each is built once.
+    bound : float
+        Best lower bound on the cost that solvers have found so far.
+    latest : Result, optional
+        Best checked decision so far, for when the call is given up.
+    """
+
+    instance: Any
+    problem: Problem[Any, Any, Any]
+    formulation: str
+    solver: str
+    limits: Limits
+    prices: Mapping[str, float] = field(default_factory=dict)
+    timer: Timer = field(default_factory=Timer)
+    watched: bool = False
+    data: Any = None
+    models: dict[str, Model[Any]] = field(default_factory=dict)
+    bound: float = -math.inf
+    latest: Result | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+    _worker: Worker | None = None
+
+    @property
+    def sign(self) -> float:
+        """What turns the objective into a cost."""
+        return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
+
+    @property
+    def by_heuristic(self) -> bool:
+        """Whether a heuristic of the problem is asked for, and of solvers only a bound."""
+        return self.solver in self.problem.heuristics
+
+    @property
+    def exact(self) -> bool:
+        """Whether the solver finds the optimum when it has the time."""
+        return not self.by_heuristic and find_solver(self.solver).exact
+
+    def limits_left(self, share: float = 1.0) -> Limits:
+        """Limits with a share of what is left of the time, at least a few milliseconds."""
+        left_s = self.timer.remaining_s()
+        return self.limits if left_s is None else replace(self.limits, time_s=max(0.01, share * left_s))
+
+    def model(self, formulation: str) -> Model[Any]:
+        """Model of a formulation."""
+        if formulation not in self.models:
+            build = self.problem.formulation(formulation)
+            with self.timer.phase("build" if formulation == self.formulation else "reference"):
+                model = build(self.data, self.instance.objective, self.timer.until(_BUILD_SHARE))
+            self.models[formulation] = model
+        return self.models[formulation]
+
+    def checked(self, of: str, decision: Any) -> Candidate:
+        """Candidate of a decision, with what the checker says of it."""
+        with self.timer.phase("check"):
+            report = self.problem.check(self.instance, decision)
+        valid = not report.faults and report.objective is not None
+        cost = self.sign * (report.objective or 0.0) if valid else math.inf
+        if self.watched and valid:
+            self._hold(of, cost, decision, report)
+        return Candidate(of, cost, decision=decision, report=report)
+
+    def decided(self, candidate: Candidate) -> tuple[Any, Report]:
+        """Decision of a candidate, and what the checker says of it."""
+        if candidate.report is not None:
+            return candidate.decision, candidate.report
+        solution = candidate.solution
+        if candidate.model is None or solution is None or solution.x is None:
+            return None, Report([])
+        try:
+            with self.timer.phase("decode"):
+                decision = candidate.model.decode(solution.x, solution.starts)
+        except ValueError as error:  # a formulation may let through what does not fit
+            return None, Report([str(error)])
+        checked = self.checked(candidate.of, decision)
+        return decision, checked.report or Report([])
+
+    def set_aside(self) -> None:
+        """Keep time back for decoding and checking, as long as they took before or are expected to take."""
+        took = self.timer.phase_s
+        known_s = took.get("decode", took.get("check", 0.0)) + took.get("check", 0.0)
+        estimate_s = _MARGIN * known_s if known_s else _EXPANSIONS * took["expand"]
+        self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
+
+    def _hold(self, of: str, cost: float, decision: Any, report: Report) -> None:
+        """Have a checked decision at hand, if it is the best."""
+        if self.latest is not None and self.sign * (self.latest.objective or 0.0) <= cost:
+            return
+        bound = min(cost, self.bound)
+        known = math.isfinite(bound)
+        self.latest = self.result(
+            Termination("feasible", "time", "" if of == self.solver else f"this is the decision of '{of}'"),
+            objective=report.objective,
+            bound=self.sign * bound if known else None,
+            gap=relative_gap(cost, bound) if known else None,
+            checked=True,
+            totals=report.totals,
+            decision=decision,
+        )
+
+    def in_hand(self, detail: str = "", limit: Limit | None = None) -> Result:
+        """Answer when the call cannot go on: the best checked decision."""
+        if self.latest is None:
+            return self.result(Termination("no_solution", limit, detail))
+        return self.latest.model_copy(update={"time_s": self._time_s()})
+
+    def worker(self) -> Worker:
+        """Process for solvers."""
+        from wattsched.solvers.worker import borrowed
+
+        if self._worker is None:
+            self._worker = self._open.enter_context(borrowed())
+        return self._worker
+
+    def close(self) -> None:
+        """Return the process, or kill it where it still works."""
+        self._open.close()
+
+    def of_solution(self, of: str, model: Model[Any], solution: Solution) -> list[Candidate]:
+        """Candidate of a solver's point, if it has one."""
+        if solution.x is None:
+            return []
+        cost = model.program.objective(solution.x) if solution.objective is None else solution.objective
+        return [Candidate(of, cost, model, solution)]
+
+    def result(self, termination: Termination, **values: object) -> Result:
+        """Result with everything that is known from the start."""
+        return Result(
+            instance=self.instance.name,
+            problem=self.problem.name,
+            formulation=self.formulation,
+            solver=self.solver,
+            objective_name=self.instance.objective,
+            sense=self.problem.objectives[self.instance.objective],
+            termination=TerminationReport(**asdict(termination)),
+            time_s=self._time_s(),
+            **values,  # type: ignore[arg-type]  # pydantic checks them
+        )
+
+    def _time_s(self) -> dict[str, float]:
+        return {**self.timer.phase_s, "total": self.timer.elapsed_s()}
+
+
+class Request:
+    """What `solve` is asked for; its timer runs from here.
+
+    Attributes
+    ----------
+    call : Call, optional
+        Once the instance is read.
+    """
+
+    def __init__(
+        self,
+        instance: Any,
+        names: tuple[str | None, str, str | None],
+        limits: Limits,
+        initial_solution: Any,
+        watched: bool,
+    ) -> None:
+        self.instance = instance
+        self.formulation, self.solver, self.objective = names
+        self.limits = limits
+        self.initial_solution = initial_solution
+        self.watched = watched
+        self.timer = Timer(limits.time_s)
+        self.call: Call | None = None
+
+    def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> Call:
+        """Begin the call with a sound instance."""
+        formulation = self.formulation or problem.default
+        self.call = Call(
+            instance, problem, formulation, self.solver, self.limits, prices, self.timer, self.watched
+        )
+        return self.call
+
+    def give_up(self) -> None:
+        """End whatever still runs, without waiting for its end."""
+        self.timer.stop()
+        Thread(target=self.close).start()
+
+    def close(self) -> None:
+        """Return the process, or kill it where it still works."""
+        if self.call is not None:
+            self.call.close()
+
+    def in_hand(self, detail: str, limit: Limit | None) -> Result:
+        """Answer when the request cannot be followed any further."""
+        if self.call is not None:
+            return self.call.in_hand(detail, limit)
+        known = self.instance
+        return Result(
+            instance=getattr(known, "name", None) or Path(str(known)).name,
+            problem=getattr(known, "problem", "sizing"),
+            formulation=self.formulation or "",
+            solver=self.solver,
+            objective_name=str(self.objective or getattr(known, "objective", "")),
+            sense="min",
+            termination=TerminationReport(
+                reason="no_solution", limit=limit, detail="the instance was not read in time"
+            ),
+            time_s={"total": self.timer.elapsed_s()},
+        )

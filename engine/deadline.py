@@ -1,0 +1,103 @@
+"""Work that ends on time, whatever it does: it runs in a thread, which is given up when time is over.
+
+Parts look at timers and end by themselves. This is for those that do not: a library's call, a large sort, a
+user's formulation that hangs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import TIMEOUT_MAX, Event, Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_GLANCE_S = 0.02
+# What a thread that was given up may take to notice when the interpreter ends.
+_LAST_S = 1.0
+_given_up: list[Thread] = []
+
+
+class GivenUp(BaseException):
+    """Raised in the thread of a work whose time is over."""
+
+
+def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = None) -> T | None:
+    """Do some work, but for no longer than this.
+
+    Parameters
+    ----------
+    work : callable
+        What it raises is raised here.
+    time_s : float, optional
+        Wall-clock limit.
+    stop : threading.Event, optional
+        Ends the wait, too, when it is set.
+
+    Returns
+    -------
+    object, or None
+        What the work returned; None when it was given up. It is then told so by `GivenUp`, as soon as it runs
+        Python again.
+    """
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+    done, context = Event(), copy_context()
+
+    def run() -> None:
+        try:
+            outcome.append(context.run(work))
+        except GivenUp:
+            pass
+        except BaseException as error:  # whatever it is, the caller's thread raises it
+            failure.append(error)
+        finally:
+            done.set()
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        _wait(done, time_s, stop)
+    except BaseException:  # Ctrl-C
+        _give_up(thread)
+        raise
+    if failure:
+        raise failure[0]
+    if outcome:
+        return outcome[0]
+    _give_up(thread)
+    return None
+
+
+def _wait(done: Event, time_s: float | None, stop: Event | None) -> None:
+    """Wait until the work is done, time is over, or somebody says stop."""
+    if stop is None:
+        done.wait(None if time_s is None else min(time_s, TIMEOUT_MAX))
+        return
+    end = None if time_s is None else time.monotonic() + time_s
+    while not stop.is_set() and (end is None or time.monotonic() < end):
+        if done.wait(_GLANCE_S if end is None else max(0.0, min(_GLANCE_S, end - time.monotonic()))):
+            return
+
+
+def _give_up(thread: Thread) -> None:
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(GivenUp))
+    _given_up[:] = [*(one for one in _given_up if one.is_alive()), thread]
+
+
+def left() -> bool:
+    """Whether a thread that was given up still runs."""
+    return any(thread.is_alive() for thread in _given_up)
+
+
+@atexit.register
+def _let_end() -> None:
+    """A library that comes back to an interpreter that is gone would abort the process."""
+    end = time.monotonic() + _LAST_S
+    for thread in _given_up:
+        thread.join(max(0.0, end - time.monotonic()))

@@ -1,0 +1,93 @@
+"""Calls that end on time, whatever their parts do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import wattsched
+from wattsched.deadline import on_time
+from wattsched.formulations.timer import Timer
+from wattsched.instances.generators import generate
+
+LONG_S = 60.0
+# Far below what hangs, far above what a busy machine adds.
+SOON_S = 20.0
+
+
+def spin(ended: threading.Event) -> None:
+    """Hang in Python code."""
+    end = time.monotonic() + LONG_S
+    try:
+        while time.monotonic() < end:
+            pass
+    finally:
+        ended.set()
+
+
+def test_what_the_work_returns_or_raises_is_the_callers() -> None:
+    assert on_time(lambda: 3, 10.0) == 3
+    with pytest.raises(KeyError, match="lost"):
+        on_time(lambda: {}["lost"], None, threading.Event())
+
+
+def test_a_work_that_hangs_is_given_up_and_told_so() -> None:
+    ended, begin = threading.Event(), time.monotonic()
+    assert on_time(lambda: spin(ended), 0.1) is None
+    assert ended.wait(SOON_S)
+    assert time.monotonic() - begin < SOON_S
+
+
+def test_another_thread_can_stop_it() -> None:
+    stop, ended = threading.Event(), threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    assert on_time(lambda: spin(ended), None, stop) is None
+    assert ended.wait(SOON_S)
+
+
+def test_a_stopped_timer_stops_those_that_came_from_it() -> None:
+    timer = Timer()
+    others = [timer.share(0.5), timer.until(0.5)]
+    assert not any(one.over() for one in [timer, *others])
+    timer.stop()
+    assert all(one.over() for one in [timer, *others])
+
+
+def test_what_is_set_aside_is_left_when_a_timer_is_over() -> None:
+    timer = Timer(1000.0)
+    timer.set_aside(400.0)
+    assert 599.0 < (timer.remaining_s() or 0.0) <= 600.0
+    assert 299.0 < (timer.until(0.5).remaining_s() or 0.0) <= 300.0
+    timer.set_aside(2000.0)
+    assert timer.over()
+
+
+HANGING = """
+import time
+def build(round):
+    time.sleep({0}) if {1} else [None for _ in iter(lambda: time.monotonic() > {2}, True)]
+"""
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_users_formulation_that_hangs_does_not_hold_the_call(asleep: bool, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(HANGING.format(5.0, asleep, time.monotonic() + LONG_S))
+    begin = time.monotonic()
+    result = wattsched.solve(generate("uniform", jobs=5, seed=1), formulation=f"{file}:build", time_limit=0.5)
+    assert time.monotonic() - begin < SOON_S
+    assert (result.termination.reason, result.termination.limit) == ("no_solution", "time")
+
+
+def test_a_call_without_a_limit_can_be_stopped_with_what_it_has() -> None:
+    """Exactly, this round takes far longer than anybody waits."""
+    stop = threading.Event()
+    threading.Timer(3.0, stop.set).start()
+    begin = time.monotonic()
+    result = wattsched.solve(generate("hetero", jobs=150, seed=1), gap=0.0, solver="highs", stop=stop)
+    assert time.monotonic() - begin < SOON_S
+    assert result.termination.limit == "time"
+    assert result.termination.reason in ("feasible", "no_solution")
