@@ -59,7 +59,10 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
             done.set()
 
     thread = Thread(target=run, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # what Python calls it when there is no room for a stack
+        raise MemoryError(str(error)) from None
     try:
         _wait(done, time_s, stop)
     except BaseException:  # Ctrl-C

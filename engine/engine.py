@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from errno import ENOMEM
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -48,7 +49,7 @@ SMALL = 1_000
 IN_THREAD = 5_000
 """Up to this many columns a solver that may be given up runs in a thread instead of a process."""
 
-SLACK_S = 0.05
+SLACK_S = 0.03
 """What a call that keeps its time may take beyond it before it is given up."""
 
 _NET_SHARE = 0.3
@@ -145,11 +146,15 @@ def _answered(request: Request) -> Result:
     call = request.begin(sound, problem, prices)
     try:
         return _solved(call, earlier)
-    except MemoryError as error:
+    except (MemoryError, OSError, RuntimeError) as error:
         return call.in_hand(_short_of_memory(error))
 
 
-def _short_of_memory(error: MemoryError) -> str:
+def _short_of_memory(error: Exception) -> str:
+    """What was lacking; any other error is raised again. Threads and processes have their own words for it."""
+    no_process = isinstance(error, OSError) and error.errno == ENOMEM
+    if not isinstance(error, MemoryError) and not no_process and "new thread" not in str(error):
+        raise error
     return f"out of memory: {error}".rstrip(": ")
 
 
@@ -374,7 +379,7 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
             return Solution(Termination("no_solution", "time"))
         try:
             asked = _by_solver(call, model.program, start)
-        except MemoryError as error:
+        except (MemoryError, OSError, RuntimeError) as error:
             return Solution(Termination("no_solution", detail=_short_of_memory(error)))
     call.bound = max(call.bound, min(asked.bound, model.outside))
     return asked
