@@ -9,20 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, option_names, refusing
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
-else:
-    # Not generic yet in older versions of click.
-    ParamType = click.ParamType
-
-FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+from wattsched.cli.outputs import FC, Command, ParamType
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -179,7 +172,7 @@ class FileName(ParamType):
         return str(value)
 
 
-class Described(click.Command):
+class Described(Command):
     """A command whose help ends with names from registries: titles, and a text or rows of a table each."""
 
     def __init__(self, *args: Any, sections: Callable[[], Mapping[str, Any]], **options: Any) -> None:

@@ -12,14 +12,13 @@ from wattsched.cli.files import (
     JSON_SUFFIXES,
     STANDARD,
     answer_text,
-    output_option,
     read_document,
     read_instance,
-    refuse_overwriting,
     shown,
     stray_output_to_stderr,
     write,
 )
+from wattsched.cli.outputs import output_option
 from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
@@ -93,7 +92,6 @@ def command(
     """
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    refuse_overwriting(output, file, asked.warm)
     instance = read_instance(file)
     traced = None if points is None else _trace(instance, points, asked, limits)
     answer = traced or _solve(instance, asked, limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -77,7 +78,9 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if path.suffix == ".gz":
         content = gzip.compress(content, compresslevel=6, mtime=0)
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     if path.exists() and not path.is_file():
         # A device, a pipe; a folder raises here.
         path.write_bytes(content)
