@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from wattsched.instances.io import csv_text_cell
 from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
@@ -266,6 +267,8 @@ def csv_text(table: Table) -> str:
 
 
 def _cell(value: object, *, clock: bool) -> object:
+    if isinstance(value, str):
+        return csv_text_cell(value)
     if not isinstance(value, float):
         return value
     if value != value:
