@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from pathlib import Path
@@ -22,7 +23,7 @@ from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.listing import read_listing, read_tables
-from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
@@ -251,8 +252,7 @@ def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget 
 class Journal:
     """Keeps outcomes and checkpoints in a folder, so that a replay that was interrupted can go on.
 
-    ``FOLDER/checkpoints`` holds ``POLICY-SEED.running`` and ``POLICY-SEED.done``. Whoever can change them can
-    have anything executed; see `replay.jobs.checkpoint`.
+    ``FOLDER/checkpoints`` holds ``POLICY-SEED.running`` and ``POLICY-SEED.done``.
 
     Parameters
     ----------
@@ -393,15 +393,33 @@ def _outcome(replay: Replay, seed: int, journal: Journal | None, progress: Progr
     if journal is None:
         return _stepped(replay, seed, progress, lambda _: None)
     running, done = journal.file(replay, seed, "running"), journal.file(replay, seed, "done")
-    if done.exists():
-        return load(done, Outcome, replay)
-    if running.exists():
-        replay = load(running, Replay, replay)
+    kept = next((file for file in (done, running) if file.exists()), None)
+    if kept is not None:
+        load(kept, replay)
+    if kept == running:
         progress(replay, seed, True)
-    outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
-    save(done, outcome, replay)
-    running.unlink(missing_ok=True)
+    with _blaming(kept):
+        outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
+        require_sound(outcome)
+    if kept != done:
+        save(done, replay)
+        running.unlink(missing_ok=True)
     return outcome
+
+
+@contextmanager
+def _blaming(kept: Path | None) -> Iterator[None]:
+    """Say of what fails that it went on from a file, in which anything may stand."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if kept is None:
+            raise
+        why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        told = f"cannot go on from it: {why}; delete it to begin that replay again"
+        raise ValueError(f"{kept}: {told}") from error
 
 
 def _stepped(replay: Replay, seed: int, progress: Progress, keep: Callable[[Replay], None]) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -176,6 +177,39 @@ class Summary:
     def as_dict(self) -> dict[str, object]:
         """Plain values by name."""
         return asdict(self)
+
+
+def require_sound(outcome: Outcome) -> None:
+    """Refuse an outcome that no replay has.
+
+    Raises
+    ------
+    ValueError
+        When there is not one sound number for each job, decision, change of watts and period.
+    """
+    meter, n = outcome.meter, len(outcome.trace)
+    ledger: dict[str, object] = {}
+    if outcome.ledger is not None:
+        ledger = {name: getattr(outcome.ledger, name) for name in ("begin_s", "spent", "short")}
+    for what, size, columns in (
+        ("jobs", n, vars(outcome.jobs)),
+        ("rounds", None, vars(outcome.rounds)),
+        ("power", None, vars(meter.power)),
+        ("busy", None, vars(meter.busy)),
+        ("periods", None, ledger),
+    ):
+        arrays = {name: np.array(values, dtype=float) for name, values in columns.items()}
+        sizes = {array.shape for array in arrays.values()}
+        if len(sizes) > 1 or (size is not None and sizes != {(size,)}):
+            raise ValueError(f"{what}: there is not one number for each")
+        for name, array in arrays.items():
+            if not np.all(np.isfinite(array) | (np.isnan(array) & (name == "gap"))):
+                raise ValueError(f"{what}: {name} is not finite")
+    totals = [value for value in vars(meter).values() if isinstance(value, int | float)]
+    if not all(map(math.isfinite, [*totals, outcome.begin_s, outcome.end_s])):
+        raise ValueError("the totals are not finite")
+    if n and (not outcome.rounds.time_s or np.any(outcome.jobs.end_s < outcome.trace.arrival_s)):
+        raise ValueError("a job ends before it arrives")
 
 
 def summary(outcome: Outcome) -> Summary:
