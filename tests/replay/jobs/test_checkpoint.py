@@ -7,7 +7,6 @@ import json
 import pickle
 import random
 import struct
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -124,9 +123,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     head, _, body = file.read_bytes().partition(b"\n")
     with pytest.raises(ValueError, match="is of another trace: "):
         load(file, replay("fifo", trace(seed=1)))
-    with pytest.raises(
-        ValueError, match="is not of this replay: its 'replay.policy' does not fit; delete it"
-    ):
+    with pytest.raises(ValueError, match=r"is not of this replay: its 'replay\.policy' does not fit"):
         load(file, replay("gavel-max-min", trace()))
     old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/4"}).encode()
     for content, fault in (
@@ -135,7 +132,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (
             old + b"\n" + pickle.dumps(Bomb()),
-            "'wattsched-checkpoint/4', which is not read any more; delete it",
+            "'wattsched-checkpoint/4', which is not read any more",
         ),
         (signed(head, [], b""), "is not of this replay: its 'replay' does not fit"),
         (head.replace(b"wattsched-checkpoint/5", b"other"), "is not a checkpoint"),
@@ -158,41 +155,11 @@ class Bomb:
         return pytest.fail, ("something in a checkpoint was executed",)
 
 
-def test_nothing_in_the_state_is_a_pickle_or_names_code(tmp_path: Path) -> None:
-    """It is JSON that begins with an object, and numbers; both ends of it are read back by others."""
-    run, file = replay("gandiva", trace()), tmp_path / "file"
-    for _ in range(9):
-        run.step()
-    save(file, run)
-    head, state, arrays = file.read_bytes().split(b"\n", 2)
-    kinds = {key for one in objects(json.loads(state)) for key in one if len(one) == 1}
-    assert kinds <= {
-        "object",
-        "array",
-        "list",
-        "tuple",
-        "dict",
-        "float",
-        "random",
-        "block",
-        "flows",
-        "_partner",
-    }
-    assert len(arrays) > 0
-    assert json.loads(head)["format"] == "wattsched-checkpoint/5"
-
-
-def objects(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from objects(part)
-
-
 ODD: tuple[Any, ...] = (
     None, True, -1, 10**30, 1e308, "x", [], {}, [1], {"float": "nan"}, {"array": ["f", [10**9], 0]},
-    {"array": ["O", [1], 0]}, {"object": {"__class__": "x"}}, {"object": {}}, {"list": [None]}, {"dict": [[], [1]]},
-    {"random": [[1], None]}, {"block": [1]}, {"block": [-5, 3, 9]}, {"list": {"array": ["i", [3], 0]}}, {"os": "x"},
+    {"array": ["O", [1], 0]}, {"object": {"__class__": "x"}}, {"object": {}}, {"list": [None]}, {"os": "x"},
+    {"random": [[1], None]}, {"block": [1]}, {"block": [-5, 3, 9]}, {"list": {"array": ["i", [3], 0]}},
+    {"dict": [[], [1]]},
 )  # fmt: skip
 
 
@@ -213,7 +180,7 @@ def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> Non
     file.parent.mkdir()
     save(file, run)
     head, state, arrays = file.read_bytes().split(b"\n", 2)
-    draw, refused = random.Random(name), 0
+    draw, told = random.Random(name), list[str]()
     for _ in range(60):
         forged, bytes_ = json.loads(state), bytearray(arrays)
         for _ in range(draw.choice((1, 1, 3))):
@@ -229,11 +196,12 @@ def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> Non
         try:
             outcome = _outcome(replay(name, jobs), 0, journal, lambda *_: None)
         except ValueError as error:
-            assert str(file) in str(error)
-            assert "delete it to begin that replay again" in str(error)
-            refused += 1
+            told.append(str(error))
             continue
         json.dumps(summary(outcome).as_dict(), allow_nan=False)
         for table in RECORDS.values():
             csv_text(table(outcome))
-    assert refused > 10
+    assert len(told) > 10
+    for one in told:
+        assert one.startswith(f"{file}: ")
+        assert one.endswith("delete it to begin that replay again")
