@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -191,7 +191,7 @@ class ReplaySettings:
             value = getattr(self, name)
             if value is not None and not (name in ("carbon", "tariff") and isinstance(value, File)):
                 require(name, value, (Real,), "a number")
-                require_range(0 <= value < math.inf, name, "at least 0 and finite", value)
+                require_range(0 <= value <= sys.float_info.max, name, "at least 0 and finite", value)
         require_range(self.gap < 1, "gap", "below 1", self.gap)
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:

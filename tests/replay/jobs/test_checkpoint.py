@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import pickle
@@ -185,7 +186,7 @@ def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> Non
         forged, bytes_ = json.loads(state), bytearray(arrays)
         for _ in range(draw.choice((1, 1, 3))):
             inside, key = draw.choice(parts(forged))
-            inside[key] = draw.choice(ODD)
+            inside[key] = copy.deepcopy(draw.choice(ODD))
         if draw.random() < 0.3:
             at = draw.randrange(0, len(arrays) - 8, 8)
             bytes_[at : at + 8] = draw.choice(
