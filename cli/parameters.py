@@ -359,7 +359,7 @@ limit_options = filling(
     time_limit={
         "type": Number(above=0, infinite=True, refused="is not a positive number of seconds, or 'inf'")
     },
-    threads={"type": Whole(1)},
+    threads={"type": Whole(1, 2**31 - 1)},
     seed={"type": Whole(0, 2**31 - 1)},
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,8 @@ INTERRUPTED = """
 import builtins, os, runpy, signal, sys
 imports, begun, nth = builtins.__import__, [0], int(sys.argv.pop(1))
 def counted(name, *rest, **more):
-    begun[0] += name not in sys.modules
+    if begun[0] or name == "wattsched.cli":
+        begun[0] += name not in sys.modules
     if begun[0] == nth:
         begun[0] += 1
         os.kill(os.getpid(), signal.SIGINT)
@@ -32,9 +32,8 @@ runpy.run_module("wattsched", run_name="__main__", alter_sys=True)
 
 
 def test_the_docs_list_all_codes():
-    sentence = " ".join(
-        re.search(r"Exit codes are (.*?)\. ", (ROOT / "README.md").read_text(), re.S)[1].split()
-    )
+    said = " ".join((ROOT / "README.md").read_text().split())
+    sentence = said.partition("Exit codes are ")[2].partition(". ")[0]
     readme = {int(code) for code in re.findall(r"(?:^|, )(\d+):", sentence)}
     table = (ROOT / "docs" / "file-format.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)}
@@ -49,9 +48,9 @@ def test_help_lists_all_codes(run):
 @pytest.mark.parametrize(
     "raised",
     [
-        SystemExit(55), SystemExit("bye"), SystemExit(None), KeyboardInterrupt(), MemoryError(), RecursionError(),
-        BrokenPipeError(), FileNotFoundError(2, "no"), ValueError("x"), click.UsageError("x"), click.Abort(),
-        GeneratorExit(), click.exceptions.Exit(9), OSError(), UnicodeDecodeError("utf-8", b"x", 0, 1, "y"),
+        SystemExit(55), SystemExit("bye"), SystemExit(None), KeyboardInterrupt(), MemoryError(),
+        RecursionError(), BrokenPipeError(), FileNotFoundError(2, "no"), ValueError("x"), OSError(),
+        click.UsageError("x"), click.Abort(), GeneratorExit(), click.exceptions.Exit(9),
     ],
     ids=repr,
 )  # fmt: skip
@@ -81,11 +80,10 @@ def test_ctrl_c_during_imports(nth):
     command = [sys.executable, "-P", "-c", INTERRUPTED, str(nth), "solve", str(DEMO), "--time-limit", "inf"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 130, done.stderr
-    assert done.stderr in ("", "interrupted\n")
+    assert done.stderr.strip() in ("", "interrupted")
     assert done.stdout == ""
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="needs signals")
 def test_interrupts_come_from_the_module_that_the_command_runs():
     script = (ROOT / "pyproject.toml").read_text()
     assert 'wattsched = "wattsched.__main__:main"' in script

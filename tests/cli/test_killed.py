@@ -1,4 +1,4 @@
-"""Long commands that a signal ends at any moment: whole files or none, nothing beside them, no process left."""
+"""Long commands that a signal ends: at any moment whole files or none, nothing beside them, no process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS = {
     "solve": "solve hard.json --solver highs --gap 0 --time-limit 60 -o out/result.json",
     "replay": "replay jobs.csv --policy elastic,fifo --checkpoint 0 -o out/replay --plot out/replay.png",
     "compare": "compare hard.json easy.json --solvers greedy,price,highs --gap 0 -o out/compare",
-    "place": "place --nodes nodes.csv --tasks tasks.csv --seeds 0-99 --arrivals 10 --processes 2 --plot out/p.png",
+    "place": "place --nodes nodes.csv --tasks tasks.csv --seeds 0-99 --processes 2 --plot out/place.png",
 }
 ENDINGS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -60,7 +60,7 @@ def moments() -> Iterator[object]:
             yield pytest.param(command, ending, after_s, marks=marks, id=f"{command}-{ending.name}-{after_s}")
 
 
-@pytest.mark.parametrize(("command", "ending", "after_s"), moments())
+@pytest.mark.parametrize(("command", "ending", "after_s"), list(moments()))
 def test_what_a_signal_leaves(
     inputs: Path, tmp_path: Path, command: str, ending: signal.Signals, after_s: float
 ) -> None:
