@@ -396,6 +396,9 @@ def _outcome(replay: Replay, seed: int, journal: Journal | None, progress: Progr
     kept = next((file for file in (done, running) if file.exists()), None)
     if kept is not None:
         load(kept, replay)
+    if kept == done:
+        # Nobody is to be told of what is complete.
+        progress = _untold
     if kept == running:
         progress(replay, seed, True)
     with _blaming(kept):
@@ -420,6 +423,10 @@ def _blaming(kept: Path | None) -> Iterator[None]:
         why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         told = f"cannot go on from it: {why}; delete it to begin that replay again"
         raise ValueError(f"{kept}: {told}") from error
+
+
+def _untold(replay: Replay, seed: int, resumed: bool) -> None:
+    """Tell nobody."""
 
 
 def _stepped(replay: Replay, seed: int, progress: Progress, keep: Callable[[Replay], None]) -> Outcome:
