@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import (
+    EXIT_CODES,
     exit_code_of,
     leave_at_once,
     noted,
@@ -36,11 +37,6 @@ COMMANDS = {
     "fit": ("fit", "Fit a performance profile to measurements."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }
-
-EXIT_CODES = (
-    "Exit codes: 0 solved or valid, 1 a check failed, 2 bad usage or bad input, "
-    "3 infeasible, 4 no solution within the limit, 70 internal error."
-)
 
 
 class CommandLine(click.Group):
@@ -98,7 +94,7 @@ class CommandLine(click.Group):
 @click.group(
     cls=CommandLine,
     invoke_without_command=True,
-    epilog=EXIT_CODES,
+    epilog=f"Exit codes: {', '.join(f'{code} {told}' for code, told in EXIT_CODES.items())}.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="wattsched", message="%(prog)s %(version)s")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import click
 
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
-from wattsched.cli.files import counting, folder_option, stray_output_to_stderr
+from wattsched.cli.files import counting, stray_output_to_stderr
+from wattsched.cli.outputs import folder_option
 from wattsched.cli.parameters import (
     Described,
     Limits,

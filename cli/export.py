@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import STANDARD, output_option, read_instance, refuse_overwriting, shown, write
+from wattsched.cli.files import STANDARD, read_instance, shown, write
+from wattsched.cli.outputs import Command, output_option
 
 PROGRAMS = (".mps", ".lp")
 TOPOLOGIES = (".json", ".conf")
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @click.argument("file")
 @click.option(
     "--formulation",
@@ -39,7 +40,6 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     if output == STANDARD or not output.endswith(endings):
         kind = "a topology" if topology else "a program"
         raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
-    refuse_overwriting(output, file)
     instance = read_instance(file)
     form: Any = output.rpartition(".")[2]
     if topology:

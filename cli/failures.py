@@ -23,6 +23,18 @@ INTERNAL_ERROR = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+EXIT_CODES = {
+    0: "solved or valid",
+    CHECK_FAILED: "a check failed",
+    BAD_INPUT: "bad usage or bad input",
+    INFEASIBLE: "infeasible",
+    NO_SOLUTION: "no solution within the limit",
+    INTERNAL_ERROR: "internal error",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    BROKEN_PIPE: "nobody reads the output any more",
+}
+"""All that a command ever ends with, and what each means."""
+
 DEBUG = "WATTSCHED_DEBUG"
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
@@ -46,9 +58,6 @@ def exit_code_of(run: Callable[[], Any]) -> int:
     except (BrokenPipeError, ReaderGoneError):
         _forget_output()
         return BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
-        _say(["interrupted"])
-        return INTERRUPTED
     except click.UsageError as error:
         return _refuse([_usage(error)])
     except click.ClickException as error:
@@ -56,11 +65,23 @@ def exit_code_of(run: Callable[[], Any]) -> int:
     except OSError as error:
         _forget_output()
         return _refuse([f"{error.filename}: {reason(error)}" if error.filename else reason(error)])
-    except Exception as error:
+    except BaseException as error:  # SystemExit, too, whose code would be anything
         return _exception(error)
 
 
-def _exception(error: Exception) -> int:
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it comes of Ctrl-C; a native library that is interrupted in its import calls it otherwise."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | click.Abort):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _exception(error: BaseException) -> int:
+    if _interrupted(error):
+        _say(["interrupted"])
+        return INTERRUPTED
     # Nothing has been read yet when the module of `InputError` is not loaded.
     errors = sys.modules.get("wattsched.instances.errors")
     if errors is not None and isinstance(error, errors.InputError):

@@ -1,4 +1,4 @@
-"""Files on the command line, what ``FILE`` and ``-o FILE`` take, ``-`` included; progress of long work."""
+"""Files on the command line: reading and writing them, ``-`` included; progress of long work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,77 +22,8 @@ if TYPE_CHECKING:
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
-FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
-
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
-
-
-def output_option(*suffixes: str, help: str, required: bool = False) -> Callable[[FC], FC]:
-    """``-o FILE`` of a command; the name's ending and folder are checked before any work is done."""
-
-    def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-        return name if name is None or name == STANDARD else _writable(ctx, param, name, suffixes)
-
-    return click.option("-o", "--output", metavar="FILE", callback=checked, required=required, help=help)
-
-
-def plot_option(help: str) -> Callable[[FC], FC]:
-    """``--plot FILE`` of a command, checked likewise."""
-
-    def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-        if name is not None:
-            _writable(ctx, param, name, PLOT_SUFFIXES)
-            if find_spec("matplotlib") is None:
-                raise BadInput(
-                    "--plot needs matplotlib, which is not installed (pip install 'wattsched[plot]')"
-                )
-        return name
-
-    return click.option("--plot", metavar="FILE", callback=checked, help=help)
-
-
-def _writable(ctx: click.Context, param: click.Parameter, name: str, suffixes: tuple[str, ...]) -> str:
-    if not name.endswith(suffixes):
-        *others, last = suffixes
-        told = f"{', '.join(others)} or {last}" if others else last
-        raise click.BadParameter(f"'{name}' must end in {told}", ctx, param)
-    if Path(name).is_dir():
-        raise click.BadParameter(f"'{name}' is a folder", ctx, param)
-    if not Path(name).parent.is_dir():
-        raise click.BadParameter(f"the folder '{Path(name).parent}' does not exist", ctx, param)
-    return name
-
-
-def folder_option(help: str) -> Callable[[FC], FC]:
-    """``-o DIR`` of a command: a folder that is there or can be made."""
-
-    def checked(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-        if name in ("", STANDARD):
-            raise click.BadParameter(
-                f"'{name}' is not a folder: there are several files to write", ctx, param
-            )
-        if name is not None and Path(name).exists() and not Path(name).is_dir():
-            raise click.BadParameter(f"'{name}' is not a folder", ctx, param)
-        return name
-
-    return click.option("-o", "--output", metavar="DIR", callback=checked, help=help)
-
-
-def refuse_overwriting(output: str | None, *inputs: str | None) -> None:
-    """Refuse an output that is one of the input files, under whatever name."""
-    for name in inputs:
-        if None not in (output, name) and STANDARD not in (output, name) and _same(str(output), str(name)):
-            raise BadInput(f"-o '{output}' would replace the input '{name}'; choose another name")
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except OSError:
-        # One of them does not exist.
-        return False
 
 
 def written(target: str) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import output_option, refuse_overwriting, write
+from wattsched.cli.files import write
+from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Number, Whole, filling
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Fit:
             )
 
 
-@click.command("fit")
+@click.command("fit", cls=Command)
 @click.argument("csv_file", metavar="PROFILE.csv")
 @filling(
     "fit",
@@ -90,7 +91,6 @@ def command(fit: Fit, output: str | None) -> None:
     per second) or time_per_epoch_s; and where measured nodes, sync_time_s, frequency_mhz or power_limit_w,
     power_w (of one GPU).
     """
-    refuse_overwriting(output, fit.csv_file)
     report = fit.report()
     _print(report)
     if output is not None:

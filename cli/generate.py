@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import JSON_SUFFIXES, output_option, write
+from wattsched.cli.files import JSON_SUFFIXES, write
+from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
@@ -44,7 +45,7 @@ def _command(family: str) -> click.Command:
             text = document_text(instance)
         write(output, text)
 
-    made = click.Command(family, params=params, callback=callback, help=_known()[family])
+    made = Command(family, params=params, callback=callback, help=_known()[family])
     return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
 
 

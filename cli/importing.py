@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import JSON_SUFFIXES, output_option, refuse_overwriting, write
+from wattsched.cli.files import JSON_SUFFIXES, write
+from wattsched.cli.outputs import FC, Command, output_option
 from wattsched.cli.parameters import (
-    FC,
     Family,
     Number,
     Whole,
@@ -134,6 +134,7 @@ def _command(name: str) -> click.Command:
         params += _window_options()
     made = click.command(
         name,
+        cls=Command,
         params=params,
         help=f"Import {form.description}.",
         context_settings={"show_default": True},
@@ -149,7 +150,6 @@ def _import(name: str, own: list[str]) -> Any:
         from wattsched.instances.io import document_text
         from wattsched.report.terminal import progress
 
-        refuse_overwriting(output, *files, None if cluster is None else str(cluster.cluster_file))
         if values.get("window") is not None:
             refuse_given(own, "does not go with --window")
             values = {key: value for key, value in values.items() if key not in own}

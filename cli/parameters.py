@@ -9,20 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, option_names, refusing
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
-else:
-    # Not generic yet in older versions of click.
-    ParamType = click.ParamType
-
-FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+from wattsched.cli.outputs import FC, Command, ParamType
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -78,7 +71,8 @@ class Number(ParamType):
         except ValueError:
             told = "not a number" if self.word is None else f"neither a number of seconds nor '{self.word}'"
             self.fail(f"'{value}' is {told}", param, ctx)
-        if not math.isfinite(read) and not self.infinite:
+        # What is too large for a number reads as infinite, too.
+        if not math.isfinite(read) and not (self.infinite and str(value).strip("+- ")[0] in "iInN"):
             self.fail(f"'{value}' is not a finite number", param, ctx)
         for end, within, told in self.ends:
             if not within(read, end):
@@ -179,7 +173,7 @@ class FileName(ParamType):
         return str(value)
 
 
-class Described(click.Command):
+class Described(Command):
     """A command whose help ends with names from registries: titles, and a text or rows of a table each."""
 
     def __init__(self, *args: Any, sections: Callable[[], Mapping[str, Any]], **options: Any) -> None:
@@ -365,7 +359,7 @@ limit_options = filling(
     time_limit={
         "type": Number(above=0, infinite=True, refused="is not a positive number of seconds, or 'inf'")
     },
-    threads={"type": Whole(1)},
+    threads={"type": Whole(1, 2**31 - 1)},
     seed={"type": Whole(0, 2**31 - 1)},
 )
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, plot_option, refuse_overwriting, save_plot, write
+from wattsched.cli.files import counting, save_plot, write
+from wattsched.cli.outputs import plot_option
 from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, Whole, filling, refuse_given
 
 if TYPE_CHECKING:
@@ -133,7 +134,6 @@ def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> No
     """
     from wattsched.placements import place_tasks
 
-    refuse_overwriting(plot, stream.nodes, stream.tasks)
     if not trial.bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")
     experiment = stream.read(trial.seeds[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, folder_option, plot_option, save_plot, write
+from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
+from wattsched.cli.outputs import ParamType, folder_option, plot_option
 from wattsched.cli.parameters import (
     Described,
     FileName,
     Listed,
     Number,
-    ParamType,
     Seeds,
     filling,
     refuse_given,
@@ -117,7 +118,7 @@ class Output:
 
         if self.output is None:
             refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
-        elif not Path(self.output).resolve().parent.is_dir():
+        elif not Path(os.path.realpath(self.output)).parent.is_dir():
             raise ValueError(f"the folder '{Path(self.output).parent}' does not exist")
         if self.parquet and (missing := missing_for_parquet()):
             needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"

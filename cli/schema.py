@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import output_option, write
+from wattsched.cli.files import write
+from wattsched.cli.outputs import Command, output_option
 
 
 def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
@@ -19,7 +20,7 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
     return name
 
 
-@click.command("schema")
+@click.command("schema", cls=Command)
 @click.argument("document", type=click.Choice(["instance", "result", "frontier"]), default="instance")
 @click.option(
     "--problem",

@@ -14,14 +14,13 @@ from wattsched.cli.files import (
     JSON_SUFFIXES,
     STANDARD,
     answer_text,
-    output_option,
     read_document,
     read_instance,
-    refuse_overwriting,
     shown,
     stray_output_to_stderr,
     write,
 )
+from wattsched.cli.outputs import output_option
 from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
@@ -100,7 +99,6 @@ def command(
     """
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    refuse_overwriting(output, file, asked.warm)
     instance, limits = _read(file, limits)
     if instance is None:
         click.echo(f"{file}: no decision, the instance was not read in time", err=True)

@@ -15,12 +15,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from wattsched.comparisons.run import Case, Run, Settings, content_of, execute, key_of
+from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
 from wattsched.engine import require_names, sound_instance
 from wattsched.instances.errors import require, require_range
-from wattsched.instances.io import write_atomically, write_json
+from wattsched.instances.io import csv_text_cell, write_atomically, write_json
 from wattsched.problems import problem
 from wattsched.version import __version__
 
@@ -133,8 +133,8 @@ def compare(
         instance = None
         for formulation, solver in pairs[case.label]:
             progress(Progress(len(runs), total, case.label, f"{formulation} {solver}"))
-            key = key_of(case, formulation, solver, settings)
-            run = None if store is None else _stored(store, key)
+            asked = asked_of(case, formulation, solver, settings)
+            run = None if store is None else _stored(store, asked)
             if run is not None:
                 resumed += 1
             else:
@@ -142,8 +142,7 @@ def compare(
                 run = execute(case, instance, formulation, solver, settings)
                 if store is not None and (run.status != "error" or run.faults):
                     write_json(store / f"{run.key}.json", json.dumps(run.as_dict()) + "\n")
-            # The same instance may have had another file name.
-            runs.append(replace(run, instance=case.label))
+            runs.append(run)
     progress(Progress(len(runs), total, "", ""))
     return Comparison(settings, runs, resumed, repeated)
 
@@ -199,13 +198,15 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
     return list(first.values()), {file: first[content].label for file, content in copies}
 
 
-def _stored(store: Path, key: str) -> Run | None:
-    """Finished run of that key; a file that is damaged or of another version counts as none."""
+def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
+    """Finished run of what is asked; a file that is damaged, or of anything else, counts as none."""
     try:
-        run = Run.from_dict(json.loads((store / f"{key}.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        run = Run.from_json((store / f"{asked['key']}.json").read_bytes())
+    except (OSError, ValueError):
         return None
-    return run if run.key == key else None
+    # The same instance may have had another file name.
+    found = replace(run, instance=asked["instance"])
+    return found if all(getattr(found, name) == value for name, value in asked.items()) else None
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
@@ -246,7 +247,9 @@ def csv_text(runs: Sequence[Run]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Run)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**run.as_dict(), "faults": "; ".join(run.faults)} for run in runs)
+    for run in runs:
+        cells = {**run.as_dict(), "faults": "; ".join(run.faults)}
+        writer.writerow({k: csv_text_cell(v) if isinstance(v, str) else v for k, v in cells.items()})
     return text.getvalue()
 
 

@@ -5,6 +5,7 @@ Each function draws into `ax`, or into axes of a new figure, and returns them.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, performance_profile
+from wattsched.instances.io import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,14 +80,17 @@ def gap_label(gaps: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def save(axes: Axes, path: str | Path) -> None:
-    """Write the figure of some axes to a file, in the format of its ending."""
+    """Write the figure of some axes to a file in one step, in the format of its ending."""
     from matplotlib.figure import Figure
 
     figure = axes.get_figure(root=True)
     assert isinstance(figure, Figure)
     # No date, so that equal plots are equal files.
     metadata = {"Date": None} if str(path).endswith(".svg") else None
-    figure.savefig(path, dpi=120, bbox_inches="tight", metadata=metadata)
+    content = io.BytesIO()
+    kind = Path(path).suffix[1:] or None
+    figure.savefig(content, format=kind, dpi=120, bbox_inches="tight", metadata=metadata)
+    write_atomically(path, content.getvalue())
 
 
 def _look(number: int) -> tuple[str, LineStyle, str]:

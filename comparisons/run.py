@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 from wattsched.formulations.external import source_of
 from wattsched.problems import problem
+from wattsched.report.wording import printable
 from wattsched.version import __version__
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from wattsched.result import Result
+
+Number = TypeVar("Number", int, float)
+AtLeastZero = Annotated[Number, Field(ge=0)]
+
+
+def _require_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has control characters")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_require_printable)]
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
 
@@ -65,6 +78,8 @@ class Run:
         Building the program, the solver, everything.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
     key: str
     instance: str
     content: str
@@ -76,22 +91,22 @@ class Run:
     threads: int
     seed: int
     version: str
-    status: str
-    sense: str = "min"
-    limit: str | None = None
-    detail: str = ""
+    status: Literal["optimal", "feasible", "infeasible", "no_solution", "error", "skipped"]
+    sense: Literal["min", "max"] = "min"
+    limit: Literal["time", "gap", "nodes"] | None = None
+    detail: Line = ""
     objective: float | None = None
     bound: float | None = None
-    gap: float | None = None
+    gap: AtLeastZero[float] | None = None
     checked: bool = False
-    build_s: float | None = None
-    solve_s: float | None = None
-    total_s: float | None = None
-    options: int | None = None
-    columns: int | None = None
-    rows: int | None = None
-    nonzeros: int | None = None
-    faults: tuple[str, ...] = ()
+    build_s: AtLeastZero[float] | None = None
+    solve_s: AtLeastZero[float] | None = None
+    total_s: AtLeastZero[float] | None = None
+    options: AtLeastZero[int] | None = None
+    columns: AtLeastZero[int] | None = None
+    rows: AtLeastZero[int] | None = None
+    nonzeros: AtLeastZero[int] | None = None
+    faults: tuple[Line, ...] = ()
 
     @property
     def pair(self) -> str:
@@ -108,18 +123,21 @@ class Run:
         return asdict(self) | {"faults": list(self.faults)}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Run:
-        """Run from what `as_dict` gave.
+    def from_json(cls, text: bytes) -> Run:
+        """Run from the JSON of what `as_dict` gave.
 
         Raises
         ------
-        TypeError, KeyError
-            If it is anything else.
+        ValueError
+            If it is anything else: of other fields or types, numbers that are not finite, or text with
+            control characters.
         """
-        known = {field.name for field in fields(cls)}
-        if set(content) != known:
-            raise KeyError("other fields than those of a run")
-        return cls(**{**content, "faults": tuple(content["faults"])})
+        return _adapter().validate_json(text)
+
+
+@cache
+def _adapter() -> TypeAdapter[Run]:
+    return TypeAdapter(Run)
 
 
 def content_of(instance: BaseModel) -> str:
@@ -154,9 +172,26 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
     from wattsched.formulations.model import UnsuitableError
     from wattsched.instances.errors import InputError
 
+    asked = asked_of(case, formulation, solver, settings)
+    options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}
+    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s}
+    try:
+        result = solve(instance, objective=settings.objective, **options)
+    # One failure must not end the comparison of the others.
+    except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
+        return Run(**asked, status="error", detail=printable("; ".join(error.faults)))
+    except UnsuitableError as error:
+        return Run(**asked, status="skipped", detail=printable(str(error)))
+    except Exception as error:
+        return Run(**asked, status="error", detail=printable(f"{type(error).__name__}: {error}"))
+    return Run(**asked, **_outcome(result))
+
+
+def asked_of(case: Case, formulation: str, solver: str, settings: Settings) -> dict[str, Any]:
+    """Fields of a run that are known before it."""
     rules = problem(case.problem)
     objective_name = rules.objective(case.objective if settings.objective is None else settings.objective)
-    asked: dict[str, Any] = {
+    return {
         "key": key_of(case, formulation, solver, settings),
         "instance": case.label,
         "content": case.content,
@@ -170,32 +205,20 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         "seed": settings.seed,
         "version": __version__,
     }
-    options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}
-    options |= {"gap": settings.gap, "time_limit": settings.time_limit_s}
-    try:
-        result = solve(instance, objective=settings.objective, **options)
-    # One failure must not end the comparison of the others.
-    except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
-        return Run(**asked, status="error", detail="; ".join(error.faults))
-    except UnsuitableError as error:
-        return Run(**asked, status="skipped", detail=str(error))
-    except Exception as error:
-        return Run(**asked, status="error", detail=f"{type(error).__name__}: {error}")
-    return Run(**asked, **_outcome(result))
 
 
 def _outcome(result: Result) -> dict[str, Any]:
     """Fields of a run that its result gives."""
     if result.unsupported:
-        return {"status": "skipped", "detail": result.unsupported}
+        return {"status": "skipped", "detail": printable(result.unsupported)}
     size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
     fields_of_result = ("objective", "bound", "gap", "checked")
     return {
         "status": result.termination.reason,
         "limit": result.termination.limit,
-        "detail": result.termination.detail,
+        "detail": printable(result.termination.detail),
         **{name: getattr(result, name) for name in fields_of_result},
         **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
-        "faults": tuple(result.faults),
+        "faults": tuple(map(printable, result.faults)),
         **size,
     }

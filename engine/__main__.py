@@ -1,6 +1,19 @@
-"""``python -m wattsched``: the same as the ``wattsched`` command."""
+"""``python -m wattsched``, and the ``wattsched`` command."""
 
-from wattsched.cli import main
+import os
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is imported ends it like any other."""
+    # Nothing here multiplies dense matrices, and with little memory OpenBLAS never ends starting its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        from wattsched.cli import main as command_line
+
+        command_line(prog_name="wattsched")
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
 
 if __name__ == "__main__":
-    main(prog_name="wattsched")
+    main()

@@ -251,6 +251,7 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
     for holds, told in (
         (0.0 <= gap < 1.0, f"gap must be at least 0 and below 1, got {gap}"),
         (time_limit is None or time_limit > 0.0, f"time_limit must be positive, got {time_limit}"),
+        (time_limit in (None, np.inf) or time_limit < 1e300, "time_limit must be below 1e300, or inf"),
         (threads >= 1, f"threads must be at least 1, got {threads}"),
         (0 <= seed < 2**31, f"seed must be between 0 and {2**31 - 1}, got {seed}"),
     ):

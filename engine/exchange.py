@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,7 +84,7 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     if window:
         return _window(files, **options)
     for number, file in enumerate(files):
-        if any(Path(file).resolve() == Path(other).resolve() for other in files[:number]):
+        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
             raise ValueError(f"{file}: the file is named twice")
     reading = {name: options.pop(name) for name in own if name in options}
     read = [found.read(file, **reading) for file in files]

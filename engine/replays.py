@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from pathlib import Path
@@ -22,7 +23,7 @@ from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.listing import read_listing, read_tables
-from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
@@ -190,7 +191,7 @@ class ReplaySettings:
             value = getattr(self, name)
             if value is not None and not (name in ("carbon", "tariff") and isinstance(value, File)):
                 require(name, value, (Real,), "a number")
-                require_range(0 <= value < math.inf, name, "at least 0 and finite", value)
+                require_range(0 <= value <= sys.float_info.max, name, "at least 0 and finite", value)
         require_range(self.gap < 1, "gap", "below 1", self.gap)
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
@@ -251,8 +252,7 @@ def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget 
 class Journal:
     """Keeps outcomes and checkpoints in a folder, so that a replay that was interrupted can go on.
 
-    ``FOLDER/checkpoints`` holds ``POLICY-SEED.running`` and ``POLICY-SEED.done``. Whoever can change them can
-    have anything executed; see `replay.jobs.checkpoint`.
+    ``FOLDER/checkpoints`` holds ``POLICY-SEED.running`` and ``POLICY-SEED.done``.
 
     Parameters
     ----------
@@ -393,15 +393,40 @@ def _outcome(replay: Replay, seed: int, journal: Journal | None, progress: Progr
     if journal is None:
         return _stepped(replay, seed, progress, lambda _: None)
     running, done = journal.file(replay, seed, "running"), journal.file(replay, seed, "done")
-    if done.exists():
-        return load(done, Outcome, replay)
-    if running.exists():
-        replay = load(running, Replay, replay)
+    kept = next((file for file in (done, running) if file.exists()), None)
+    if kept is not None:
+        load(kept, replay)
+    if kept == done:
+        # Nobody is to be told of what is complete.
+        progress = _untold
+    if kept == running:
         progress(replay, seed, True)
-    outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
-    save(done, outcome, replay)
-    running.unlink(missing_ok=True)
+    with _blaming(kept):
+        outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
+        require_sound(outcome)
+    if kept != done:
+        save(done, replay)
+        running.unlink(missing_ok=True)
     return outcome
+
+
+@contextmanager
+def _blaming(kept: Path | None) -> Iterator[None]:
+    """Say of what fails that it went on from a file, in which anything may stand."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if kept is None:
+            raise
+        why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        told = f"cannot go on from it: {why}; delete it to begin that replay again"
+        raise ValueError(f"{kept}: {told}") from error
+
+
+def _untold(replay: Replay, seed: int, resumed: bool) -> None:
+    """Tell nobody."""
 
 
 def _stepped(replay: Replay, seed: int, progress: Progress, keep: Callable[[Replay], None]) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -73,7 +74,7 @@ def source_of(name: str) -> Path | None:
 def _from_file(path: str, attribute: str) -> External:
     file = Path(path)
     try:
-        module = _module(file.resolve(), file.stat().st_mtime_ns, path)
+        module = _module(Path(os.path.realpath(file)), file.stat().st_mtime_ns, path)
     except OSError as error:
         raise InputError([(error.strerror or str(error)).lower()], path) from None
     if not hasattr(module, attribute):

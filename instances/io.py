@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -65,9 +66,11 @@ def write_json(path: str | Path, content: str | BaseModel) -> None:
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
-    """Write bytes under a temporary name beside the file, flush them to disk, rename.
+    """Write bytes to a file without a name in the folder, flush them to disk, name it.
 
-    A name that ends in ``.gz`` is compressed; equal content gives equal bytes.
+    Whoever is killed meanwhile leaves the old file, or none, and nothing beside it (where the system knows
+    no files without names, one of the name ``.*.tmp``). A name that ends in ``.gz`` is compressed; equal
+    content gives equal bytes.
 
     Raises
     ------
@@ -77,20 +80,47 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if path.suffix == ".gz":
         content = gzip.compress(content, compresslevel=6, mtime=0)
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     if path.exists() and not path.is_file():
         # A device, a pipe; a folder raises here.
         path.write_bytes(content)
         return
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with _nameless(path.parent) or temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            if not temporary.exists():
+                # Only so `os.link` follows the link, to the file that has no name so far.
+                os.link(f"/proc/self/fd/{file.fileno()}", temporary, src_dir_fd=file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _nameless(folder: Path) -> BinaryIO | None:
+    """File in a folder that goes away with whoever writes it; None where the system has no such files."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")
+    except OSError:
+        # If it is for another reason, opening a file with a name will tell.
+        return None
+
+
+def csv_text_cell(text: str) -> str:
+    """Text for a cell of a CSV file, with an apostrophe before what a spreadsheet would run as a formula."""
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def document_text(model: BaseModel) -> str:

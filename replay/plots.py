@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from wattsched.instances.io import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +41,9 @@ def tidy(parts: Iterable[Axes]) -> None:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file, in the format of its ending."""
+    """Write a figure to a file in one step, in the format of its ending."""
     # No date, so that equal plots are equal files.
     metadata = {"Date": None} if str(path).endswith(".svg") else None
-    figure.savefig(path, dpi=120, metadata=metadata)
+    content = io.BytesIO()
+    figure.savefig(content, format=Path(path).suffix[1:] or None, dpi=120, metadata=metadata)
+    write_atomically(path, content.getvalue())

@@ -7,11 +7,13 @@ Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz`
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.instances.units import S_PER_H
@@ -139,7 +141,8 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
     Parameters
     ----------
     unit : str, optional
-        Of its times, s or h. Default: hours where all jobs arrive within a year of them, else seconds.
+        Of its times, s or h. Default: hours where all jobs arrive within a year of them, else seconds; a
+        warning says which.
 
     Raises
     ------
@@ -155,7 +158,12 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
         for row in rows_of(path, PAI_COLUMNS)
     ]
     last = max((arrival for arrival, _, _ in rows), default=0.0)
-    to_s = UNITS[unit or ("h" if last <= YEAR_H else "s")]
+    if unit is None:
+        unit = "h" if last <= YEAR_H else "s"
+        guess = "hours: in hours, all jobs" if unit == "h" else "seconds: in hours, not all jobs"
+        told = f"the times are taken for {guess} arrive within a year; if that is wrong, give the unit"
+        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+    to_s = UNITS[unit]
     return [
         TraceJob(f"row{number}", arrival * to_s, length * to_s, int(block_size(cpus)) if cpus else 0)
         for number, (arrival, length, cpus) in enumerate(rows, start=1)

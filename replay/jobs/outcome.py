@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 
 import numpy as np
 
+from wattsched.instances.io import csv_text_cell
 from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
@@ -177,6 +179,39 @@ class Summary:
         return asdict(self)
 
 
+def require_sound(outcome: Outcome) -> None:
+    """Refuse an outcome that no replay has.
+
+    Raises
+    ------
+    ValueError
+        When there is not one sound number for each job, decision, change of watts and period.
+    """
+    meter, n = outcome.meter, len(outcome.trace)
+    ledger: dict[str, object] = {}
+    if outcome.ledger is not None:
+        ledger = {name: getattr(outcome.ledger, name) for name in ("begin_s", "spent", "short")}
+    for what, size, columns in (
+        ("jobs", n, vars(outcome.jobs)),
+        ("rounds", None, vars(outcome.rounds)),
+        ("power", None, vars(meter.power)),
+        ("busy", None, vars(meter.busy)),
+        ("periods", None, ledger),
+    ):
+        arrays = {name: np.array(values, dtype=float) for name, values in columns.items()}
+        sizes = {array.shape for array in arrays.values()}
+        if len(sizes) > 1 or (size is not None and sizes != {(size,)}):
+            raise ValueError(f"{what}: there is not one number for each")
+        for name, array in arrays.items():
+            if not np.all(np.isfinite(array) | (np.isnan(array) & (name == "gap"))):
+                raise ValueError(f"{what}: {name} is not finite")
+    totals = [value for value in vars(meter).values() if isinstance(value, int | float)]
+    if not all(map(math.isfinite, [*totals, outcome.begin_s, outcome.end_s])):
+        raise ValueError("the totals are not finite")
+    if n and (not outcome.rounds.time_s or np.any(outcome.jobs.end_s < outcome.trace.arrival_s)):
+        raise ValueError("a job ends before it arrives")
+
+
 def summary(outcome: Outcome) -> Summary:
     """Sum a replay up."""
     jobs, rounds, meter, jct_s = outcome.jobs, outcome.rounds, outcome.meter, outcome.jct_s
@@ -266,6 +301,8 @@ def csv_text(table: Table) -> str:
 
 
 def _cell(value: object, *, clock: bool) -> object:
+    if isinstance(value, str):
+        return csv_text_cell(value)
     if not isinstance(value, float):
         return value
     if value != value:

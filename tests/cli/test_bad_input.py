@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from wattsched import solve
+
+from .conftest import DEMO
+
 Document = dict[str, Any]
 
 
@@ -114,3 +118,61 @@ def test_names_in_a_file_are_no_markup(run, tiny, write):
     tiny["jobs"][0]["name"] = "[red]job[/red] :smile: \x1b[31m"
     shown = run("solve", write(tiny)).stdout
     assert "[red]job[/red] :smile: \\x1b[31m" in shown
+
+
+LOOPS = (
+    "solve loop.json", "solve demo.json --warm loop.json", "solve demo.json --formulation loop.py:f",
+    "solve demo.json -o loop.json", "solve demo.json -o loop/result.json", "show loop.json",
+    "check demo.json loop.json", "compare loop.json", "compare demo.json -o loop",
+    "compare demo.json -o loop/out",
+    "export demo.json -o loop.lp", "fit loop.csv", "import itp loop.csv", "import itp loop.csv other.csv",
+    "import itp trace.csv --cluster loop.json", "generate uniform -o loop.json",
+    "generate shifting --carbon loop.csv", "place --nodes loop.csv --tasks loop.csv",
+    "place --nodes n.csv --tasks n.csv --plot loop.png", "replay loop.csv", "replay trace.csv -o loop",
+    "replay trace.csv --format itp -o loop/out", "replay trace.csv --format itp --carbon loop.csv",
+    "schema -o loop.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", LOOPS)
+def test_loops_of_symbolic_links_are_refused(run, tmp_path, monkeypatch, command):
+    (tmp_path / "demo.json").write_text(DEMO.read_text())
+    (tmp_path / "trace.csv").write_text("job_id,submission_time,duration,num_gpu\na,0,100,1\n")
+    loops = [tmp_path / f"loop{ending}" for ending in ("", ".json", ".csv", ".py", ".png", ".lp")]
+    for loop in loops:
+        loop.symlink_to(loop.name)
+    monkeypatch.chdir(tmp_path)
+    result = run(*command.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert all(loop.is_symlink() for loop in loops)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["solve", DEMO, "--objective", ""],
+        ["solve", DEMO, "--formulation", ""],
+        ["solve", DEMO, "--solver", ""],
+        ["solve", DEMO, "--warm", ""],
+        ["solve", DEMO, "-o", ""],
+        ["compare", DEMO, "--objective", ""],
+        ["compare", DEMO, "--solvers", ""],
+        ["export", DEMO, "--objective", "", "-o", "x.lp"],
+        ["solve", DEMO, "--time-limit", "1" + "0" * 400],
+        ["solve", DEMO, "--time-limit", "1e400"],
+        ["solve", DEMO, "--threads", "1" + "0" * 400],
+        ["solve", DEMO, "--gap", "1e400"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments))[-40:],
+)
+def test_empty_names_and_numbers_without_end_are_refused(run, arguments):
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["time_limit", "gap", "seed"])
+def test_endless_integers_are_refused_in_python_too(name):
+    with pytest.raises(ValueError, match=name):
+        solve(DEMO, **{name: 10**400})

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
-from .conftest import DEMO
+import click
+import pytest
+from click.testing import Result
+
+from wattsched.cli import main
+from wattsched.cli.outputs import Output
+from wattsched.replay.plots import save
+
+from .conftest import DEMO, Run, wattsched
 
 STEPS = "gpus,local_batch,step_time_s,power_w\n" + "".join(
     f"{gpus},{batch},{0.01 + 0.002 * batch},200\n" for gpus in (1, 2) for batch in (8, 16)
@@ -14,37 +25,12 @@ TRACE = "job_id,submission_time,duration,num_gpu\na,0,100,1\n"
 
 @pytest.fixture
 def folder(write, tmp_path, monkeypatch):
-    """Folder with an input of every command, each under two names."""
+    """Folder with an input of every command."""
     write(DEMO.read_text(), "demo.json")
     write(STEPS, "steps.csv")
     write(TRACE, "trace.csv")
-    for name in ("demo.json", "steps.csv", "trace.csv"):
-        (tmp_path / f"link-{name}.json").symlink_to(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["solve", "demo.json", "-o", "demo.json"],
-        ["solve", "demo.json", "-o", "link-demo.json.json"],
-        ["solve", "link-demo.json.json", "-o", "./demo.json"],
-        ["solve", DEMO, "--warm", "demo.json", "-o", "demo.json"],
-        ["export", "demo.json", "--topology", "-o", "demo.json"],
-        ["import", "itp", "trace.csv", "--cluster", "demo.json", "-o", "demo.json"],
-        ["import", "itp", "trace.csv", "-o", "link-trace.csv.json"],
-        ["fit", "steps.csv", "-o", "link-steps.csv.json"],
-    ],
-    ids=lambda arguments: " ".join(map(str, arguments)),
-)
-def test_an_output_that_is_an_input_is_refused(run, folder, arguments):
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert "would replace the input" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -66,3 +52,158 @@ def test_a_written_file_is_announced_on_standard_error(run, folder, arguments):
     assert result.exit_code == 0, result.stderr
     assert result.stderr == f"Written to {arguments[-1]}\n"
     assert "Written" not in result.stdout
+
+
+def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Names of all commands, those of families and formats included."""
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+def parameters(path: tuple[str, ...]) -> list[click.Parameter]:
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command.params
+
+
+def name_for(param: click.Parameter, folder: Path) -> str | None:
+    """Name that this parameter takes, of a file in the folder; None where it takes no name of a file."""
+    if isinstance(param.type, Output) or param.name == "help":
+        return None
+    for ending in (".csv", ".json", ".py:f"):
+        name = str(folder / f"in{ending}")
+        try:
+            value = param.process_value(click.Context(main), (name,) if param.nargs == -1 else name)
+        except click.UsageError:
+            continue
+        if value in (name, (name,), [name]):
+            return name
+    return None
+
+
+def pairs() -> list[tuple[tuple[str, ...], str, str]]:
+    """Every command with each of its outputs and everything else that may name a file."""
+    return [
+        (path, str(output.name), str(param.name))
+        for path in commands()
+        for output in parameters(path)
+        if isinstance(output.type, Output)
+        for param in parameters(path)
+        if name_for(param, Path()) is not None
+    ]
+
+
+def words(param: click.Parameter, value: object) -> list[str]:
+    return [str(value)] if isinstance(param, click.Argument) else [param.opts[-1], str(value)]
+
+
+def asked(run: Run, path: tuple[str, ...], output: tuple[str, object], given: dict[str, str]) -> Result:
+    """Run a command with an output, what it cannot do without, and what is given."""
+    arguments: list[str] = []
+    for param in parameters(path):
+        if param.name == output[0]:
+            arguments += words(param, output[1])
+        elif param.name in given:
+            arguments += words(param, given[param.name])
+        elif param.required:
+            arguments += words(param, DEMO)
+    return run(*path, *arguments)
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_all_that_reads_files_is_known_to_this_test():
+    """At least as many outputs, and inputs, as there were; nothing else is to be done for a new one."""
+    found = pairs()
+    assert {path for path, _, _ in found} >= {("solve",), ("compare",), ("place",), ("replay",), ("fit",)}
+    reads = {(path[0], param) for path, _, param in found}
+    assert reads >= {
+        ("solve", "file"), ("solve", "warm"), ("solve", "formulation"), ("compare", "files"),
+        ("compare", "formulations"), ("export", "file"), ("export", "formulation"), ("place", "nodes"),
+        ("place", "tasks"), ("replay", "file"), ("replay", "tables"), ("replay", "throughputs"),
+        ("replay", "cluster_file"), ("replay", "carbon"), ("replay", "tariff"), ("import", "files"),
+        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "csv_file"), ("generate", "carbon"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("same", ["link", "symlink", "symlink to the input"])
+@pytest.mark.parametrize(("path", "output", "param"), pairs(), ids=lambda part: str(part).strip("(),'"))
+def test_no_output_replaces_any_input(run, tmp_path, same, path, output, param):
+    """Under another name of the file, be it a hard link or a symbolic one, either way round."""
+    of = {one.name: one for one in parameters(path)}
+    name = name_for(of[param], tmp_path)
+    file = Path(name.removesuffix(":f"))
+    kind = of[output].type
+    out = tmp_path / "out"
+    if not kind.suffixes:
+        out.mkdir()
+    target = out / "runs.json" if not kind.suffixes else out.with_suffix(kind.suffixes[0])
+    if same == "symlink to the input":
+        file.write_text("input")
+        target.symlink_to(file)
+    else:
+        target.write_text("input")
+        os.link(target, file) if same == "link" else file.symlink_to(target)
+    before = content(tmp_path)
+    result = asked(run, path, (output, out if not kind.suffixes else target), {param: name})
+    assert result.exit_code == 2
+    assert "would replace the input" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "output", "param"),
+    [one for one in pairs() if next(p for p in parameters(one[0]) if p.name == one[1]).metavar == "DIR"],
+    ids=lambda part: str(part).strip("(),'"),
+)
+def test_no_folder_of_outputs_holds_an_input(run, tmp_path, path, output, param):
+    """Wherever in it, and whatever the folder is called."""
+    deep = tmp_path / "out" / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    (tmp_path / "also").symlink_to("out")
+    name = name_for({one.name: one for one in parameters(path)}[param], deep)
+    Path(name.removesuffix(":f")).write_text("input")
+    for folder in ("out", "also", "also/../out", "out/a/b/c", "."):
+        before = content(tmp_path)
+        result = asked(run, path, (output, tmp_path / folder), {param: name})
+        assert result.exit_code == 2
+        assert "would replace the input" in result.stderr
+        assert content(tmp_path) == before
+
+
+def test_what_standard_input_is_read_from_is_an_input(tmp_path):
+    file = shutil.copy(DEMO, tmp_path)
+    with open(file) as stdin:
+        done = wattsched("solve", "-", "-o", file, stdin=stdin)
+    assert done.returncode == 2
+    assert "would replace the input 'standard input'" in done.stderr
+    assert Path(file).read_bytes() == DEMO.read_bytes()
+
+
+def test_a_plot_is_whole_or_not_there(tmp_path, monkeypatch):
+    """What fails while it is drawn leaves the old plot, and nothing beside it."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    file = tmp_path / "plot.svg"
+    save(figure(), file)
+    before = file.read_bytes()
+
+    def fails(self: object, target: object, **options: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(figure, "savefig", fails)
+    with pytest.raises(OSError, match="no space"):
+        save(figure(), file)
+    assert content(tmp_path) == {file: before}

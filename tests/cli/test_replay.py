@@ -115,7 +115,9 @@ def test_options_of_a_format(replay: Run) -> None:
     found = document(replay("--format", "philly", "--virtual-cluster", "w", "--json", trace=PHILLY))
     assert found["sizing"][0]["jobs"] == 1
     pai = "arrival_time,length,cpus\n0,60,3\n10,30,1\n"
-    hours = document(replay("--format", "pai", "--policy", "fifo", "--json", trace=pai))["fifo"][0]
+    guessed = replay("--format", "pai", "--policy", "fifo", "--json", trace=pai)
+    assert "the times are taken for hours" in guessed.stderr
+    hours = document(guessed)["fifo"][0]
     seconds = document(replay("--format", "pai", "--unit", "s", "--policy", "fifo", "--json", trace=pai))
     assert hours["makespan_s"] == pytest.approx(60 * 3600)
     assert seconds["fifo"][0]["makespan_s"] == pytest.approx(90)

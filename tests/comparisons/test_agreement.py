@@ -78,7 +78,7 @@ def test_other_contradictions(other: dict[str, Any], words: str) -> None:
 )
 def test_no_contradictions(other: dict[str, Any]) -> None:
     good = run("good", objective=100.0, bound=100.0).as_dict()
-    assert disagreements([Run.from_dict(good), Run.from_dict({**run("other").as_dict(), **other})]) == []
+    assert disagreements([Run(**good), Run(**{**run("other").as_dict(), **other})]) == []
 
 
 CHEAP = {"status": "feasible", "objective": 100.0, "bound": 90.0, "gap": 0.1, "formulation": "own.py:made"}
@@ -97,7 +97,7 @@ CHEAP = {"status": "feasible", "objective": 100.0, "bound": 90.0, "gap": 0.1, "f
 )
 def test_an_optimum_below_its_own_decision_is_told(changes: dict[str, Any], told: bool) -> None:
     values = {**run("highs").as_dict(), **CHEAP, **changes}
-    found = disagreements([Run.from_dict(values)])
+    found = disagreements([Run(**values)])
     assert [("what the formulation minimises is not the objective" in line) for line in found] == [
         True
     ] * told

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from wattsched.cli import main
-from wattsched.comparisons.compare import PLOTS, compare
+from wattsched.comparisons.compare import PLOTS, Comparison, compare
+from wattsched.comparisons.compare import document as text_of
 from wattsched.comparisons.run import Run, Settings
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
@@ -63,7 +64,7 @@ def test_table_and_files_have_every_run(files: list[str], tmp_path: Path) -> Non
     assert len(rows) == len(document["runs"]) == 2 * 2 * 3
     assert document["disagreements"] == []
     for row, entry in zip(rows, document["runs"], strict=True):
-        known = Run.from_dict(entry)
+        known = Run.from_json(json.dumps(entry).encode())
         assert row["objective"] == ("" if known.objective is None else repr(known.objective))
         if known.status == "skipped":
             assert known.formulation == "intervals"
@@ -115,6 +116,59 @@ def test_runs_are_taken_again_only_if_nothing_changed(files: list[str], tmp_path
     assert resumed() == 0
     write_json(files[0], generate("uniform", jobs=8, seed=2))
     assert resumed() == 0
+
+
+FORGED: dict[str, tuple[object, ...]] = {
+    "instance": (5, None),
+    "key": ("0" * 24,),
+    "content": ("0" * 64,),
+    "formulation": ("\x1b[2Jmckp", "assignment"),
+    "solver": ("price",),
+    "objective_name": ("makespan", "\x1b]0;title\x07"),
+    "gap_asked": (0.5,),
+    "seed": (1, True, 10**400),
+    "version": ("0.0",),
+    "status": ("\x1b[31moptimal", "done", 7, None),
+    "sense": ("max", "least"),
+    "limit": ("\x1b[0m", "memory"),
+    "detail": ("\x1b[1A\x1b[2K", "two\nlines", 5),
+    "objective": (math.nan, math.inf, "1", [], True),
+    "bound": (-math.inf, {}),
+    "gap": (-1.0, math.nan),
+    "checked": (1, "yes"),
+    "solve_s": (-5.0, math.nan, "1"),
+    "columns": (-1, 1.5),
+    "faults": ("no list", [5], ["\x1b[2J"]),
+    "other": (1,),
+}
+
+
+def test_stored_runs_that_are_none_count_as_none(files: list[str], tmp_path: Path) -> None:
+    """They are run again, and nothing of them comes into the terminal or a file."""
+
+    def again() -> Comparison:
+        return compare(files[:1], formulations="mckp", solvers="greedy", folder=tmp_path)
+
+    again()
+    (stored,) = (tmp_path / "runs").iterdir()
+    sound = json.loads(stored.read_text())
+    for field, values in FORGED.items():
+        for value in values:
+            stored.write_text(json.dumps(sound | {field: value}))
+            comparison = again()
+            assert comparison.resumed == 0, (field, value)
+            assert "\\u001b" not in text_of(comparison)
+            json.dumps(json.loads(text_of(comparison)), allow_nan=False)
+    assert again().resumed == 1
+    stored.write_text(json.dumps(sound | {"instance": "another name of the file"}))
+    assert [run.instance for run in again().runs] == ["first"]
+
+
+def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
+    write_json(tmp_path / "=1+1.json", generate("uniform", jobs=3, seed=1))
+    assert run(tmp_path / "=1+1.json", "--solvers", "greedy", "-o", tmp_path / "out").exit_code == 0
+    (row,) = csv.DictReader((tmp_path / "out" / "runs.csv").open())
+    assert row["instance"] == "'=1+1"
 
 
 def test_killed_comparison_goes_on_where_it_was(files: list[str], tmp_path: Path) -> None:
@@ -205,7 +259,10 @@ def test_formulation_that_breaks_down_on_one_instance_does_not_end_the_others(
     printed = " ".join(result.stdout.split())
     assert f"failed: second: {own}:made auto: line 5: ZeroDivisionError" in printed
     assert "All other answers agree." in printed
-    runs = [Run.from_dict(entry) for entry in json.loads((folder / "runs.json").read_text())["runs"]]
+    runs = [
+        Run.from_json(json.dumps(entry).encode())
+        for entry in json.loads((folder / "runs.json").read_text())["runs"]
+    ]
     assert [run.status for run in runs] == ["error", "optimal", "optimal", "optimal"]
     assert [run.sense for run in runs] == ["max", "max", "min", "min"]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
-from wattsched.instances.io import read_json, write_atomically, write_json
+from wattsched.instances.io import csv_text_cell, read_json, write_atomically, write_json
 from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable, Placement
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
@@ -327,3 +327,35 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(OSError, match="directory"):
         write_json(tmp_path, "new")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_appears_whole_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """With files that have no name while they are written, and where the system has none."""
+    if not known:
+        monkeypatch.delattr("os.O_TMPFILE", raising=False)
+    seen, flush = list[list[str]](), os.fsync
+
+    def watched(file: int) -> None:
+        seen.append([path.name for path in tmp_path.iterdir() if path.suffix != ".json"])
+        flush(file)
+
+    monkeypatch.setattr("os.fsync", watched)
+    for content in (b"old", b"new"):
+        write_atomically(tmp_path / "file.json", content)
+        assert (tmp_path / "file.json").read_bytes() == content
+        assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+    assert (tmp_path / "file.json").stat().st_mode & 0o111 == 0
+    if known and hasattr(os, "O_TMPFILE"):
+        assert seen == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [("=1+1", "'=1+1"), ("+cmd", "'+cmd"), ("-x", "'-x"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"),
+     ("-5", "-5"), ("+1e9", "+1e9"), ("a=1", "a=1"), ("", "")],
+)  # fmt: skip
+def test_formulas_are_text_in_csv_cells(text: str, cell: str) -> None:
+    assert csv_text_cell(text) == cell

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.traces import TraceJob, formats, round_at
 from wattsched.perfmodels.profile import find
 
@@ -40,10 +40,13 @@ def gavel(tmp_path: Path) -> Any:
 def test_pai_times_are_hours_or_seconds(tmp_path: Path) -> None:
     path = tmp_path / "pai.csv"
     path.write_text(PAI)
-    assert READ["pai"](path) == [TraceJob("row1", 1800, 7200, 4), TraceJob("row2", 8000 * 3600, 900, 1)]
+    with pytest.warns(NoticeWarning, match="pai.csv: the times are taken for hours: in hours, all jobs"):
+        found = READ["pai"](path)
+    assert found == [TraceJob("row1", 1800, 7200, 4), TraceJob("row2", 8000 * 3600, 900, 1)]
     assert READ["pai"](path, unit="s") == [TraceJob("row1", 0.5, 2, 4), TraceJob("row2", 8000, 0.25, 1)]
     path.write_text(PAI + "9000,1,0\n")
-    assert [job.submitted_s for job in READ["pai"](path)] == [0.5, 8000, 9000]
+    with pytest.warns(NoticeWarning, match="are taken for seconds: in hours, not all jobs"):
+        assert [job.submitted_s for job in READ["pai"](path)] == [0.5, 8000, 9000]
     with pytest.raises(ValueError, match="unit: 'd' is not one of s, h"):
         READ["pai"](path, unit="d")
 

@@ -128,6 +128,7 @@ class Gavel:
         self.restart_s = context.restarts.process_s
         self._turns = Turns(context.trace)
         self._jobs: IntArray | None = None
+        self._shares = np.zeros((0, 0))
 
     def decide(self, state: State) -> Decision:
         """Give this round to those that have had least of their share."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
+import random
+import struct
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +19,12 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
-from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.outcome import RECORDS, Outcome, csv_text, summary
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replays import Journal, _outcome
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
 
@@ -39,6 +45,11 @@ def ended(run: Replay) -> Outcome:
     while run.step():
         pass
     return run.outcome()
+
+
+def loaded(file: Path, anew: Replay) -> Replay:
+    load(file, anew)
+    return anew
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -73,12 +84,12 @@ def test_a_replay_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     while run.step():
         events += 1
         if events % 15 == 0:
-            save(file, run, run)
-            run = load(file, Replay, replay(name, trace()))
+            save(file, run)
+            run = loaded(file, replay(name, trace()))
     assert events > 30
     assert same(whole, run.outcome())
-    save(file, run.outcome(), run)
-    assert same(whole, load(file, Outcome, replay(name, trace())))
+    save(file, run)
+    assert same(whole, ended(loaded(file, replay(name, trace()))))
 
 
 @pytest.mark.parametrize("name", ["fifo", "powerflow", "sizing"])
@@ -88,8 +99,8 @@ def test_budgets_go_on(name: str, tmp_path: Path) -> None:
     run = replay(name, trace(n=6), budget)
     for _ in range(20):
         run.step()
-    save(tmp_path / "file", run, run)
-    assert same(whole, ended(load(tmp_path / "file", Replay, replay(name, trace(n=6), budget))))
+    save(tmp_path / "file", run)
+    assert same(whole, ended(loaded(tmp_path / "file", replay(name, trace(n=6), budget))))
 
 
 def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
@@ -101,32 +112,97 @@ def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def checked(head: bytes, body: bytes) -> bytes:
-    """A file whose checksum is right."""
-    sha256 = hashlib.sha256(body).hexdigest()
-    return json.dumps(json.loads(head) | {"sha256": sha256}).encode() + b"\n" + body
+def signed(head: bytes, state: object, arrays: bytes) -> bytes:
+    """A file whose checksum is right, whatever is in it."""
+    body = json.dumps(state).encode() + b"\n" + arrays
+    return json.dumps(json.loads(head) | {"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
     run, file = replay("fifo", trace()), tmp_path / "file"
-    save(file, run, run)
+    save(file, run)
     head, _, body = file.read_bytes().partition(b"\n")
     with pytest.raises(ValueError, match="is of another trace: "):
-        load(file, Replay, replay("fifo", trace(seed=1)))
-    with pytest.raises(ValueError, match="holds no Outcome"):
-        load(file, Outcome, run)
+        load(file, replay("fifo", trace(seed=1)))
+    with pytest.raises(ValueError, match=r"is not of this replay: its 'replay\.policy' does not fit"):
+        load(file, replay("gavel-max-min", trace()))
+    old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/4"}).encode()
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/4'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/5'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
-        (checked(head, b""), "was written by another program"),
-        (json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/0"}).encode(), "is not a checkpoint"),
+        (
+            old + b"\n" + pickle.dumps(Bomb()),
+            "'wattsched-checkpoint/4', which is not read any more",
+        ),
+        (signed(head, [], b""), "is not of this replay: its 'replay' does not fit"),
+        (head.replace(b"wattsched-checkpoint/5", b"other"), "is not a checkpoint"),
         (
             json.dumps(json.loads(head) | {"version": "0.0"}).encode() + b"\n",
-            "is of another version: 0.0, not",
+            "is of another version: '0.0', not",
         ),
         (head + b"\n" + body[:-1], "is damaged; delete it to begin that replay again"),
+        (head + b"\n" + pickle.dumps(Bomb()), "is damaged"),
     ):
         file.write_bytes(content)
         with pytest.raises(ValueError, match=fault):
-            load(file, Replay, run)
+            load(file, run)
+
+
+class Bomb:
+    """What a pickle could do."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return pytest.fail, ("something in a checkpoint was executed",)
+
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 10**30, 1e308, "x", [], {}, [1], {"float": "nan"}, {"array": ["f", [10**9], 0]},
+    {"array": ["O", [1], 0]}, {"object": {"__class__": "x"}}, {"object": {}}, {"list": [None]}, {"os": "x"},
+    {"random": [[1], None]}, {"block": [1]}, {"block": [-5, 3, 9]}, {"list": {"array": ["i", [3], 0]}},
+    {"dict": [[], [1]]},
+)  # fmt: skip
+
+
+def parts(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in a state: what it is in, and its key."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [pair for key, part in inside for pair in [(value, key), *parts(part)]]
+
+
+@pytest.mark.parametrize("name", ["fifo", "gandiva", "elastic-makespan", "sia", "gavel-max-min"])
+def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> None:
+    """Whatever is forged, with a right checksum: a sentence, or an outcome of sound numbers."""
+    jobs, journal = trace(n=6), Journal(tmp_path)
+    run = replay(name, jobs)
+    for _ in range(12):
+        run.step()
+    file = journal.file(run, 0, "running")
+    file.parent.mkdir()
+    save(file, run)
+    head, state, arrays = file.read_bytes().split(b"\n", 2)
+    draw, told = random.Random(name), list[str]()
+    for _ in range(60):
+        forged, bytes_ = json.loads(state), bytearray(arrays)
+        for _ in range(draw.choice((1, 1, 3))):
+            inside, key = draw.choice(parts(forged))
+            inside[key] = copy.deepcopy(draw.choice(ODD))
+        if draw.random() < 0.3:
+            at = draw.randrange(0, len(arrays) - 8, 8)
+            bytes_[at : at + 8] = draw.choice(
+                (draw.randbytes(8), struct.pack("q", -7), struct.pack("d", np.nan))
+            )
+        file.write_bytes(signed(head, forged, bytes(bytes_)))
+        file.with_suffix(".done").unlink(missing_ok=True)
+        try:
+            outcome = _outcome(replay(name, jobs), 0, journal, lambda *_: None)
+        except ValueError as error:
+            told.append(str(error))
+            continue
+        json.dumps(summary(outcome).as_dict(), allow_nan=False)
+        for table in RECORDS.values():
+            csv_text(table(outcome))
+    assert len(told) > 10
+    for one in told:
+        assert one.startswith(f"{file}: ")
+        assert one.endswith("delete it to begin that replay again")

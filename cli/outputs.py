@@ -1,0 +1,147 @@
+"""Outputs of commands: where files may be written, which is never where a command reads one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from wattsched.cli.failures import BadInput
+from wattsched.cli.files import STANDARD, shown
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    # Not generic yet in older versions of click.
+    ParamType = click.ParamType
+
+FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+
+
+class Output(ParamType):
+    """Name of a file or folder to write, known to be possible before any work is done.
+
+    Parameters
+    ----------
+    suffixes : sequence of str
+        Endings that a file may have; none for a folder, which is there or can be made.
+    standard : bool
+        Whether ``-`` is taken, for standard output.
+    """
+
+    name = "output"
+
+    def __init__(self, suffixes: Sequence[str] = (), *, standard: bool = False) -> None:
+        self.suffixes, self.standard = tuple(suffixes), standard
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse a name under which nothing can be written."""
+        name = str(value)
+        if self.standard and name == STANDARD:
+            return name
+        if not self.suffixes:
+            if name in ("", STANDARD):
+                self.fail(f"'{name}' is not a folder: there are several files to write", param, ctx)
+            if os.path.lexists(name) and not os.path.isdir(name):
+                self.fail(f"'{name}' is not a folder", param, ctx)
+            return name
+        if not name.endswith(self.suffixes):
+            *others, last = self.suffixes
+            told = f"{', '.join(others)} or {last}" if others else last
+            self.fail(f"'{name}' must end in {told}", param, ctx)
+        if os.path.isdir(name):
+            self.fail(f"'{name}' is a folder", param, ctx)
+        if os.path.islink(os.path.realpath(name)):
+            self.fail(f"'{name}' is a loop of symbolic links", param, ctx)
+        if not Path(name).parent.is_dir():
+            self.fail(f"the folder '{Path(name).parent}' does not exist", param, ctx)
+        return name
+
+
+class Plot(Output):
+    """Name of a plot."""
+
+    def __init__(self) -> None:
+        super().__init__((".png", ".svg", ".pdf"))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse it likewise, and where nothing can draw."""
+        name = super().convert(value, param, ctx)
+        if find_spec("matplotlib") is None:
+            raise BadInput("--plot needs matplotlib, which is not installed (pip install 'wattsched[plot]')")
+        return name
+
+
+def output_option(*suffixes: str, help: str, required: bool = False) -> Callable[[FC], FC]:
+    """``-o FILE`` of a command."""
+    kind = Output(suffixes, standard=True)
+    return click.option("-o", "--output", metavar="FILE", type=kind, required=required, help=help)
+
+
+def plot_option(help: str) -> Callable[[FC], FC]:
+    """``--plot FILE`` of a command."""
+    return click.option("--plot", metavar="FILE", type=Plot(), help=help)
+
+
+def folder_option(help: str) -> Callable[[FC], FC]:
+    """``-o DIR`` of a command."""
+    return click.option("-o", "--output", metavar="DIR", type=Output(), help=help)
+
+
+class Command(click.Command):
+    """A command that refuses to write over what it reads."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, if its outputs are none of its inputs."""
+        refuse_overwriting(ctx)
+        return super().invoke(ctx)
+
+
+def refuse_overwriting(context: click.Context) -> None:
+    """Refuse outputs of a command that would replace an input of it, under whatever name.
+
+    Whatever a parameter other than the outputs names that is a file counts as an input, the part before the
+    colon of FILE.py:NAME and a file that standard input is read from included.
+    """
+    outputs, inputs = [], []
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        if not isinstance(param.type, Output):
+            inputs += [name for given in _names(value) for name in (given, given.rpartition(":")[0])]
+        elif value is not None and value != STANDARD:
+            outputs.append((param.opts[0], value, not param.type.suffixes))
+    for option, output, folder in outputs:
+        there = _files_in(output) if folder else {_identity(output)}
+        for name in inputs:
+            if (known := _identity(name)) is None:
+                continue
+            within = folder and Path(os.path.realpath(name)).is_relative_to(os.path.realpath(output))
+            if within or known in there:
+                other = ", which it holds; choose another folder" if folder else "; choose another name"
+                raise BadInput(f"{option} '{output}' would replace the input '{shown(name)}'{other}")
+
+
+def _names(value: Any) -> list[str]:
+    """Texts that a parameter has been given."""
+    if isinstance(value, str):
+        return [value]
+    return [text for part in value for text in _names(part)] if isinstance(value, list | tuple) else []
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    """What all names of a file have in common, links included; None where it names no file."""
+    try:
+        found = os.fstat(0) if name == STANDARD else os.stat(name)
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def _files_in(folder: str) -> set[tuple[int, int] | None]:
+    """Files where a command puts its own: in the folder, and in those in it."""
+    return {_identity(str(file)) for pattern in ("*", "*/*") for file in Path(folder).glob(pattern)}
