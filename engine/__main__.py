@@ -5,7 +5,7 @@ import os
 
 def main() -> None:
     """Run the command line; Ctrl-C while it is imported ends it like any other."""
-    # Nothing here multiplies dense matrices, and with little memory OpenBLAS never ends starting its threads.
+    # Nothing here multiplies dense matrices: OpenBLAS's threads would only take memory.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from wattsched.cli import main as command_line

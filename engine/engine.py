@@ -146,14 +146,15 @@ def _answered(request: Request) -> Result:
     call = request.begin(sound, problem, prices)
     try:
         return _solved(call, earlier)
-    except (MemoryError, OSError, RuntimeError) as error:
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
         return call.in_hand(_short_of_memory(error))
 
 
 def _short_of_memory(error: Exception) -> str:
-    """What was lacking; any other error is raised again. Threads and processes have their own words for it."""
+    """What was lacking; any other error is raised again. Threads, processes and libraries have own words."""
     no_process = isinstance(error, OSError) and error.errno == ENOMEM
-    if not isinstance(error, MemoryError) and not no_process and "new thread" not in str(error):
+    told = any(words in str(error) for words in ("new thread", "failed to map segment"))
+    if not isinstance(error, MemoryError) and not no_process and not told:
         raise error
     return f"out of memory: {error}".rstrip(": ")
 
@@ -380,7 +381,7 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
             return Solution(Termination("no_solution", "time"))
         try:
             asked = _by_solver(call, model.program, start)
-        except (MemoryError, OSError, RuntimeError) as error:
+        except (MemoryError, OSError, RuntimeError, ImportError) as error:
             return Solution(Termination("no_solution", detail=_short_of_memory(error)))
     call.bound = max(call.bound, min(asked.bound, model.outside))
     return asked
