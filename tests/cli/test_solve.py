@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+import time
 from pathlib import Path
 
 import jsonschema
@@ -227,3 +229,15 @@ def test_a_solver_that_cannot_take_the_program_is_bad_usage(run, tiny, write, op
     assert result.exit_code == 2
     assert reason in result.stderr
     assert result.stdout == ""
+
+
+def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(run, tiny, write, monkeypatch, tmp_path):
+    ended = threading.Event()
+    monkeypatch.setattr("wattsched.cli.solve.read_instance", lambda file: ended.wait(60.0))
+    begin, output = time.monotonic(), tmp_path / "result.json"
+    result = run("solve", write(tiny), "--time-limit", "0.2", "-o", output)
+    ended.set()
+    assert time.monotonic() - begin < 30.0
+    assert result.exit_code == 4
+    assert "was not read in time" in result.stderr
+    assert not output.exists()

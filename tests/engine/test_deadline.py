@@ -91,3 +91,37 @@ def test_a_call_without_a_limit_can_be_stopped_with_what_it_has() -> None:
     assert time.monotonic() - begin < SOON_S
     assert result.termination.limit == "time"
     assert result.termination.reason in ("feasible", "no_solution")
+
+
+def test_a_build_that_lacks_memory_is_no_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*_: object) -> None:
+        raise MemoryError("unable to allocate 7 TiB")
+
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    result = wattsched.solve(generate("uniform", jobs=5, seed=1))
+    assert result.termination.reason == "no_solution"
+    assert result.termination.detail == "out of memory: unable to allocate 7 TiB"
+
+
+@pytest.mark.parametrize("time_limit", [None, 30.0])
+def test_a_solver_that_lacks_memory_leaves_the_quick_decision(
+    time_limit: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def solve(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("wattsched.solvers.highs.solve", solve)
+    result = wattsched.solve(generate("uniform", jobs=5, seed=1), solver="highs", time_limit=time_limit)
+    assert result.termination.reason in ("feasible", "optimal")
+    assert "out of memory: can't start new thread" in result.termination.detail
+
+
+def test_what_a_formulation_raises_besides_is_not_taken_for_a_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def build(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    with pytest.raises(RuntimeError, match="broken"):
+        wattsched.solve(generate("uniform", jobs=5, seed=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -24,3 +26,18 @@ def test_out_of_time_is_still_a_bound(knapsack):
     prices, bound = dual.dual_prices(program, time_s=0.0)
     assert np.all(prices == 0)
     assert bound == pytest.approx(np.minimum.reduceat(program.cost, program.group_start[:-1]).sum())
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99, 0.9999])
+def test_prices_prove_that_a_row_is_short(knapsack, share):
+    """Every group has to choose one of its columns that take most of the first row."""
+    program = knapsack(120, 30, pools=3, seed=1)
+    use = program.matrix[[0], : program.n_choices].toarray().ravel()
+    most = np.maximum.reduceat(use, program.group_start[:-1])
+    upper = program.row_upper.copy()
+    lower = program.row_lower.copy()
+    lower[0], upper[0] = most.sum() / share, np.inf
+    short = dataclasses.replace(program, row_lower=lower, row_upper=upper)
+    prices, bound = dual.dual_prices(short)
+    assert bound == np.inf
+    assert short.lagrangian_bound(prices) > np.maximum.reduceat(short.cost, short.group_start[:-1]).sum()

@@ -145,3 +145,21 @@ def test_interrupt_kills_the_process(hard):
         with pytest.raises(KeyboardInterrupt):
             worker.solve("highs", hard, Limits(gap=0.0))
         assert gone(worker.pid)
+
+
+def test_a_process_stands_by_for_the_next_call_unless_it_was_killed(knapsack, hard, monkeypatch):
+    monkeypatch.setattr(worker_module, "_standing", [])
+    with worker_module.borrowed() as first:
+        first.solve("greedy", knapsack(8, 5), Limits())
+    with worker_module.borrowed() as second, worker_module.borrowed() as third:
+        assert second is first
+        assert third is not first
+        second.solve("highs", hard, Limits(gap=0.0, time_s=10.0), grace_s=-10.0)
+    assert gone(first.pid)
+    with worker_module.borrowed() as fourth:
+        assert fourth is third
+    monkeypatch.setattr(worker_module, "_IDLE_S", 0.0)
+    with worker_module.borrowed() as fifth:
+        assert fifth is not third
+    assert gone(third.pid)
+    assert gone(fifth.pid)
