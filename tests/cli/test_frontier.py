@@ -20,7 +20,7 @@ def traced(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     folder = tmp_path_factory.mktemp("frontier")
     instance, points = folder / "day.json", folder / "points.json"
     run("generate", "shifting", "--jobs", 3, "--gpus", 8, "--slots", 6, "--seed", 3, "-o", instance)
-    options = ("--formulation", "time-indexed", "--time-limit", 10)
+    options = ("--formulation", "time-indexed", "--time-limit", 60)
     assert run("solve", instance, "--frontier", 3, *options, "-o", points).exit_code == 0
     return instance, points
 
@@ -45,7 +45,7 @@ def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
     instance, points = tmp_path / "day.json", tmp_path / "points.json"
     size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
     assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
-    result = run("solve", instance, "--frontier", 3, "--time-limit", 10, "-o", points)
+    result = run("solve", instance, "--frontier", 3, "--time-limit", 60, "-o", points)
     assert result.exit_code == 0, result.output
     frontier = json.loads(points.read_text())
     assert 1 <= len(frontier["points"]) <= 3
