@@ -23,8 +23,8 @@ ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
-LARGEST = 1e12
-"""Of the numbers of traces: beyond, sums lose their seconds."""
+LARGEST, SMALLEST = 1e12, 1e-12
+"""Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -87,7 +87,7 @@ def _decoded(content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise ValueError(f"line {line}: is not UTF-8 text, byte {error.start} is 0x{byte:02x}") from None
+        raise ValueError(f"line {line}: is not UTF-8 text: byte {error.start} is 0x{byte:02x}") from None
 
 
 def _require_text(content: bytes) -> None:
@@ -178,8 +178,10 @@ class Row:
             raise self.fault(column, f"{echo(text)} is not a number") from None
         if not math.isfinite(value) or value < least:
             raise self.fault(column, f"must be at least {least:g}, got {echo(text, '')}")
+        if 0 < abs(value) < SMALLEST:
+            raise self.fault(column, f"must be 0 or at least {SMALLEST:g}, got {echo(text, '')}")
         if value > most:
-            raise self.fault(column, f"must be at most {most:g}, got {echo(text, '')}")
+            raise self.fault(column, f"must be at most {most:,.0f}, got {echo(text, '')}")
         return value
 
     def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
@@ -217,8 +219,8 @@ def echo(text: object, quote: str = "'", most: int = 60) -> str:
     return f"{quote}{told}{quote}" if len(told) <= most else f"{quote}{told[:most]}{quote}..."
 
 
-def listed(names: Iterable[str], most: int = 8) -> str:
+def listed(names: Iterable[str], quote: str = "'", most: int = 8) -> str:
     """Names in a message, the first ones and a count when there are many."""
     names = list(names)
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(echo, names[:most])) + more
+    return ", ".join(echo(name, quote) for name in names[:most]) + more

@@ -201,7 +201,9 @@ def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
         return model.model_validate(document, context=FaultCount(10 * MOST_FAULTS))
     except ValidationError as error:
         few = error.error_count() <= 10 * MOST_FAULTS
-        raise InputError(lines_of(error, document) if few else _first_faults(model, document), source) from None
+        raise InputError(
+            lines_of(error, document) if few else _first_faults(model, document), source
+        ) from None
     except TooManyFaultsError:
         raise InputError(_first_faults(model, document), source) from None
 

@@ -140,7 +140,7 @@ def read_measurements(
             raise ValueError(f"{path.name} has no row with {column} '{value}'")
     for column in WORKLOAD_COLUMNS:
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
-            several = f"has several workloads ({listed(values)}): choose one"
+            several = f"has several workloads ({listed(values, '')}): choose one"
             raise ValueError(f"{path.name} column '{column}' {several}")
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:

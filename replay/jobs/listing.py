@@ -81,7 +81,7 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
     if model and model not in models():
         raise row.fault("model", f"'{model}' is not in the catalogue, which has {', '.join(models())}")
     if table and table not in tables:
-        known = f"there are {listed(tables)}" if tables else "no file of tables was given"
+        known = f"there are {listed(tables, '')}" if tables else "no file of tables was given"
         raise row.fault("table", f"there is no table '{table}', {known}")
     least, most = (
         row.count(name, least=1) if row.cells.get(name, "").strip() else None

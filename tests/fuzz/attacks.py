@@ -48,7 +48,13 @@ def anything(content: bytes) -> Iterator[Attack]:
     yield "gzip cut off", packed[:-10]
     yield "gzip in gzip", gzip.compress(packed)
     yield "gzip damaged", packed[:20] + b"\0\0\0" + packed[23:]
-    for what, unit in {"zeros": b"\0", "spaces": b" ", "lines": b"\n", "quotes": b'"', "commas": b","}.items():
+    for what, unit in {
+        "zeros": b"\0",
+        "spaces": b" ",
+        "lines": b"\n",
+        "quotes": b'"',
+        "commas": b",",
+    }.items():
         yield f"gzip of {what}", bomb(unit, 1000 * MB)
 
 
@@ -151,7 +157,10 @@ def tables(text: str) -> Iterator[Attack]:
     yield "a long header", bomb(b"a,", 300 * MB)
     yield "a column twice", f"{names},k0\n{'1,' * MANY}1\n".encode()
     yield "many columns", f"{header},{names}\n{rows[0]}{',1' * MANY}\n".encode()
-    yield "a thousand columns", f"{header}{''.join(f',k{i}' for i in range(1000))}\n{(rows[0] + ',1' * 1000 + chr(10)) * 200}".encode()
+    yield (
+        "a thousand columns",
+        f"{header}{''.join(f',k{i}' for i in range(1000))}\n{(rows[0] + ',1' * 1000 + chr(10)) * 200}".encode(),
+    )
     yield "many rows", "\n".join([header, *rows * 5_000]).encode()
 
 
@@ -165,7 +174,10 @@ def spoilt_cells(text: str) -> Iterator[Attack]:
                 cells = rows[row].split(",")
                 cells[number] = value
                 lines = [header, *rows[:row], ",".join(cells), *rows[row + 1 :]]
-                yield f"{column} in row {row}: {value[:20]!r}", "\n".join(lines).encode(errors="surrogatepass")
+                yield (
+                    f"{column} in row {row}: {value[:20]!r}",
+                    "\n".join(lines).encode(errors="surrogatepass"),
+                )
 
 
 def topologies(text: str) -> Iterator[Attack]:
