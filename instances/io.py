@@ -28,7 +28,8 @@ def read_json(path: str | Path) -> Any:
     Raises
     ------
     InputError
-        When the file is not JSON or too large, or cannot be read (`UnreadableError`, which is an OSError, too).
+        When the file is not JSON or too large, or cannot be read (`UnreadableError`, which is an OSError,
+        too).
     """
     source = str(path)
     try:

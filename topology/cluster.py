@@ -21,6 +21,7 @@ from pydantic import (
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
+MOST_GPUS = 10_000_000
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -175,6 +176,7 @@ class Cluster(Strict):
             *_unknown_references(self),
             *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
             *_bad_gpu_indices(self.nodes),
+            *_too_many_gpus(self.nodes),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
         if faults or (faults := _unequal_labels(self)):
@@ -261,6 +263,12 @@ def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
         *(f"node '{node.name}' lists an unavailable GPU twice" for node in twice),
         *(f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}" for node, gpu in absent),
     ]
+
+
+def _too_many_gpus(nodes: list[Node]) -> list[str]:
+    """Pools lay every GPU on a line."""
+    gpus = sum(node.gpus for node in nodes)
+    return [f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []
 
 
 def _unequal_labels(cluster: Cluster) -> list[str]:

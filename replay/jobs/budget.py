@@ -118,10 +118,8 @@ class Ledger:
 
     def __init__(self, budget: Budget, begin_s: float, standing_w: float, last_s: float = 0.0) -> None:
         if (last_s - begin_s) / budget.period_s > MOST_PERIODS:
-            raise ValueError(
-                f"budget: the last job arrives after {last_s - begin_s:g} s, that is more than {MOST_PERIODS:,} "
-                f"periods of {budget.period_s:g} s"
-            )
+            told = f"the last job arrives after {last_s - begin_s:g} s"
+            raise ValueError(f"budget: {told}, more than {MOST_PERIODS:,} periods of {budget.period_s:g} s")
         self.budget, self._standing_w = budget, standing_w
         self.begin_s: list[float] = []
         self.spent: list[float] = []

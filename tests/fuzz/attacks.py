@@ -157,10 +157,8 @@ def tables(text: str) -> Iterator[Attack]:
     yield "a long header", bomb(b"a,", 300 * MB)
     yield "a column twice", f"{names},k0\n{'1,' * MANY}1\n".encode()
     yield "many columns", f"{header},{names}\n{rows[0]}{',1' * MANY}\n".encode()
-    yield (
-        "a thousand columns",
-        f"{header}{''.join(f',k{i}' for i in range(1000))}\n{(rows[0] + ',1' * 1000 + chr(10)) * 200}".encode(),
-    )
+    few = ",".join(f"k{i}" for i in range(1000))
+    yield "a thousand columns", f"{header},{few}\n{(rows[0] + ',1' * 1000 + chr(10)) * 200}".encode()
     yield "many rows", "\n".join([header, *rows * 5_000]).encode()
 
 

@@ -134,7 +134,7 @@ def warm_up(valid: Path) -> None:
     """Read every valid file, so that what is imported is not counted."""
     for reader in READERS:
         for command in reader.commands:
-            code, out, err = run(reader.words(command, valid / reader.file, valid))
+            code, _, err = run(reader.words(command, valid / reader.file, valid))
             assert code in (0, 1, 4), (command, code, err)
         reader.read(valid / reader.file, valid)
 

@@ -1,4 +1,4 @@
-"""Every reader of files that there is, with a small valid input of each, and the commands that read the same."""
+"""Every reader of files, with a small valid file of each kind, and the commands that read the same."""
 
 from __future__ import annotations
 
