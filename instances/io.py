@@ -19,7 +19,6 @@ ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
 MOST_DIGITS = 19
-"""Of a whole number: no field takes one of 64 bits or more."""
 
 
 def read_json(path: str | Path) -> Any:
@@ -112,10 +111,9 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _whole_number(text: str) -> int:
-    if len(text.lstrip("-")) > MOST_DIGITS:
-        raise ValueError(f"holds the whole number {echo(text, '')}, of more than {MOST_DIGITS} digits")
-    return int(text)
+def _whole_number(text: str) -> float:
+    """A number beyond 64 bits is no count of anything; what no field takes is told with the field's name."""
+    return int(text) if len(text) <= MOST_DIGITS else float(text)
 
 
 def _why_not_json(error: Exception) -> str:
