@@ -240,6 +240,8 @@ def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
 def test_tables_that_are_refused(replay: Run) -> None:
     refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
     refused(replay(tables=[1]), "must be an object")
+    endless = {"gpus": [1, 2], "pool": ["A100"] * 2, "power_w": [200.0] * 2, "rate": [1.0, 1e-200]}
+    refused(replay(tables={"mine": endless}), "s in its slowest option, at most 1e+12 are replayed")
 
 
 def test_an_empty_file_name_is_refused(run: Run) -> None:
