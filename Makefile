@@ -8,7 +8,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.t
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint imports types unit jitter bench results clean
+.PHONY: help demo test lint imports types unit jitter fuzz bench results clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed packag
 jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
 	$(BIN)/pytest -q -n 2 --jitter $(or $(SEED),1) tests/engine tests/formulations tests/solvers tests/verification \
 		tests/replay tests/docs
+
+fuzz: $(VENV)/tools $(VENV)/package  ## Hostile files to every reader for an hour: SECONDS=60 SEED=7 for a minute of others
+	FUZZ_SECONDS=$(or $(SECONDS),3600) FUZZ_SEED=$(or $(SEED),0) $(BIN)/pytest -q tests/fuzz
 
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)

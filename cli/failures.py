@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from wattsched.inputs import echo
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1
@@ -36,6 +37,8 @@ EXIT_CODES = {
 """All that a command ever ends with, and what each means."""
 
 DEBUG = "WATTSCHED_DEBUG"
+LONGEST_LINE = 1_500
+"""Characters of a message; names of files have up to 4,096."""
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
 """How warnings for users of a command begin; others are not for them."""
@@ -221,7 +224,7 @@ def _say(lines: Iterable[str]) -> None:
     # Where nobody listens on standard error either, the exit code has to do.
     with suppress(OSError):
         for line in lines:
-            click.echo(printable(line), err=True)
+            click.echo(printable(echo(line, "", LONGEST_LINE)), err=True)
 
 
 def _forget_output() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def written(target: str) -> None:
@@ -32,7 +34,12 @@ def written(target: str) -> None:
 
 
 def write(target: str | None, content: str | bytes) -> None:
-    """Write to a file in one step and say so, or to standard output for ``-`` and None."""
+    """Write to a file in one step and say so, or to standard output for ``-`` and None.
+
+    Characters of text that steer a terminal, which names may hold, are written as JSON escapes them.
+    """
+    if isinstance(content, str):
+        content = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", content)
     data = content.encode() if isinstance(content, str) else content
     if target is None or target == STANDARD:
         click.echo(data, nl=False)

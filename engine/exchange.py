@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.inputs import read_text
 from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import NoticeWarning, naming, require_known
 from wattsched.instances.io import read_json
@@ -159,7 +160,7 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         if name.endswith(".csv"):
             return read_openb(file)
         if name.endswith(".conf"):
-            text, kind = Path(file).read_text(encoding="utf-8"), known_gpu_type(gpu_type)
+            text, kind = read_text(file), known_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
             )

@@ -11,9 +11,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from wattsched.inputs import echo
+from wattsched.topology.cluster import FaultCount, TooManyFaultsError
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MOST_LINES = 20
+LONGEST_LINE = 1_000
+MOST_FAULTS = 1_000
+"""Faults that are told apart: each takes a kilobyte, and a file may have millions."""
 
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = _shown.maxlong = 60
@@ -47,11 +53,15 @@ def lines_of(error: ValidationError, document: Any) -> list[str]:
         The parsed file; it tells the keys of a path from the names of union branches. None where there is
         no document.
     """
+    return _lines(error.errors(include_url=False), document)
+
+
+def _lines(faults: Iterable[Any], document: Any) -> list[str]:
     lines: list[str] = []
-    for fault in error.errors(include_url=False):
+    for fault in faults:
         missing = fault["type"] == "missing"
         loc = fault["loc"]
-        path = ".".join(map(str, loc)) if document is None else _path(loc, document, missing)
+        path = ".".join(echo(step, "") for step in loc) if document is None else _path(loc, document, missing)
         lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
     return list(dict.fromkeys(lines))
 
@@ -129,10 +139,10 @@ def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
 
 
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
-    """At most `most` lines, and one that counts the others."""
-    if len(lines) <= most:
-        return lines
-    return [*lines[:most], f"and {len(lines) - most:,} more"]
+    """At most `most` lines, none too long, and one that counts the others."""
+    told = [echo(line, "", LONGEST_LINE) for line in lines[:most]]
+    rest = "" if len(lines) >= MOST_FAULTS else f"{len(lines) - most:,} "
+    return told if len(lines) <= most else [*told, f"and {rest}more"]
 
 
 class InputError(Exception):
@@ -175,7 +185,7 @@ def naming(file: str | Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        told = str(error)
+        told = echo(error, "", LONGEST_LINE)
         raise ValueError(told if str(file) in told else f"{file}: {told}") from None
 
 
@@ -188,9 +198,34 @@ def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
         With one line per fault.
     """
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=FaultCount(10 * MOST_FAULTS))
     except ValidationError as error:
-        raise InputError(lines_of(error, document), source) from None
+        few = error.error_count() <= 10 * MOST_FAULTS
+        raise InputError(
+            lines_of(error, document) if few else _first_faults(model, document), source
+        ) from None
+    except TooManyFaultsError:
+        raise InputError(_first_faults(model, document), source) from None
+
+
+def _first_faults(model: type[BaseModel], document: Any) -> list[str]:
+    """Of a document with too many faults to list, those of the first entries of its lists."""
+    told: list[str] = []
+    try:
+        model.model_validate(_beginning(document))
+    except ValidationError as error:
+        own = [fault for fault in error.errors(include_url=False) if fault["type"] != "value_error"]
+        told = _lines(own, document)[:MOST_LINES]
+    return [f"has more than {MOST_FAULTS:,} faults{', such as:' * bool(told)}", *told]
+
+
+def _beginning(value: Any, depth: int = 12) -> Any:
+    """A document with the first entries of its lists, as deep as documents are."""
+    if depth and isinstance(value, dict):
+        return {key: _beginning(value[key], depth - 1) for key in list(value)[:MOST_FAULTS]}
+    if depth and isinstance(value, list):
+        return [_beginning(entry, depth - 1) for entry in value[:MOST_LINES]]
+    return None if isinstance(value, dict | list) else value
 
 
 def _sentences(fault: Any) -> list[str]:
@@ -225,5 +260,6 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):
             path, here = f"{path}[{step}]", here[step]
         elif isinstance(here, dict) and (step in here or told_last):
-            path, here = f"{path}.{step}" if path else str(step), here.get(step)
+            name = echo(step, "")
+            path, here = f"{path}.{name}" if path else name, here.get(step)
     return path

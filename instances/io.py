@@ -7,41 +7,33 @@ import gzip
 import json
 import os
 import secrets
-import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pydantic_core
 from pydantic import BaseModel
 
+from wattsched.inputs import VALUES_PER_MB, TooLargeError, echo, most_mb, read_text
 from wattsched.instances.errors import InputError, UnreadableError
-
-MAX_BYTES = 1 << 30
-"""Largest document read, after decompression (1 GiB); a compressed bomb stops here."""
 
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
-_CHUNK = 1 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
+MOST_DIGITS = 19
 
 
-def read_json(path: str | Path, limit_bytes: int = MAX_BYTES) -> Any:
+def read_json(path: str | Path) -> Any:
     """Parse a JSON file (UTF-8, compressed with gzip or not) and refuse keys that occur twice.
-
-    Parameters
-    ----------
-    limit_bytes : int
-        Size after decompression at which reading stops.
 
     Raises
     ------
     InputError
-        When the file is not JSON, or cannot be read (`UnreadableError`, which is an OSError, too).
+        When the file is not JSON or too large, or cannot be read (`UnreadableError`, which is an OSError,
+        too).
     """
     source = str(path)
     try:
-        return _parsed(_content(Path(path), limit_bytes))
+        return _parsed(read_text(path))
     except OSError as error:
         raise UnreadableError(error, source) from None
     except (ValueError, RecursionError, MemoryError) as error:
@@ -128,72 +120,43 @@ def document_text(model: BaseModel) -> str:
     return _laid_out(model, depth=2) + "\n"
 
 
-class _FaultError(ValueError):
-    """A file's fault, in its final words."""
-
-
-def _content(path: Path, limit_bytes: int) -> bytes:
-    """Bytes of a file, decompressed, in chunks so that neither bombs nor deep nesting fill the memory."""
-    content = bytearray()
-    with path.open("rb") as file:
-        compressed = file.peek(2).startswith(_GZIP_MAGIC)
-        stream: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if compressed else file
-        try:
-            while chunk := stream.read(_CHUNK):
-                if not content:
-                    _refuse_early(chunk)
-                content += chunk
-                if len(content) > limit_bytes:
-                    raise _FaultError(f"is larger than {limit_bytes:,} bytes after decompression, the limit")
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise _FaultError(f"is a damaged gzip file: {str(error)[:200]}") from None
-    return bytes(content)
-
-
-def _refuse_early(head: bytes) -> None:
-    """Refuse by its first megabyte what cannot become a document."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in head[:4] and b"{" in head[:4]):
-        raise _FaultError("is UTF-16 or UTF-32 text; save it as UTF-8")
-    if b"\0" in head:
-        raise _FaultError("is a binary file, not JSON text")
-    try:
-        pydantic_core.from_json(head.removeprefix(b"\xef\xbb\xbf"), allow_partial="trailing-strings")
-    except ValueError as error:
-        if "recursion" in str(error):
-            raise _FaultError(f"is nested too deeply to be a document ({error})") from None
-
-
-def _parsed(content: bytes) -> Any:
-    text = content.decode("utf-8-sig")
-    if not text.strip():
-        raise _FaultError("is empty")
-    return json.loads(text, object_pairs_hook=_without_duplicates)
+def _parsed(text: str) -> Any:
+    if not text or text.isspace():
+        raise ValueError("is empty")
+    most = VALUES_PER_MB * most_mb()
+    # A few bytes become an object of a hundred. Commas and brackets in names count too.
+    if sum(map(text.count, ",[{")) > most:
+        raise TooLargeError(f"has more than {most:,} fields and entries of lists")
+    return json.loads(text, object_pairs_hook=_without_duplicates, parse_int=_whole_number)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise _FaultError(f"an object has the key {twice!r:.80} more than once")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"an object has the key {echo(key)} more than once")
+            seen.add(key)
     return fields
+
+
+def _whole_number(text: str) -> float:
+    """A number beyond 64 bits is no count of anything; what no field takes is told with the field's name."""
+    return int(text) if len(text) <= MOST_DIGITS else float(text)
 
 
 def _why_not_json(error: Exception) -> str:
     match error:
-        case _FaultError():
-            return str(error)
         case json.JSONDecodeError():
             end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
             place = f"line {error.lineno}, column {error.colno}"
             return f"is not valid JSON: {error.msg.lower()} at {place}{end}"
-        case UnicodeDecodeError():
-            return f"is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}"
         case RecursionError():
             return "is nested too deeply to be a document"
         case MemoryError():
             return "does not fit into memory"
-    return f"is not valid JSON: {str(error)[:200]}"
+    return str(error)
 
 
 def _laid_out(value: Any, depth: int, indent: str = "") -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from wattsched.inputs import csv_lines, echo, listed
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.
@@ -131,13 +132,15 @@ def read_measurements(
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
-            raise ValueError(f"{path.name} has no column '{column}' to choose rows by; it has {header}")
+            raise ValueError(
+                f"{path.name} has no column '{column}' to choose rows by; it has {listed(header)}"
+            )
         rows = [(line, row) for line, row in rows if row[column] == value]
         if not rows:
             raise ValueError(f"{path.name} has no row with {column} '{value}'")
     for column in WORKLOAD_COLUMNS:
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
-            several = f"has several workloads ({', '.join(values)}): choose one"
+            several = f"has several workloads ({listed(values, '')}): choose one"
             raise ValueError(f"{path.name} column '{column}' {several}")
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
@@ -163,21 +166,13 @@ def read_measurements(
 
 def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
     """Header, with synonyms replaced, and the rows with their line numbers."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, strict=True)
-            lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path.name} is not a CSV text file ({error})") from None
+    lines = [(line, [cell.strip() for cell in cells]) for line, cells in csv_lines(path) if any(cells)]
     if not lines:
         raise ValueError(f"{path.name} is empty")
     header = [SYNONYMS.get(name, name) for name in lines[0][1]]
-    repeated = [name for name in header if header.count(name) > 1]
+    repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
     if repeated:
         raise ValueError(f"{path.name} line 1 has the column '{repeated[0]}' more than once")
-    for line, cells in lines[1:]:
-        if len(cells) != len(header):
-            raise ValueError(f"{path.name} line {line} has {len(cells)} fields, the header has {len(header)}")
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
 
 
@@ -196,7 +191,7 @@ def _with_placement(path: Path, line: int, row: Row) -> Row:
     placement = row["placement"]
     if not placement.isdecimal() or "0" in placement:
         raise ValueError(
-            f"{path.name} line {line}, column 'placement': '{placement}' must be a digit 1 to 9 per node"
+            f"{path.name} line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
         )
     return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
 
@@ -209,15 +204,17 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray
         try:
             values[i] = float(row[column])
         except ValueError:
-            raise ValueError(f"{place}: '{row[column]}' is not a number") from None
+            raise ValueError(f"{place}: {echo(row[column])} is not a number") from None
         if not math.isfinite(values[i]):
-            raise ValueError(f"{place}: '{row[column]}' must be finite")
+            raise ValueError(f"{place}: {echo(row[column])} must be finite")
         if values[i] < 0 or (values[i] == 0 and column not in MAY_BE_ZERO):
-            raise ValueError(f"{place}: {row[column]} must be above 0")
+            raise ValueError(f"{place}: {echo(row[column], '')} must be above 0")
         if values[i] and not SMALLEST <= values[i] <= LARGEST:
-            raise ValueError(f"{place}: {row[column]} must be between {SMALLEST:g} and {LARGEST:g}")
+            raise ValueError(f"{place}: {echo(row[column], '')} must be between {SMALLEST:g} and {LARGEST:g}")
         if column in WHOLE and not (values[i].is_integer() and values[i] <= LARGEST_WHOLE):
-            raise ValueError(f"{place}: {row[column]} must be a whole number, at most {LARGEST_WHOLE}")
+            raise ValueError(
+                f"{place}: {echo(row[column], '')} must be a whole number, at most {LARGEST_WHOLE}"
+            )
     return values
 
 

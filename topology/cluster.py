@@ -5,22 +5,65 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
+MOST_GPUS = 10_000_000
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class TooManyFaultsError(Exception):
+    """A document is wrong in so many places that they would fill the memory."""
+
+
+class FaultCount:
+    """Faults that a document may still have, as the context of its validation."""
+
+    def __init__(self, most: int):
+        self.left = most
+
+    def add(self, faults: int) -> None:
+        """Count some.
+
+        Raises
+        ------
+        TooManyFaultsError
+            When there are too many.
+        """
+        self.left -= faults
+        if self.left < 0:
+            raise TooManyFaultsError
 
 
 class Strict(BaseModel):
     """Base of every file model: unknown fields and silent conversions are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _counted(cls, value: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        try:
+            return read(value)
+        except ValidationError as error:
+            if isinstance(info.context, FaultCount):
+                info.context.add(error.error_count())
+            raise
 
 
 class GpuType(Strict):
@@ -133,6 +176,7 @@ class Cluster(Strict):
             *_unknown_references(self),
             *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
             *_bad_gpu_indices(self.nodes),
+            *_too_many_gpus(self.nodes),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
         if faults or (faults := _unequal_labels(self)):
@@ -219,6 +263,12 @@ def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
         *(f"node '{node.name}' lists an unavailable GPU twice" for node in twice),
         *(f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}" for node, gpu in absent),
     ]
+
+
+def _too_many_gpus(nodes: list[Node]) -> list[str]:
+    """Pools lay every GPU on a line."""
+    gpus = sum(node.gpus for node in nodes)
+    return [f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []
 
 
 def _unequal_labels(cluster: Cluster) -> list[str]:

@@ -10,17 +10,20 @@ from itertools import groupby, product
 from operator import itemgetter
 from typing import NamedTuple
 
+from wattsched.inputs import LONGEST_CELL, echo
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_down
 from wattsched.topology.tree import cluster_from_tree, tree
 
-MAX_HOSTS = 1_000_000
-_ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+MAX_HOSTS = 200_000
+"""Of a file; the largest machine there was has 158,976."""
+_ITEM = re.compile(r"(?:[^\[\],]++|\[[^\[\]]*+\])++")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_IN_ALL = f" (more than {MAX_HOSTS:,} in all)"
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 
 
-def expand(expression: str) -> list[str]:
+def expand(expression: str, limit: int = MAX_HOSTS) -> list[str]:
     """Names that a host list expression stands for, in its order.
 
     Parameters
@@ -28,24 +31,26 @@ def expand(expression: str) -> list[str]:
     expression : str
         Names separated by commas; numbers, ranges and lists of them in brackets, several brackets to a name
         (the first varies slowest). The first number of a range states the width: ``n[08-11]``.
+    limit : int
+        Most names.
 
     Raises
     ------
     ValueError
-        If the expression is malformed or stands for more than a million names.
+        If the expression is malformed, or stands for more names or longer ones than there may be.
     """
     names: list[str] = []
     position = 0
     while True:
         item = _ITEM.match(expression, position)
         if item is None:
-            raise ValueError(f"malformed host list '{expression}' at character {position + 1}")
-        names += _expand_item(item.group(), MAX_HOSTS - len(names))
+            raise ValueError(f"malformed host list {echo(expression)} at character {position + 1}")
+        names += _expand_item(item.group(), limit - len(names))
         position = item.end()
         if position == len(expression):
             return names
         if expression[position] != ",":
-            raise ValueError(f"malformed host list '{expression}' at character {position + 1}")
+            raise ValueError(f"malformed host list {echo(expression)} at character {position + 1}")
         position += 1
 
 
@@ -57,7 +62,9 @@ def _expand_item(item: str, limit: int) -> list[str]:
         choices.append([literal] if literal is not None else _numbers(in_brackets, limit))
         total *= len(choices[-1])
         if total > limit:
-            raise ValueError(f"host list '{item}' stands for too many names (more than {MAX_HOSTS} in all)")
+            raise ValueError(f"host list {echo(item)} stands for too many names{_IN_ALL}")
+    if sum(len(choice[0]) for choice in choices) > LONGEST_CELL:
+        raise ValueError(f"host list {echo(item)} stands for names of more than {LONGEST_CELL} characters")
     return ["".join(parts) for parts in product(*choices)]
 
 
@@ -66,12 +73,13 @@ def _numbers(ranges: str, limit: int) -> list[str]:
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text.strip())
         if match is None:
-            raise ValueError(f"'{text}' is no number or range in the host list brackets [{ranges}]")
+            told = f"is no number or range in the host list brackets [{echo(ranges, '')}]"
+            raise ValueError(f"{echo(text)} {told}")
         first, last = match.group(1), match.group(2) or match.group(1)
         if int(last) < int(first):
             raise ValueError(f"the range '{text}' in a host list runs backwards")
         if int(last) - int(first) >= limit - len(numbers):
-            raise ValueError(f"the range '{text}' stands for too many names (more than {MAX_HOSTS} in all)")
+            raise ValueError(f"the range '{text}' stands for too many names{_IN_ALL}")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return numbers
 
@@ -154,7 +162,9 @@ def _check_rows(key: str, rows: object, needed: tuple[str, ...]) -> None:
         raise ValueError(f"no node-link graph: the list '{key}' is missing")
     for row in rows:
         if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in needed):
-            raise ValueError(f"'{key}' must hold objects that name {' and '.join(needed)}, not {row!r}")
+            raise ValueError(
+                f"'{key}' must hold objects that name {' and '.join(needed)}, not {echo(row, '')}"
+            )
 
 
 class _Switch(NamedTuple):
@@ -194,7 +204,11 @@ def from_slurm(
     ValueError
         With the line number, if the file cannot be understood or does not describe a tree.
     """
-    switches = [_read_switch(number, line) for number, line in _logical_lines(text)]
+    switches: list[_Switch] = []
+    left = MAX_HOSTS
+    for number, line in _logical_lines(text):
+        switches.append(_read_switch(number, line, left))
+        left -= len(switches[-1].switches) + len(switches[-1].nodes)
     if not switches:
         raise ValueError("the file has no SwitchName line")
     parents = _parents(switches)
@@ -229,32 +243,36 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first, begun.strip()
 
 
-def _read_switch(number: int, line: str) -> _Switch:
+def _read_switch(number: int, line: str, most_names: int) -> _Switch:
     values: dict[str, str] = {}
     position = 0
     while position < len(line):
         pair = _PAIR.match(line, position)
         if pair is None:
-            raise ValueError(f"line {number}: expected Key=Value, found '{line[position:].strip()}'")
+            raise ValueError(f"line {number}: expected Key=Value, found {echo(line[position:].strip())}")
         key = pair[1].lower()
         if key not in _KEYS:
-            raise ValueError(f"line {number}: unknown key '{pair[1]}'")
+            raise ValueError(f"line {number}: unknown key {echo(pair[1])}")
         if key in values:
             raise ValueError(f"line {number}: '{pair[1]}' is given twice")
         values[key] = pair[2] if pair[2] is not None else pair[3]
         position = pair.end()
     if not values.get("switchname"):
         raise ValueError(f"line {number}: SwitchName is missing")
+    if len(name := values["switchname"]) > LONGEST_CELL:
+        raise ValueError(f"line {number}: SwitchName {echo(name)} has more than {LONGEST_CELL} characters")
     if ("switches" in values) == ("nodes" in values):
-        raise ValueError(f"line {number}: switch '{values['switchname']}' needs either Switches or Nodes")
+        raise ValueError(f"line {number}: switch '{name}' needs either Switches or Nodes")
     try:
-        switches, nodes = (expand(values[key]) if key in values else [] for key in ("switches", "nodes"))
+        switches, nodes = (
+            expand(values[key], most_names) if key in values else [] for key in ("switches", "nodes")
+        )
     except ValueError as error:
         raise ValueError(f"line {number}: {error}") from error
     speed = values.get("linkspeed")
     if speed is not None and (not re.fullmatch(r"[0-9]{1,12}", speed) or int(speed) == 0):
-        raise ValueError(f"line {number}: LinkSpeed must be a positive whole number, not '{speed}'")
-    return _Switch(number, values["switchname"], switches, nodes, None if speed is None else float(speed))
+        raise ValueError(f"line {number}: LinkSpeed must be a positive whole number, not {echo(speed)}")
+    return _Switch(number, name, switches, nodes, None if speed is None else float(speed))
 
 
 def _parents(switches: list[_Switch]) -> dict[str, str]:

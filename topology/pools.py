@@ -14,7 +14,7 @@ import numpy as np
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.cluster import Cluster, Node, top_down
 
-Chunk = list[int]  # GPUs of one aligned power-of-two block, numbered (node of the pool) * gpus_per_node + gpu
+Chunk = IntArray  # GPUs of one aligned power-of-two block, numbered (node of the pool) * gpus_per_node + gpu
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
 def _pool(name: str, kind: _Kind, nodes: list[Node], chunks: list[Chunk]) -> Pool:
     # Stable: blocks of one size keep the order of the tree.
     chunks = sorted(chunks, key=len, reverse=True)
-    line = np.array([gpu for chunk in chunks for gpu in chunk], dtype=np.int64)
+    line = np.concatenate(chunks)
     sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     assert not np.any(starts % sizes), "a structural block starts at a multiple of its size"
@@ -187,8 +187,7 @@ def _structural_blocks(cluster: Cluster, members: Mapping[_Kind, list[Node]]) ->
     below: dict[str | None, dict[_Kind, deque[list[Chunk]]]] = defaultdict(lambda: defaultdict(deque))
     for kind, nodes in members.items():
         for i, node in enumerate(nodes):
-            gpus = range(i * kind.gpus, (i + 1) * kind.gpus)
-            below[node.parent][kind].append(_joined([[[gpu]] for gpu in gpus]))
+            below[node.parent][kind].append(_of_node(i * kind.gpus, kind.gpus))
     parents = cluster.parents()
     # From the leaves up, so that a group is complete before its parent needs it; the last of siblings first.
     for name in reversed(top_down(parents)):
@@ -214,6 +213,16 @@ def _joined(children: Iterable[list[Chunk]]) -> list[Chunk]:
         start = 0
         while start < len(equal):
             run = 1 << ((len(equal) - start).bit_length() - 1)
-            chunks.append([gpu for chunk in equal[start : start + run] for gpu in chunk])
+            chunks.append(np.concatenate(equal[start : start + run]))
             start += run
+    return chunks
+
+
+def _of_node(first: int, gpus: int) -> list[Chunk]:
+    """The same of the GPUs of a node, which are one child each."""
+    chunks = []
+    while gpus:
+        run = 1 << (gpus.bit_length() - 1)
+        chunks.append(np.arange(first, first + run))
+        first, gpus = first + run, gpus - run
     return chunks

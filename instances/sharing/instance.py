@@ -15,7 +15,7 @@ from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Stric
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Factor = Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)]
+Factor = Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)]
 MOST_PER_SET = 8
 
 OBJECTIVES: dict[str, Literal["min", "max"]] = {

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from itertools import chain, islice
 
+from wattsched.instances.errors import MOST_FAULTS
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable, Placement
 from wattsched.perfmodels.profile import models
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Node
 from wattsched.topology.pools import Pool, pools_of
+
+MOST_NEAR = 50
+"""Names, and characters of one, up to which similar ones are looked for."""
 
 
 def faults_of(instance: Instance) -> list[str]:
@@ -23,14 +28,15 @@ def faults_of(instance: Instance) -> list[str]:
         pools = pools_of(instance.cluster)
     except ValueError as error:
         return [f"cluster: {error}"]
-    return [
-        *_unknown_pools(instance, pools),
-        *_ambiguous_rows(instance, pools),
-        *_jobs_without_options(instance, pools),
-        *_bad_placements(instance, pools),
-        *_parted_sets(instance.jobs),
-        *_bad_sets(instance, pools),
-    ]
+    faults = chain(
+        _unknown_pools(instance, pools),
+        _ambiguous_rows(instance, pools),
+        _jobs_without_options(instance, pools),
+        _bad_placements(instance, pools),
+        _parted_sets(instance.jobs),
+        _bad_sets(instance, pools),
+    )
+    return list(islice(faults, MOST_FAULTS))
 
 
 def unknown_pools(instance: Instance) -> list[str]:
@@ -202,6 +208,7 @@ def _bad_sets(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    """Names that were perhaps meant; none for a name that is known elsewhere."""
-    close = [] if name in known else difflib.get_close_matches(name, sorted(known), n=3)
+    """Names that were perhaps meant; none for a name that is known elsewhere, or among very many."""
+    many = len(known) > MOST_NEAR or len(name) > MOST_NEAR
+    close = [] if many or name in known else difflib.get_close_matches(name, sorted(known), n=3)
     return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""

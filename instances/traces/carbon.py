@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wattsched.instances.traces.rows import Row, rows_of
+from wattsched.inputs import Row, echo, listed, rows_of
 from wattsched.topology.arrays import FloatArray
 
 MOST_G_PER_KWH = 1_000_000.0
@@ -109,25 +110,29 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
     OSError
         When the file cannot be read.
     """
-    rows = list(rows_of(path, ()))
-    if not rows:
+    rows = rows_of(path, ())
+    if (first := next(rows, None)) is None:
         raise ValueError(f"{path}: has no rows of times and numbers")
-    header = list(rows[0].cells)
+    header, begun = list(first.cells), [first]
     if len(header) == 2 and _is_time(header[0]):
-        rows.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
+        begun.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
         time_column, value_column = header
     else:
         time_column = _time_column(path, header)
         value_column = _value_column(path, [name for name in header if name != time_column], column)
-    begin_s = np.array([_seconds(row, time_column) for row in rows])
-    for i in np.flatnonzero(np.diff(begin_s) <= 0)[:1]:
-        raise ValueError(
-            f"{rows[i + 1].place}: the times do not ascend, {_shown(begin_s[i + 1])} comes after "
-            f"{_shown(begin_s[i])} (all in UTC; local times without a zone repeat an hour in autumn)"
-        )
-    values = np.array([_intensity(row, value_column) for row in rows])
-    step_s = float(np.median(np.diff(begin_s))) if len(rows) > 1 else 3600.0
-    return CarbonTrace(begin_s, values, step_s, f"{path}, column '{value_column}'")
+    # One row at a time: a table of all zones has a million cells.
+    times, values = [], []
+    for row in chain(begun, rows):
+        times.append(_seconds(row, time_column))
+        values.append(_intensity(row, value_column))
+        if len(times) > 1 and times[-1] <= times[-2]:
+            raise ValueError(
+                f"{row.place}: the times do not ascend, {_shown(times[-1])} comes after {_shown(times[-2])} "
+                "(all in UTC; local times without a zone repeat an hour in autumn)"
+            )
+    begin_s = np.array(times)
+    step_s = float(np.median(np.diff(begin_s))) if len(times) > 1 else 3600.0
+    return CarbonTrace(begin_s, np.array(values), step_s, f"{path}, column '{value_column}'")
 
 
 def utc_time(text: str) -> datetime:
@@ -145,7 +150,7 @@ def utc_time(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
-        raise ValueError(f"'{text}' is no time, expected such as {example}") from None
+        raise ValueError(f"{echo(text)} is no time, expected such as {example}") from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -162,23 +167,18 @@ def _time_column(path: str | Path, header: list[str]) -> str:
         return found[0]
     if header[0] in ("", "index") or len(header) != 2:
         names = ", ".join(TIME_COLUMNS)
-        raise ValueError(f"{path}, line 1: no column of times ({names}), found {_listed(header)}")
+        raise ValueError(f"{path}, line 1: no column of times ({names}), found {listed(header)}")
     return header[0]
 
 
 def _value_column(path: str | Path, others: list[str], asked: str | None) -> str:
     if asked is not None and asked not in others:
-        raise ValueError(f"{path}, line 1: no column '{asked}', found {_listed(others)}")
+        raise ValueError(f"{path}, line 1: no column '{asked}', found {listed(others)}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
         return found[0]
-    raise ValueError(f"{path}, line 1: name the column of intensities, one of {_listed(others)}")
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(f"'{name}'" for name in names[:most]) + more
+    raise ValueError(f"{path}, line 1: name the column of intensities, one of {listed(others)}")
 
 
 def _seconds(row: Row, column: str) -> float:
@@ -193,9 +193,7 @@ def _intensity(row: Row, column: str) -> float:
     """Intensity of a row, nan for an empty cell."""
     if not row.cells[column].strip():
         return math.nan
-    if (g_per_kwh := row.number(column)) > MOST_G_PER_KWH:
-        raise row.fault(column, f"must be at most {MOST_G_PER_KWH:,.0f}, got {g_per_kwh:g}")
-    return g_per_kwh
+    return row.number(column, most=MOST_G_PER_KWH)
 
 
 def _shown(seconds: float) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from wattsched.inputs import Row, rows_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import (
@@ -39,7 +40,6 @@ from wattsched.instances.sharing.instance import (
 )
 from wattsched.instances.sizing.instance import JobSet
 from wattsched.instances.traces.job_lists import of_cluster
-from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.perfmodels.co_location import power_at
 

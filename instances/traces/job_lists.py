@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from wattsched.inputs import Row, listed, rows_of
 from wattsched.instances.errors import NoticeWarning
-from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profile import models
@@ -111,7 +111,7 @@ def of_cluster(
     jobs = list(jobs)
     found = [job for name, job in jobs if virtual_cluster in (None, name)]
     if not found and virtual_cluster is not None:
-        known = ", ".join(sorted({name for name, _ in jobs if name})) or "none"
+        known = listed(sorted({name for name, _ in jobs if name}), "") or "none"
         raise ValueError(f"{path}: no job is of the virtual cluster '{virtual_cluster}', there are {known}")
     return found
 

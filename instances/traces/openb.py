@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from wattsched.inputs import Row, rows_of
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable
-from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 COLUMNS = ("sn", "cpu_milli", "gpu", "model")
@@ -21,8 +21,6 @@ NODE_COLUMNS = (*COLUMNS, "memory_mib")
 TASK_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MOST_GPUS = 64
 """GPUs of one node at most: a typing error should not ask for gigabytes."""
-MOST = 2**40
-"""Largest CPU or memory number of a cell, far above any machine, so that sums stay exact."""
 
 _A10_SPEED = 0.83
 """Speed of an A10 against the A40 that stands in for it: 31.2 to 37.4 peak FP32 TFLOPS (data sheets)."""
@@ -68,7 +66,7 @@ def read_openb(path: str | Path, *, cpu_load: float = 0.0) -> Cluster:
         raise ValueError(f"cpu_load: must be from 0 to 1, got {cpu_load}")
     package_w = CPU_IDLE_W + cpu_load * (CPU_FULL_W - CPU_IDLE_W)
     nodes = []
-    for row, name, gpus in _with_gpus(path, COLUMNS, MOST):
+    for row, name, gpus in _with_gpus(path, COLUMNS, 1_000_000):
         model = row.text("model")
         if model not in GPU_TYPES:
             raise row.fault("model", f"'{model}' is not known, only {', '.join(GPU_TYPES)} are")
@@ -95,7 +93,7 @@ def read_nodes(path: str | Path) -> NodeTable:
     for row, name, gpus in _with_gpus(path, NODE_COLUMNS, MOST_GPUS):
         model = models.setdefault(row.text("model"), len(models))
         names.append(name)
-        numbers.append((_count(row, "cpu_milli", MOST), _count(row, "memory_mib", MOST), gpus, model))
+        numbers.append((row.count("cpu_milli"), row.count("memory_mib"), gpus, model))
     cpu_milli, memory_mib, gpu, model_of = np.array(numbers, dtype=np.int64).T.copy()
     return NodeTable(tuple(names), cpu_milli, memory_mib, gpu, model_of, tuple(models))
 
@@ -104,7 +102,7 @@ def _with_gpus(path: str | Path, columns: tuple[str, ...], most: int) -> Iterato
     """Rows of nodes with GPUs, their names, and how many GPUs they have, of at most so many."""
     seen, found = set(), False
     for row in rows_of(path, columns):
-        name, gpus = row.text("sn"), _count(row, "gpu", most)
+        name, gpus = row.text("sn"), row.count("gpu", most=most)
         if name in seen:
             raise row.fault("sn", f"the node '{name}' occurs twice")
         seen.add(name)
@@ -131,7 +129,7 @@ def read_tasks(path: str | Path) -> TaskTable:
         asked = _gpu_request(row)
         models = frozenset(row.cells.get("gpu_spec", "").replace(" ", "").split("|")) - {""}
         spec = specs.setdefault(models if asked[0] else frozenset(), len(specs))
-        numbers.append((_count(row, "cpu_milli", MOST), _count(row, "memory_mib", MOST), *asked, spec))
+        numbers.append((row.count("cpu_milli"), row.count("memory_mib"), *asked, spec))
     if not numbers:
         raise ValueError(f"{path}: has no task")
     cpu_milli, memory_mib, gpus, gpu_milli, spec = np.array(numbers, dtype=np.int64).T.copy()
@@ -139,7 +137,7 @@ def read_tasks(path: str | Path) -> TaskTable:
 
 
 def _gpu_request(row: Row) -> tuple[int, int]:
-    gpus, gpu_milli = _count(row, "num_gpu", MOST_GPUS), _count(row, "gpu_milli", WHOLE_GPU)
+    gpus, gpu_milli = row.count("num_gpu", most=MOST_GPUS), row.count("gpu_milli", most=WHOLE_GPU)
     if gpus == 0 and gpu_milli > 0:
         raise row.fault("gpu_milli", f"must be 0 where num_gpu is 0, got {gpu_milli}")
     if gpus > 0 and gpu_milli == 0:
@@ -147,10 +145,3 @@ def _gpu_request(row: Row) -> tuple[int, int]:
     if gpus > 1 and gpu_milli < WHOLE_GPU:
         raise row.fault("gpu_milli", f"must be {WHOLE_GPU} where num_gpu is {gpus}, got {gpu_milli}")
     return gpus, gpu_milli
-
-
-def _count(row: Row, column: str, most: int) -> int:
-    value = row.count(column)
-    if value > most:
-        raise row.fault(column, f"must be at most {most}, got {value}")
-    return value

@@ -28,7 +28,7 @@ MOST_GPUS = 64
 """No job grows beyond this."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TraceJob:
     """A job as a trace records it: when it was submitted, how long it ran, on how many GPUs.
 
@@ -233,9 +233,13 @@ def round_at(
 
 def busiest_s(jobs: Iterable[TraceJob]) -> float:
     """First full hour of the trace's clock at which most GPUs are asked for, if nobody queued."""
-    rows = [(j.submitted_s, j.submitted_s + j.duration_s, j.gpus) for j in jobs]
-    starts, ends, gpus = (np.array(column) for column in zip(*rows, strict=True))
-    hours = np.arange(np.floor(starts.min() / S_PER_H), np.ceil(ends.max() / S_PER_H) + 1) * S_PER_H
+    jobs = list(jobs)
+    starts = np.array([job.submitted_s for job in jobs])
+    ends = starts + np.array([job.duration_s for job in jobs])
+    gpus = np.array([job.gpus for job in jobs])
+    # Demand can only have grown at the first full hour after a job's submission.
+    grown = np.unique(np.ceil(starts / S_PER_H))
+    hours = np.append(np.floor(starts.min() / S_PER_H), grown) * S_PER_H
 
     def gpus_until(times: np.ndarray) -> np.ndarray:
         order = np.argsort(times)

@@ -19,6 +19,7 @@ from wattsched.replay.jobs.accounts import Carbon
 Quantity = Literal["energy_j", "carbon_g", "money"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
+MOST_PERIODS = 1_000_000
 _ROUNDING = 1e-12
 
 
@@ -97,6 +98,8 @@ class Ledger:
     ----------
     standing_w : float
         Draw of the cluster when all its GPUs are idle and all nodes awake.
+    last_s : float
+        Last moment that is known to come.
 
     Attributes
     ----------
@@ -110,10 +113,13 @@ class Ledger:
     Raises
     ------
     ValueError
-        When the budget of a period does not even pay for the idle draw.
+        When the budget of a period does not even pay for the idle draw, or there are too many periods.
     """
 
-    def __init__(self, budget: Budget, begin_s: float, standing_w: float) -> None:
+    def __init__(self, budget: Budget, begin_s: float, standing_w: float, last_s: float = 0.0) -> None:
+        if (last_s - begin_s) / budget.period_s > MOST_PERIODS:
+            told = f"the last job arrives after {last_s - begin_s:g} s"
+            raise ValueError(f"budget: {told}, more than {MOST_PERIODS:,} periods of {budget.period_s:g} s")
         self.budget, self._standing_w = budget, standing_w
         self.begin_s: list[float] = []
         self.spent: list[float] = []
@@ -162,6 +168,8 @@ class Ledger:
         return float(self.budget.per_kwh.per_watt(self._time_s, until_s))
 
     def _open(self, begin_s: float) -> None:
+        if len(self.begin_s) >= MOST_PERIODS:
+            raise ValueError(f"budget: the replay has more than {MOST_PERIODS:,} periods")
         self._time_s, self.end_s = begin_s, begin_s + self.budget.period_s
         self.begin_s.append(begin_s)
         self.spent.append(0.0)

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from wattsched.inputs import Row, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Job, OptionTable
-from wattsched.instances.traces.rows import Row, rows_of
 from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import Trace, trace_of
-from wattsched.topology.cluster import LARGEST, Cluster
+from wattsched.topology.cluster import Cluster
 
 COLUMNS = ("job", "arrival_s", "work", "requested_gpus")
 
@@ -52,7 +52,7 @@ def read_listing(
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")
         jobs[job.name] = job
-        arrivals.append(_amount(row, "arrival_s"))
+        arrivals.append(row.number("arrival_s"))
         requests.append(_request(row, job, cluster))
     if not jobs:
         raise ValueError(f"{path}: has no job")
@@ -81,7 +81,7 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
     if model and model not in models():
         raise row.fault("model", f"'{model}' is not in the catalogue, which has {', '.join(models())}")
     if table and table not in tables:
-        known = f"there are {', '.join(tables)}" if tables else "no file of tables was given"
+        known = f"there are {listed(tables, '')}" if tables else "no file of tables was given"
         raise row.fault("table", f"there is no table '{table}', {known}")
     least, most = (
         row.count(name, least=1) if row.cells.get(name, "").strip() else None
@@ -89,7 +89,7 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
     )
     if least is not None and most is not None and least > most:
         raise row.fault("min_gpus", f"is {least}, above max_gpus {most}")
-    if not (work := _amount(row, "work")):
+    if not (work := row.number("work")):
         raise row.fault("work", "must be above 0, got 0")
     return Job(
         name=row.text("job"),
@@ -99,13 +99,6 @@ def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
         min_gpus=least,
         max_gpus=most,
     )
-
-
-def _amount(row: Row, column: str) -> float:
-    amount = row.number(column)
-    if amount > LARGEST:
-        raise row.fault(column, f"must be at most {LARGEST:g}, got {amount:g}")
-    return amount
 
 
 def _request(row: Row, job: Job, cluster: Cluster) -> int:

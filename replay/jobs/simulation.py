@@ -100,7 +100,8 @@ class Replay:
         self._nodes = self._held.placement.nodes
         self._meter = Meter(carbon, self.time_s)
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
-        self._ledger = None if budget is None else Ledger(budget, self.time_s, idle_w)
+        last_s = float(trace.arrival_s[-1]) if len(trace) else 0.0
+        self._ledger = None if budget is None else Ledger(budget, self.time_s, idle_w, last_s)
         self._here: list[int] = []
         self._changed = self._short = False
         self._again_s = math.inf

@@ -18,7 +18,7 @@ from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, sta
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
-from wattsched.topology.cluster import Cluster
+from wattsched.topology.cluster import LARGEST, Cluster
 from wattsched.topology.pools import Pool, pools_of
 
 ELASTICITY = 4
@@ -140,7 +140,7 @@ def trace_of(
     Raises
     ------
     ValueError
-        For times that are negative or no numbers, and for a job that no pool can run.
+        For times that are negative or no numbers, and a job that no pool can run or that would never end.
     """
     arrival = np.asarray(arrival_s, dtype=float)
     for bad in np.flatnonzero(~(np.isfinite(arrival) & (arrival >= 0)))[:1]:
@@ -159,12 +159,20 @@ def trace_of(
     request = _requests(rows, standard, requested, len(pools))
     for stuck in np.flatnonzero((request < 0).all(axis=1))[:1]:
         raise ValueError(f"job '{jobs[stuck].name}': no pool runs it on {requested[stuck]} GPUs or fewer")
+    work = np.array([job.remaining_work for job in jobs], dtype=float)
+    slowest = np.full(len(batches), np.inf)
+    np.minimum.at(slowest, rows.kind, rows.rate)
+    with np.errstate(over="ignore"):
+        longest_s = work / slowest[rows.of_job]
+    for late in np.flatnonzero(longest_s > LARGEST)[:1]:
+        told = f"takes {longest_s[late]:g} s in its slowest option, at most {LARGEST:g} are replayed"
+        raise ValueError(f"job '{jobs[late].name}': {told}")
     return Trace(
         cluster=cluster,
         pools=pools,
         names=tuple(job.name for job in jobs),
         arrival_s=arrival[order],
-        work=np.array([job.remaining_work for job in jobs], dtype=float),
+        work=work,
         requested_gpus=requested,
         configurations=rows,
         standard=standard,

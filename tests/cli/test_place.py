@@ -191,7 +191,7 @@ def _refused(result: Result, message: str) -> None:
         ({"tasks": TASKS.replace("1,500", "1,1500")}, "tasks.csv, line 2, column 'gpu_milli'"),
         ({"tasks": TASKS.replace("1,500", "2,500")}, "must be 1000 where num_gpu is 2, got 500"),
         ({"tasks": TASKS.splitlines()[0] + "\n1,1,0,0,\n"}, "tasks.csv: no task asks for a GPU"),
-        ({"tasks": "\0\0"}, "tasks.csv, line 1"),
+        ({"tasks": "\0\0"}, "tasks.csv: is a binary file"),
     ],
 )
 def test_bad_files_are_refused(place: Run, files: dict[str, str], message: str) -> None:

@@ -225,7 +225,7 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
         (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
         (LIST + "d,0,0,1,bert,,\n", "column 'work': must be above 0"),
         (LIST + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
-        (LIST + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1e+12, got 1e+13"),
+        (LIST + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1,000,000,000,000, got 1e13"),
         (LIST + "d,0,1,8,bert,,4\n", "column 'requested_gpus': is 8, above max_gpus 4"),
         (LIST + "d,0,1,32,bert,,\n", "column 'requested_gpus': is 32, the cluster has 16 GPUs"),
         (LIST + "d,0,1,1,,,\n", "give a model or a table"),
@@ -242,6 +242,8 @@ def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
 def test_tables_that_are_refused(replay: Run) -> None:
     refused(replay(tables={"mine": {"gpus": [1], "pool": ["A100"]}}), "mine.power_w: is missing")
     refused(replay(tables=[1]), "must be an object")
+    endless = {"gpus": [1, 2], "pool": ["A100"] * 2, "power_w": [200.0] * 2, "rate": [1.0, 1e-200]}
+    refused(replay(tables={"mine": endless}), "s in its slowest option, at most 1e+12 are replayed")
 
 
 def test_an_empty_file_name_is_refused(run: Run) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wattsched.documents import instance_of
 from wattsched.instances.clusters import homogeneous_cluster, idle_power_w
@@ -114,6 +117,22 @@ def test_busiest_hour() -> None:
     assert busiest_s(trace) == 7200
     assert busiest_s(trace[:2]) == 3600
     assert busiest_s(trace[:1]) == 0
+
+
+times = st.integers(0, 40_000)
+
+
+@given(st.lists(st.tuples(times, times, st.integers(1, 8)), min_size=1, max_size=12))
+def test_the_busiest_hour_is_that_of_counting_every_hour(rows: list[tuple[int, int, int]]) -> None:
+    trace = [TraceJob(f"j{i}", start, seconds, gpus) for i, (start, seconds, gpus) in enumerate(rows)]
+    hours = range(min(start for start, _, _ in rows) // 3600 * 3600, 90_000, 3600)
+    asked = {hour: sum(g for start, s, g in rows if start <= hour < start + s) for hour in hours}
+    assert busiest_s(trace) == max(asked, key=lambda hour: asked[hour])
+
+
+def test_a_job_in_the_far_future_costs_nothing() -> None:
+    trace = [TraceJob("a", 0.0, 1.1e12, 1), TraceJob("b", 1e12 - 1800, 1e12, 1)]
+    assert busiest_s(trace) == np.ceil((1e12 - 1800) / 3600) * 3600
 
 
 def test_first_come_first_served_until_nothing_fits() -> None:

@@ -54,6 +54,10 @@ def test_expansion(expression: str, names: list[str]) -> None:
         ("a[3-1]", "runs backwards"),
         ("a[0-9999999]", "too many names"),
         ("a[0-999]b[0-999]c[0-9]", "too many names"),
+        ("a[0-99999],b[0-99999],c", "too many names"),
+        ("a" * 201, "names of more than 200 characters"),
+        ("a" * 199 + "[08-11]", "names of more than 200 characters"),
+        ("a[0" + "0" * 30 + "-1]", "is no number or range"),
     ],
 )
 def test_malformed_expressions_are_told(expression: str, message: str) -> None:

@@ -176,6 +176,11 @@ class Spendthrift:
         return Decision(state.request[:, 0])
 
 
+def test_a_budget_has_only_so_many_periods() -> None:
+    with pytest.raises(ValueError, match=r"arrives after 1e\+12 s, more than 1,000,000 periods of 60 s"):
+        Ledger(Budget.of_energy(3000.0, 60.0), 0.0, 10.0, last_s=1e12)
+
+
 def test_whoever_ignores_an_exhausted_budget_is_refused() -> None:
     trace = trace_by_hand(cluster_of(2), (0.0, 500.0, 1, linear(1)), (0.0, 500.0, 1, linear(1)))
     budget = Budget.of_energy(100.0 * 100.0, 100.0)

@@ -1,0 +1,226 @@
+"""What files may bring in: bytes counted as they are expanded, text, rows of CSV; and how it is echoed."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
+MOST_MB = 50
+"""Of one file, after decompression; instances of 100,000 jobs have 7 to 18 MB, public traces up to 8 MB."""
+MOST_RATIO, FREE_BYTES = 100, 1_000_000
+"""What is compressed further is no document or table, from so many bytes on; real files reach 20 to 1."""
+VALUES_PER_MB = 60_000
+"""Of JSON: fields and entries of lists; instances of 100,000 jobs have 0.4 to 1.4 million in all."""
+ROWS_PER_MB = 20_000
+MOST_COLUMNS = 10_000
+LONGEST_CELL = 200
+"""Characters of a cell that is read, as of names in documents."""
+LARGEST, SMALLEST = 1e12, 1e-12
+"""Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
+
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class TooLargeError(ValueError):
+    """A file that would take more memory than it may."""
+
+    def __init__(self, told: str):
+        super().__init__(f"{told}; {MOST_MB_VARIABLE}={2 * most_mb()} would allow twice as much")
+
+
+def most_mb() -> int:
+    """Megabytes that a file may have after decompression."""
+    asked = os.environ.get(MOST_MB_VARIABLE, "")
+    return int(asked) if asked.isdecimal() and 0 < len(asked) < 8 else MOST_MB
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Bytes of a file, compressed with gzip or not, as far as they fit into the limits.
+
+    Raises
+    ------
+    ValueError
+        For a damaged or too large file, without its name.
+    OSError
+        When the file cannot be read.
+    """
+    most = most_mb() * 1_000_000
+    content = bytearray()
+    with Path(path).open("rb") as file:
+        compressed = file.peek(2).startswith(_GZIP_MAGIC)
+        stream: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if compressed else file
+        try:
+            while chunk := stream.read(_CHUNK):
+                content += chunk
+                if len(content) > most:
+                    raise TooLargeError(f"is larger than {most:,} bytes after decompression")
+                if compressed and len(content) > max(FREE_BYTES, MOST_RATIO * file.tell()):
+                    raise ValueError(f"is compressed more than {MOST_RATIO} to 1, as no real file is")
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"is a damaged gzip file: {error}") from None
+    return bytes(content)
+
+
+def read_text(path: str | Path) -> str:
+    """Text of a file in UTF-8, with or without a byte order mark.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `read_bytes`, and for what is no text.
+    """
+    return _decoded(read_bytes(path))
+
+
+def _decoded(content: bytes) -> str:
+    _require_text(content)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        raise ValueError(f"line {line}: is not UTF-8 text: byte {error.start} is 0x{byte:02x}") from None
+
+
+def _require_text(content: bytes) -> None:
+    head = content[:4]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in head and b"{" in head):
+        raise ValueError("is UTF-16 or UTF-32 text; save it as UTF-8")
+    if (nul := content.find(0)) >= 0:
+        raise ValueError(f"is a binary file, not text: byte {nul} is 0")
+
+
+def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
+
+    Raises
+    ------
+    ValueError
+        For what is no CSV text, a header with a name twice, and lines of another length than the header's.
+    OSError
+        When the file cannot be read.
+    """
+    try:
+        yield from _csv_lines(read_bytes(path))
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(f"{path}{', ' if told.startswith('line ') else ': '}{told}") from None
+
+
+def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
+    _require_text(content)
+    # Decoded on the way: as one string, a table with a single rare character would take four times its size.
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""), strict=True)
+    columns, left = 0, ROWS_PER_MB * most_mb()
+    try:
+        for cells in reader:
+            if not cells:
+                continue
+            if not columns:
+                cells, columns = [name.strip() for name in cells], len(cells)
+                _require_header(reader.line_num, cells)
+            elif len(cells) != columns:
+                told = f"{len(cells):,} cells, the header has {columns:,} columns"
+                raise ValueError(f"line {reader.line_num}: {told}")
+            elif not left:
+                raise TooLargeError(f"has more than {ROWS_PER_MB * most_mb():,} rows")
+            else:
+                left -= 1
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+    except UnicodeDecodeError:
+        _decoded(content)
+
+
+def _require_header(line: int, names: list[str]) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise ValueError(f"line {line}: {len(names):,} columns, at most {MOST_COLUMNS:,} are read")
+    seen: set[str] = set()
+    for name in filter(None, names):
+        if name in seen:
+            raise ValueError(f"line {line}: the column {echo(name)} occurs twice")
+        seen.add(name)
+
+
+class Row:
+    """One row: its cells by column name, converted on demand."""
+
+    __slots__ = ("cells", "place")
+
+    def __init__(self, cells: dict[str, str], place: str):
+        self.cells = cells
+        self.place = place
+
+    def text(self, column: str) -> str:
+        """Cell as it stands; it must not be empty."""
+        value = self.cells[column].strip()
+        if not value:
+            raise self.fault(column, "is empty")
+        if len(value) > LONGEST_CELL:
+            raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
+        return value
+
+    def number(self, column: str, least: float = 0.0, most: float = LARGEST) -> float:
+        """Cell as a finite number."""
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.fault(column, f"{echo(text)} is not a number") from None
+        if not math.isfinite(value) or value < least:
+            raise self.fault(column, f"must be at least {least:g}, got {echo(text, '')}")
+        if 0 < abs(value) < SMALLEST:
+            raise self.fault(column, f"must be 0 or at least {SMALLEST:g}, got {echo(text, '')}")
+        if value > most:
+            raise self.fault(column, f"must be at most {most:,.0f}, got {echo(text, '')}")
+        return value
+
+    def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
+        """Cell as a whole number."""
+        value = self.number(column, least, most)
+        if value != int(value):
+            raise self.fault(column, f"{echo(self.text(column))} is not a whole number")
+        return int(value)
+
+    def fault(self, column: str, what: str) -> ValueError:
+        """Error that says where it is."""
+        return ValueError(f"{self.place}, column {echo(column)}: {what}")
+
+
+def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
+    """Rows of a CSV file that has at least these columns.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `csv_lines`, and for a column that is missing.
+    """
+    lines = csv_lines(path)
+    _, header = next(lines, (1, []))
+    for column in columns:
+        if column not in header:
+            raise ValueError(f"{path}, line 1: the column '{column}' is missing, found {listed(header)}")
+    for number, cells in lines:
+        yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
+
+
+def echo(text: object, quote: str = "'", most: int = 60) -> str:
+    """What a file says, in a message: quoted, and cut to a length that can be read."""
+    told = str(text)
+    return f"{quote}{told}{quote}" if len(told) <= most else f"{quote}{told[:most]}{quote}..."
+
+
+def listed(names: Iterable[str], quote: str = "'", most: int = 8) -> str:
+    """Names in a message, the first ones and a count when there are many."""
+    names = list(names)
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(echo(name, quote) for name in names[:most]) + more

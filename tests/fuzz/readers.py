@@ -1,0 +1,382 @@
+"""Every reader of files, with a small valid file of each kind, and the commands that read the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CLUSTER = {
+    "name": "c",
+    "gpu_types": {"A100": {"idle_power_w": 50.0, "max_power_w": 400.0}},
+    "nodes": [
+        {"name": f"n{i}", "gpu_type": "A100", "gpus": 4, "parent": f"r{i // 2}", "base_power_w": 100.0}
+        for i in range(4)
+    ],
+    "groups": [{"name": "top", "level": "site"}] + [{"name": f"r{i}", "parent": "top"} for i in range(2)],
+    "power_domains": [{"name": "feed", "members": ["r0", "n3"], "power_cap_w": 4000.0}],
+}
+TABLE = {"gpus": [1, 2, 4], "pool": ["A100"] * 3, "power_w": [250.0, 480.0, 900.0], "rate": [1.0, 1.8, 3.1]}
+SIZING = {
+    "format": "wattsched-instance/1",
+    "name": "round",
+    "objective": "total-completion",
+    "round_s": 300.0,
+    "carbon_g_per_kwh": 300.0,
+    "budgets": {"power_w": 5000.0, "energy_j": 1e9, "carbon_g": 1e6, "scope": "completion"},
+    "cluster": CLUSTER,
+    "tables": {"t": TABLE},
+    "jobs": [
+        {"name": "a", "options": "t", "remaining_work": 1000.0, "weight": 2.0, "deadline_s": 1e6},
+        {
+            "name": "b",
+            "options": TABLE,
+            "remaining_work": 10.0,
+            "min_gpus": 1,
+            "max_gpus": 2,
+            "can_wait": False,
+        },
+        {"name": "c", "model": "resnet50", "remaining_work": 1e6, "gpu_counts": [1, 2], "pools": ["A100"]},
+        {
+            "name": "d",
+            "options": [{"gpus": 1, "pool": "A100", "power_w": 200.0, "rate": 1.0, "batch_size": 8}],
+            "current": {"gpus": 1, "pool": "A100@feed", "batch_size": 8, "nodes": {"n0": [0]}},
+            "restart_s": 30.0,
+        },
+    ],
+    "sets": [{"name": "s", "pool": "A100", "gpus": 2, "power_w": 500.0, "rates": {"a": 0.9, "b": 1.0}}],
+}
+SHIFTING = {
+    "format": "wattsched-instance/1",
+    "problem": "shifting",
+    "objective": "carbon",
+    "slots": 6,
+    "slot_s": 600.0,
+    "carbon_g_per_kwh": [100.0, 300.0, 200.0, 50.0, 400.0, 100.0],
+    "price_per_kwh": [0.1, 0.2, 0.3, 0.1, 0.1, 0.2],
+    "budgets": {"energy_j": 1e9, "average_completion_s": 1e5},
+    "pools": {"A100": {"gpus": 8, "idle_power_w": 50.0}},
+    "tables": {"t": TABLE},
+    "jobs": [
+        {"name": "a", "options": "t", "remaining_work": 900.0, "arrival_s": 600.0, "must_finish": True},
+        {"name": "b", "options": TABLE, "remaining_work": 2000.0, "restart_s": 10.0, "has_run": True},
+    ],
+}
+SHARING = {
+    "format": "wattsched-instance/1",
+    "problem": "sharing",
+    "alpha": 0.5,
+    "unit_types": [{"name": "node", "count": 2, "gpus": 8, "idle_power_w": 400.0, "full_power_w": 2000.0}],
+    "classes": [
+        {"name": "x", "alone": {"node": {"epoch_s": 100.0, "utilisation_pct": 40.0, "memory_pct": 30.0}}},
+        {"name": "y", "alone": {"node": {"epoch_s": 50.0, "utilisation_pct": 60.0, "power_w": 900.0}}},
+    ],
+    "sets": [{"unit_type": "node", "classes": ["x", "y"], "slowdown": [1.1, 1.2], "power_w": 1200.0}],
+    "jobs": [
+        {"name": "a", "job_class": "x", "remaining_epochs": 10.0},
+        {"name": "b", "job_class": "y", "deadline_s": 1e5, "exclusive": True},
+        {"name": "c", "job_class": "y", "can_wait": False},
+    ],
+}
+PLACEMENT = {
+    "format": "wattsched-instance/1",
+    "problem": "placement",
+    "gpu_types": {"T4": {"idle_power_w": 10, "full_power_w": 70}},
+    "nodes": [
+        {"name": "n0", "cpu_milli": 64000, "memory_mib": 10000, "gpus": 2, "gpu_type": "T4"},
+        {"name": "n1", "cpu_milli": 96000, "gpus": 4, "gpu_type": "T4", "used_gpu_milli": [500, 1000]},
+    ],
+    "tasks": [
+        {"name": "a", "cpu_milli": 4000, "gpus": 1, "gpu_milli": 500},
+        {"name": "b", "cpu_milli": 8000, "gpus": 2, "gpu_types": ["T4"], "memory_mib": 100},
+    ],
+    "workload": [{"cpu_milli": 4000, "gpus": 1, "gpu_milli": 500, "count": 3}],
+}
+INSTANCES: dict[str, Any] = {
+    "sizing": SIZING,
+    "shifting": SHIFTING,
+    "sharing": SHARING,
+    "placement": PLACEMENT,
+}
+NODE_LINK = {
+    "directed": True,
+    "graph": {"name": "c", "gpu_types": {"A100": {"idle_power_w": 50.0, "max_power_w": 400.0}}},
+    "nodes": [
+        {"id": "top", "level": "rack"},
+        {"id": "n0", "level": "node", "gpu_type": "A100", "base_power_w": 10.0},
+        {"id": "n0/0", "level": "gpu", "gpu_type": "A100"},
+        {"id": "n0/1", "level": "gpu", "gpu_type": "A100", "available": False},
+    ],
+    "edges": [
+        {"source": "top", "target": "n0", "bandwidth_gbps": 100.0},
+        {"source": "n0", "target": "n0/0"},
+        {"source": "n0", "target": "n0/1"},
+    ],
+}
+THROUGHPUTS = {
+    gpu: {
+        name: {
+            "null": 10.0,
+            "('ResNet-18', 1)": [5.0, 6.0],
+            "('LM', 1)": [0.0, 0.0],
+        }
+        for name in ("('ResNet-18', 1)", "('LM', 1)")
+    }
+    for gpu in ("v100", "p100")
+}
+SLURM = """# racks
+SwitchName=s0 Nodes=n[00-03],m1 LinkSpeed=100
+SwitchName=s1 Nodes=x[1-2]y[0-1]
+SwitchName=top Switches=s[0-1]
+"""
+TABLES = {
+    "itp.csv": """job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration
+a,5010,7628,bert,5985,64,1,1265
+b,5100,100,resnet50,5985,128,4,4000
+c,9000,100,bert,5985,32,2,100
+""",
+    "philly.csv": """timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 07:01:55,66.0,1,66.0,11cb48
+2017-10-09 07:31:55,6600.0,8,66.0,11cb48
+2017-10-10 07:01:55,60000.0,2,66.0,e4
+""",
+    "pai.csv": "arrival_time,length,cpus\n0.0,25.4,1\n0.57,2.5,4\n10.65,14.3,3\n",
+    "gavel.csv": """job_type,total_steps,scale_factor,priority_weight,slo,arrival_time_s
+ResNet-18,2931,1,1,-1.0,0
+LM,50000,1,1,-1.0,600.5
+""",
+    "nodes.csv": """sn,cpu_milli,memory_mib,gpu,model
+n0,64000,262144,2,P100
+n1,96000,262144,4,T4
+n2,32000,262144,0,
+""",
+    "tasks.csv": """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+t0,12000,16384,1,1000,
+t1,6000,100,1,460,T4|P100
+t2,8000,2,0,0,
+""",
+    "carbon.csv": """datetime_utc,g_per_kwh,FR
+2022-07-01T00:00:00+00:00,420.5,60
+2022-07-01T01:00:00+00:00,400,61.25
+2022-07-01T02:00:00+00:00,,62
+2022-07-01T03:00:00+00:00,300.1,
+""",
+    "jobs.csv": """job,arrival_s,work,requested_gpus,model,table,min_gpus,max_gpus
+a,0,100000,2,resnet50,,1,4
+b,600.5,2000,1,,t,,
+c,1000,500,4,,t,1,
+""",
+    "measured.csv": """gpus,local_batch,step_time_s,sync_time_s,frequency_mhz,power_w
+1,16,0.10,0,1410,250
+1,32,0.18,0,1410,280
+2,16,0.12,0.02,1410,240
+4,16,0.13,0.03,1410,235
+8,32,0.25,0.05,1410,260
+1,16,0.14,0,1005,180
+2,32,0.28,0.02,1005,190
+4,32,0.30,0.03,1005,185
+""",
+}
+
+
+@cache
+def valid_files() -> dict[str, bytes]:
+    """A valid file of every kind, by name."""
+    from wattsched import solve
+
+    documents = {f"{name}.json": instance for name, instance in INSTANCES.items()}
+    for name, instance in list(documents.items()):
+        result = solve(_instance(instance), solver="greedy")
+        documents[name.replace(".", "-result.")] = result.model_dump(mode="json")
+    documents["decision.json"] = documents["sizing-result.json"]["decision"]
+    point = {"limit": None, "result": documents["shifting-result.json"]}
+    documents["frontier.json"] = {
+        "format": "wattsched-frontier/1",
+        "instance": "instance",
+        "tradeoff": "carbon",
+        "points": [point, point | {"limit": 5.0}],
+    }
+    documents |= {"tables.json": {"t": TABLE}, "throughputs.json": THROUGHPUTS, "cluster.json": NODE_LINK}
+    files = {name: json.dumps(document) for name, document in documents.items()}
+    files |= TABLES | {"topology.conf": SLURM}
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _instance(document: Any) -> Any:
+    from wattsched.documents import instance_of
+
+    return instance_of(document)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, and what reads files of its kind from the command line.
+
+    Attributes
+    ----------
+    file : str
+        Name of a valid file (`valid_files`), which tells the kind.
+    read : callable
+        Takes the file, and the folder of the valid ones.
+    commands : tuple of str
+        ``@`` stands for the file, and a name of `valid_files` for that one.
+    """
+
+    file: str
+    read: Callable[[Path, Path], object]
+    commands: tuple[str, ...] = ()
+
+    def words(self, command: str, file: Path, valid: Path) -> list[str]:
+        """Arguments of a command."""
+        known = {name: str(valid / name) for name in valid_files()} | {"@": str(file)}
+        return [known.get(word, word) for word in command.split()]
+
+
+def _read_instance(file: Path, valid: Path) -> object:
+    from wattsched import read_instance
+
+    return read_instance(file)
+
+
+def _check(instance: str) -> Callable[[Path, Path], object]:
+    def read(file: Path, valid: Path) -> object:
+        from wattsched import check, read_result
+
+        read_result(file)
+        return check(valid / instance, file)
+
+    return read
+
+
+def _read_decision(file: Path, valid: Path) -> object:
+    from wattsched.documents import decision_of
+    from wattsched.instances.io import read_json
+
+    return decision_of(read_json(file), str(file))
+
+
+def _read_frontier(file: Path, valid: Path) -> object:
+    from wattsched.instances.io import read_json
+    from wattsched.tradeoffs import pareto_of
+
+    document = read_json(file)
+    return pareto_of(document if isinstance(document, dict) else {}, str(file))
+
+
+def _import(form: str, **options: str) -> Callable[[Path, Path], object]:
+    def read(file: Path, valid: Path) -> object:
+        from wattsched import import_trace
+
+        return import_trace(form, file, **{name: valid / value for name, value in options.items()})
+
+    return read
+
+
+def _read_experiment(tasks: bool) -> Callable[[Path, Path], object]:
+    def read(file: Path, valid: Path) -> object:
+        from wattsched import read_experiment
+
+        return (
+            read_experiment(valid / "nodes.csv", file)
+            if tasks
+            else read_experiment(file, valid / "tasks.csv")
+        )
+
+    return read
+
+
+def _read_throughputs(file: Path, valid: Path) -> object:
+    from wattsched import import_trace
+    from wattsched.instances.traces.gavel import read_pairs
+
+    read_pairs(file)
+    return import_trace("gavel", valid / "gavel.csv", throughputs=file)
+
+
+def _read_carbon(file: Path, valid: Path) -> object:
+    from wattsched.instances.traces.carbon import read_carbon
+    from wattsched.replay.jobs.accounts import Carbon
+
+    trace = read_carbon(file)
+    Carbon.of(trace, 0.0)
+    return trace.slots(trace.begin, 2, 3600.0)
+
+
+def _read_jobs(tables: bool) -> Callable[[Path, Path], object]:
+    def read(file: Path, valid: Path) -> object:
+        from wattsched import JobSource
+        from wattsched.instances.clusters import homogeneous_cluster
+
+        jobs, options = (valid / "jobs.csv", file) if tables else (file, valid / "tables.json")
+        return JobSource(jobs, tables=options).traces(homogeneous_cluster(2, 4))
+
+    return read
+
+
+def _fit(file: Path, valid: Path) -> object:
+    from wattsched import fit_profile
+
+    return fit_profile(file, "m", "G")
+
+
+def _read_cluster(file: Path, valid: Path) -> object:
+    from wattsched import read_cluster
+    from wattsched.topology.pools import pools_of
+
+    return pools_of(read_cluster(file, "A100", 4))
+
+
+SOLVED = "solve @ --json --solver greedy"
+REPLAYED = "--json --policy fifo --nodes 2 --gpus-per-node 4"
+READERS = (
+    *(Reader(f"{name}.json", _read_instance, ("show @", SOLVED)) for name in INSTANCES),
+    *(
+        Reader(
+            f"{name}-result.json",
+            _check(f"{name}.json"),
+            ("show @", f"check {name}.json @", f"solve {name}.json --warm @ --json --solver greedy"),
+        )
+        for name in INSTANCES
+    ),
+    Reader("decision.json", _read_decision, ("show @", "check sizing.json @")),
+    Reader("frontier.json", _read_frontier, ("show @", "check shifting.json @")),
+    Reader("itp.csv", _import("itp"), ("import itp @",)),
+    Reader("philly.csv", _import("philly"), ("import philly @",)),
+    Reader("pai.csv", _import("pai"), ("import pai @",)),
+    Reader(
+        "gavel.csv",
+        _import("gavel", throughputs="throughputs.json"),
+        ("import gavel @ --throughputs throughputs.json",),
+    ),
+    Reader("throughputs.json", _read_throughputs, ("import gavel gavel.csv --throughputs @",)),
+    Reader(
+        "nodes.csv",
+        _read_experiment(tasks=False),
+        ("import openb @", "place --nodes @ --tasks tasks.csv --seeds 1-1 --no-bound --json"),
+    ),
+    Reader(
+        "tasks.csv",
+        _read_experiment(tasks=True),
+        (
+            "import openb nodes.csv @ --window 4",
+            "place --nodes nodes.csv --tasks @ --seeds 1-1 --no-bound --json",
+        ),
+    ),
+    Reader(
+        "carbon.csv",
+        _read_carbon,
+        (
+            "generate shifting --jobs 2 --slots 2 --carbon @",
+            f"replay jobs.csv --tables tables.json --carbon @ {REPLAYED}",
+        ),
+    ),
+    Reader("jobs.csv", _read_jobs(tables=False), (f"replay @ --tables tables.json {REPLAYED}",)),
+    Reader("tables.json", _read_jobs(tables=True), (f"replay jobs.csv --tables @ {REPLAYED}",)),
+    Reader("measured.csv", _fit, ("fit @",)),
+    Reader("cluster.json", _read_cluster, ("import itp itp.csv --cluster @",)),
+    Reader("topology.conf", _read_cluster, ("import itp itp.csv --cluster @",)),
+)
+"""Of every kind of file."""
