@@ -19,7 +19,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Certificate, Result, Size, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
+from wattsched.solvers.solution import Limit, Limits, Solution, Termination, proven_bound, relative_gap
 from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
 
@@ -187,14 +187,16 @@ class Evidence:
         found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
         found += [self.asked.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
-        if not priced:
+        if not priced or named.program.bottleneck is not None:
             from wattsched.solvers.dual import dual_prices
 
+            # Of a bottleneck prices of thresholds prove more than those of the LP relaxation.
+            start, enough = (priced[-1] if priced else None), self.candidates[0].cost if self.candidates else math.inf
             with call.timer.phase("prove"):
-                priced = [dual_prices(named.program, time_s=call.timer.remaining_s())[0]]
+                priced.append(dual_prices(named.program, call.timer.remaining_s(), start=start, enough=enough)[0])
         if not named.lagrangian:
             return self._proven(named.named_prices(priced[-1]))
-        bounds = [named.program.lagrangian_bound(y) for y in priced]
+        bounds = [proven_bound(named.program, y) for y in priced]
         best = int(np.argmax(bounds))
         if not np.isfinite(bounds[best]):
             return None

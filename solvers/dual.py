@@ -16,6 +16,7 @@ from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
+from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified
@@ -54,6 +55,8 @@ def dual_prices(
     bound : float
         Far above any cost, or infinite, when the LP relaxation is infeasible.
     """
+    if (bottleneck := bottleneck_of(program)) is not None:
+        return surrogate_prices(bottleneck, dual_prices, time_s, start, enough)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if (
         program.n_columns <= SMALL
