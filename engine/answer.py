@@ -191,9 +191,14 @@ class Evidence:
             from wattsched.solvers.dual import dual_prices
 
             # Of a bottleneck prices of thresholds prove more than those of the LP relaxation.
-            start, enough = (priced[-1] if priced else None), self.candidates[0].cost if self.candidates else math.inf
+            start, enough = (
+                (priced[-1] if priced else None),
+                self.candidates[0].cost if self.candidates else math.inf,
+            )
             with call.timer.phase("prove"):
-                priced.append(dual_prices(named.program, call.timer.remaining_s(), start=start, enough=enough)[0])
+                priced.append(
+                    dual_prices(named.program, call.timer.remaining_s(), start=start, enough=enough)[0]
+                )
         if not named.lagrangian:
             return self._proven(named.named_prices(priced[-1]))
         bounds = [proven_bound(named.program, y) for y in priced]

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csc_array, hstack
+from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
-from wattsched.solvers.rows import group_of_choice, largest_by
+from wattsched.solvers.rows import elastic, group_of_choice
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Of what the rows hold together, the increase over which prices are the mean improvement.
@@ -53,15 +53,16 @@ def bottleneck_values(program: Program) -> FloatArray | None:
     if np.any(column >= program.n_choices):
         return None
     group = group_of_choice(program)[column]
-    # A row without choices, and one that several groups share, are both of no group.
     of_row = np.full(len(rows), -1)
     of_row[row] = group
-    if np.any(of_row[row] != group) or np.any(of_row < 0):
+    if np.any(of_row[row] != group):
         return None
     # slope t + a >= lower, or <= upper with a negative slope, is a lower limit on t; of columns that are not
     # in the row a is 0.
     end = np.where(slope > 0, program.row_lower, program.row_upper)[rows]
-    start, size = program.group_start[of_row], np.diff(program.group_start)[of_row]
+    alone = of_row < 0
+    values[:] = np.max((end / slope[rows])[alone], initial=-np.inf)
+    start, size = program.group_start[of_row], np.where(alone, 0, np.diff(program.group_start)[of_row])
     first = np.cumsum(size) - size
     a = np.zeros(int(size.sum()))
     a[first[row] + column - start[row]] = coefficient
@@ -83,7 +84,7 @@ def bottleneck_of(program: Program) -> Bottleneck | None:
     if values is None:
         return None
     values = np.where(values <= program.upper[z], np.maximum(values, program.lower[z]), np.inf)
-    return Bottleneck(program, values, slope == 0)
+    return Bottleneck(program, z, values, slope == 0)
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Bottleneck:
     Attributes
     ----------
     program : Program
+    column : int
+        The bottleneck's.
     values : float array, shape (n_choices,)
         What the bottleneck column is at least where a choice column is taken; infinite beyond its bound.
     rows : bool array, shape (n_rows,)
@@ -100,6 +103,7 @@ class Bottleneck:
     """
 
     program: Program
+    column: int
     values: FloatArray
     rows: BoolArray
 
@@ -113,16 +117,14 @@ class Bottleneck:
         """Cost of the level of that place; infinite behind the last."""
         if place == len(self.levels):
             return np.inf
-        return self.program.offset + self._rate * float(self.levels[place])
+        return self.program.offset + float(self.program.cost[self.column] * self.levels[place])
 
     def place(self, cost: float) -> int:
         """Place of the first level that costs no less, up to rounding."""
-        level = (cost - self.program.offset) / self._rate
+        if cost == np.inf:
+            return len(self.levels)
+        level = (cost - self.program.offset) / self.program.cost[self.column]
         return int(np.searchsorted(self.levels, level - LAST_DIGITS * abs(level)))
-
-    @cached_property
-    def _rate(self) -> float:
-        return float(self.program.cost[self.program.bottleneck])
 
     def surrogate_bound(self, prices: FloatArray) -> float:
         """Lower bound on the cost that row prices prove; infinite if they prove that there is no point."""
@@ -147,7 +149,7 @@ class Bottleneck:
     def _size(self) -> FloatArray:
         """Larger of the finite limits of every row, 0 where there is none."""
         ends = np.abs([self.program.row_lower, self.program.row_upper])
-        return np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
+        return np.asarray(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
 
     def _missing(self, prices: FloatArray) -> Callable[[float], float]:
         """What the rows lack at prices, by the threshold; no more than 0 if they lack nothing, up to rounding."""
@@ -180,7 +182,7 @@ class Bottleneck:
         """
         program, n = self.program, self.program.n_choices
         keep = self.values <= self.levels[place]
-        free = np.delete(np.arange(n, program.n_columns), program.bottleneck - n)
+        free = np.delete(np.arange(n, program.n_columns), self.column - n)
         columns = np.concatenate([np.flatnonzero(keep), free])
         counts = np.add.reduceat(keep.astype(np.int64), program.group_start[:-1])
         reached = Program(
@@ -206,7 +208,7 @@ class Bottleneck:
         full = np.zeros(self.program.n_columns)
         full[columns] = x
         n = self.program.n_choices
-        full[self.program.bottleneck] = self.values[full[:n] > 0.5].max()
+        full[self.column] = self.values[full[:n] > 0.5].max()
         return full
 
 
@@ -236,9 +238,12 @@ def surrogate_prices(
     enough_at = min(bottleneck.place(enough), high)
     probe = enough_at - 1
     while low < min(high, enough_at) and not timer.over():
+        reached, columns = bottleneck.at(probe)
+        # Choices cannot lack more; of other columns nobody knows.
+        most = np.inf if len(columns) > reached.n_choices else 1.0 + reached.n_groups
+        lacking, _, _ = elastic(reached, np.ones(reached.n_rows, dtype=bool), most)
         prices = np.zeros(len(best))
-        reached = elastic(bottleneck.at(probe)[0])
-        prices[bottleneck.rows] = relax(reached, timer.remaining_s())[0]
+        prices[bottleneck.rows] = relax(lacking, timer.remaining_s())[0]
         found = bottleneck.place(bottleneck.surrogate_bound(prices))
         if found > low:
             best, low = prices, found
@@ -246,24 +251,3 @@ def surrogate_prices(
             high = probe
         probe = (low + high) // 2
     return bottleneck.scaled(best), bottleneck.cost(low)
-
-
-def elastic(program: Program) -> Program:
-    """Least overdraft of the rows, relative to their sizes, which are the same for all: two columns more."""
-    limits = np.array([program.row_lower, program.row_upper])
-    finite = np.isfinite(limits)
-    largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
-    size = np.where(finite, np.abs(limits), 0.0).max(axis=0)
-    size = np.maximum(size, np.where(largest > 0, largest, 1.0))
-    slack = csc_array((finite * [[1.0], [-1.0]] * size).T)
-    # Not more than all choices together can overdraw; with other columns nobody knows.
-    most = 1.0 + program.n_groups if program.n_columns == program.n_choices else np.inf
-    return replace(
-        program,
-        cost=np.append(program.cost, [1.0, 1.0]),
-        matrix=csc_array(hstack([program.matrix, slack])),
-        lower=np.append(program.lower, [0.0, 0.0]),
-        upper=np.append(program.upper, [most, most]),
-        integer=np.append(program.integer, [False, False]),
-        columns=(*program.columns, Block("overdraft", 2)),
-    )

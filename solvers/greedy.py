@@ -17,7 +17,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers.bottleneck import bottleneck_values
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
-from wattsched.solvers.rows import RowSlack, first_least, group_of_choice, linked_choices, linking_rows
+from wattsched.solvers.rows import RowSlack, first_least, linked_choices, linking_rows
 from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, infeasible, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 

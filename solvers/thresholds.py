@@ -14,7 +14,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, highs
 from wattsched.solvers.bottleneck import Bottleneck
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.points import feasible, feasible_point
+from wattsched.solvers.points import feasible_point
 from wattsched.solvers.solution import Limits, Solution, Start, announce, conclude, infeasible, listening
 from wattsched.topology.arrays import FloatArray
 
@@ -64,16 +64,16 @@ class _Search:
         return self.objective - bound <= self._limits.gap * abs(self.objective)
 
     def between(self, prices: FloatArray) -> Solution:
-        """Halve the levels between bound and point until they meet, and conclude."""
-        bottleneck, stopped = self._bottleneck, None
+        """Narrow the levels between bound and point until they meet, and conclude."""
+        bottleneck, step, stopped = self._bottleneck, 1, None
         while not self.done() and stopped is None:
             high = len(bottleneck.levels) if self.x is None else bottleneck.place(self.objective)
-            place = (self.low + high) // 2
+            # The optimum is most often just above the bound.
+            place = min(self.low + step - 1, (self.low + high) // 2)
             asked = self._ask(place)
-            if asked.x is not None:
-                self.offer(asked.x)
+            self.offer(asked.x)
             if asked.termination.reason == "infeasible":
-                self.low = place + 1
+                self.low, step = place + 1, 2 * step
             elif self.objective > bottleneck.cost(place):
                 stopped = asked.termination
             announce(bottleneck.cost(self.low), prices, self.x, self.objective)
