@@ -47,7 +47,7 @@ def bottleneck_values(program: Program) -> FloatArray | None:
     slope = program.matrix[:, [program.bottleneck]].toarray().ravel()
     rows = np.flatnonzero(slope)
     inside = program.matrix.tocsr()[rows]
-    others = inside.indices != program.bottleneck
+    others = (inside.indices != program.bottleneck) & (inside.data != 0)
     row = np.repeat(np.arange(len(rows)), np.diff(inside.indptr))[others]
     column, coefficient = inside.indices[others], inside.data[others]
     if np.any(column >= program.n_choices):
@@ -127,14 +127,14 @@ class Bottleneck:
         return int(np.searchsorted(self.levels, level - LAST_DIGITS * abs(level)))
 
     def surrogate_bound(self, prices: FloatArray) -> float:
-        """Lower bound on the cost that row prices prove; infinite if they prove that there is no point."""
+        """Lower bound on the cost that row prices prove; infinite if they leave no point."""
         return self.cost(_first(self.levels, self._missing(prices)))
 
     def scaled(self, prices: FloatArray) -> FloatArray:
-        """Prices of other rows than the bottleneck's, per unit of each; their scale does not matter for the bound.
+        """Prices of the same bound, in units of the cost; the bottleneck's own rows have none.
 
-        They are what a unit improves the bound by on average, where the rows together, by their prices, hold a
-        hundredth more.
+        They are what one more unit of a row improves the bound by, on average over the next hundredth of what
+        the rows hold by these prices.
         """
         y = np.where(self.rows, prices, 0.0)
         missing, place = self._missing(y), _first(self.levels, self._missing(y))
@@ -152,7 +152,7 @@ class Bottleneck:
         return np.asarray(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
 
     def _missing(self, prices: FloatArray) -> Callable[[float], float]:
-        """What the rows lack at prices, by the threshold; no more than 0 if they lack nothing, up to rounding."""
+        """What the rows lack at prices, by the threshold; not positive where that may be rounding."""
         program, n = self.program, self.program.n_choices
         y = np.where(self.rows, prices, 0.0)
         ends = np.where(y > 0, program.row_lower, np.where(y < 0, program.row_upper, 0.0))
@@ -224,7 +224,7 @@ Relax = Callable[[Program, float | None], tuple[FloatArray, float]]
 def surrogate_prices(
     bottleneck: Bottleneck, relax: Relax, time_s: float | None, start: FloatArray | None, enough: float
 ) -> tuple[FloatArray, float]:
-    """Prices of the best surrogate bound, by bisection on the threshold; parameters as for `dual.dual_prices`.
+    """Prices of the best surrogate bound, by bisection; parameters as for `dual.dual_prices`.
 
     Returns
     -------

@@ -163,9 +163,10 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
 
 
 def proven_bound(program: Program, prices: FloatArray) -> float:
-    """Lower bound on the cost that row prices prove: surrogate where the worst value counts, else Lagrangian."""
-    bottleneck = bottleneck_of(program)
-    return (program.lagrangian_bound if bottleneck is None else bottleneck.surrogate_bound)(prices)
+    """Lower bound on the cost that row prices prove: Lagrangian, or surrogate for a bottleneck."""
+    bound, bottleneck = program.lagrangian_bound(prices), bottleneck_of(program)
+    # The surrogate bound is the better one but for rounding.
+    return bound if bottleneck is None else max(bound, bottleneck.surrogate_bound(prices))
 
 
 def unsupported(detail: str) -> Solution:

@@ -60,7 +60,7 @@ def small_programs(draw: st.DrawFn) -> Program:
 
 
 def with_bottleneck(program: Program, values: FloatArray, *, alone: bool = False) -> Program:
-    """Add a column t with t >= value of every group's choice, and its cost; alone, all others cost nothing."""
+    """Add a column t with t >= value of every group's choice, and its cost; alone nothing else costs."""
     k, n = program.n_groups, program.n_choices
     limits = np.zeros((k, n + 1))
     limits[np.repeat(np.arange(k), np.diff(program.group_start)), np.arange(n)] = -values

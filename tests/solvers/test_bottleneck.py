@@ -1,4 +1,4 @@
-"""Bottleneck objectives: whatever prices prove holds, and the search between thresholds ends at the optimum."""
+"""Bottleneck objectives: what prices prove holds, and the search between thresholds ends at the optimum."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def better(a: float, b: float, objective: str) -> bool:
 def require_enclosed(
     instance: Instance, configurations: JobConfigurations, paid: RowPrices, chunk: int
 ) -> None:
-    """What options of a bottleneck are worth and pay in doubles is not above what it is in rational numbers."""
+    """Options are worth no more, and pay no more, in doubles than in rational numbers; nor do thresholds."""
     exact = reach_of(instance, configurations, paid, RATIONALS)
     rounded = reach_of(instance, configurations, paid, DOUBLES, chunk)
     assert list(rounded.start) == list(exact.start)

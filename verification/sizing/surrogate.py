@@ -5,8 +5,8 @@ charges of :math:`\lambda U` together, so if even the least charges sum to more,
 
 .. math:: \sum_j \min_{o \in O_j:\ c_{jo} \le t} \sum_r \lambda_r a_{r,jo} > \sum_r \lambda_r U^r ,
 
-some job is worse than :math:`t` in every decision. The least :math:`t` for which this does not hold bounds the
-objective; multiples of the prices prove the same.
+some job is worse than :math:`t` in every decision. The least :math:`t` for which this does not hold bounds
+the objective; multiples of the prices prove the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reach(NamedTuple):
         return np.where(np.repeat(none, np.diff([*self.start, len(self.low)])), self.low, self.high)
 
     def threshold(self, values: Numbers, capacity: Fraction, arithmetic: Arithmetic) -> Fraction:
-        """Least value at which options no worse than it pay no more than a capacity; if none, the worst value.
+        """Least value up to which options can pay no more than a capacity; the worst one if there is none.
 
         Parameters
         ----------
