@@ -185,20 +185,18 @@ class Evidence:
         if named.named_prices is None:
             return None
         found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
+        # Of a bottleneck prices of thresholds, as the net has, prove more than those of the LP relaxation.
+        enough = named.program.bottleneck is None or any(y is not None for y in found)
         found += [self.asked.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
-        if not priced or named.program.bottleneck is not None:
+        if not priced or not enough:
             from wattsched.solvers.dual import dual_prices
 
-            # Of a bottleneck prices of thresholds prove more than those of the LP relaxation.
-            start, enough = (
-                (priced[-1] if priced else None),
-                self.candidates[0].cost if self.candidates else math.inf,
-            )
+            start = priced[-1] if priced else None
+            known = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
-                priced.append(
-                    dual_prices(named.program, call.timer.remaining_s(), start=start, enough=enough)[0]
-                )
+                left_s = call.timer.remaining_s()
+                priced.append(dual_prices(named.program, left_s, start=start, enough=known)[0])
         if not named.lagrangian:
             return self._proven(named.named_prices(priced[-1]))
         bounds = [proven_bound(named.program, y) for y in priced]

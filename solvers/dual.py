@@ -24,6 +24,10 @@ from wattsched.topology.arrays import FloatArray
 
 SMALL = 2_000
 """Up to this many columns the LP is solved faster than the cutting planes converge."""
+# Whether more rows lack anything, cutting planes are often slow to say.
+_FEW_ROWS = 20
+# What is enough of a lack, relative to the rows.
+_LACK = 0.01
 _CLUSTERS = 40
 _ITERATIONS = 300
 _STEP = 0.5
@@ -56,7 +60,7 @@ def dual_prices(
         Far above any cost, or infinite, when the LP relaxation is infeasible.
     """
     if (bottleneck := bottleneck_of(program)) is not None:
-        return surrogate_prices(bottleneck, dual_prices, time_s, start, enough)
+        return surrogate_prices(bottleneck, _prices_of_lack, time_s, start, enough)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if (
         program.n_columns <= SMALL
@@ -64,14 +68,25 @@ def dual_prices(
         or not _bounded(program)
         or linked_choices(program).any()
     ):
-        relaxed = solve_lp(program, Limits(time_s=time_s))
-        if relaxed.prices is not None:
-            return relaxed.prices, relaxed.bound
-        prices, bound = certified(program, None)
-        return prices, max(bound, relaxed.bound)
+        return _by_lp(program, time_s)
     if program.n_rows == 0:
         return certified(program, None)
     return certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
+
+
+def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
+    relaxed = solve_lp(program, Limits(time_s=time_s))
+    if relaxed.prices is not None:
+        return relaxed.prices, relaxed.bound
+    prices, bound = certified(program, None)
+    return prices, max(bound, relaxed.bound)
+
+
+def _prices_of_lack(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
+    """Prices that prove that rows lack something, if they do: how much does not matter."""
+    if program.n_rows > _FEW_ROWS:
+        return _by_lp(program, time_s)
+    return dual_prices(program, time_s, enough=_LACK)
 
 
 def _bounded(program: Program) -> bool:
