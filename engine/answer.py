@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from wattsched.call import EARLIER, Call, Candidate
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
-from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
+from wattsched.solvers.solution import Limit, Solution, Termination, proven_bound, relative_gap
 from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
 
@@ -59,16 +60,21 @@ class Evidence:
         if named.named_prices is None:
             return None
         found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
+        # Of a bottleneck prices of thresholds, as the net has, prove more than those of the LP relaxation.
+        enough = named.program.bottleneck is None or any(y is not None for y in found)
         found += [self.asked.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
-        if not priced:
+        if not priced or not enough:
             from wattsched.solvers.dual import dual_prices
 
+            start = priced[-1] if priced else None
+            known = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
-                priced = [dual_prices(named.program, time_s=call.timer.remaining_s())[0]]
+                left_s = call.timer.remaining_s()
+                priced.append(dual_prices(named.program, left_s, start=start, enough=known)[0])
         if not named.lagrangian:
             return self._proven(named.named_prices(priced[-1]))
-        bounds = [named.program.lagrangian_bound(y) for y in priced]
+        bounds = [proven_bound(named.program, y) for y in priced]
         best = int(np.argmax(bounds))
         if not np.isfinite(bounds[best]):
             return None

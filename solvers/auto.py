@@ -9,6 +9,7 @@ from dataclasses import replace
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
+from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
 from wattsched.solvers.worker import borrowed
 
@@ -31,6 +32,8 @@ def portfolio(program: Program, threads: int) -> list[str]:
     """Solvers worth running side by side, the most promising first."""
     if program.intervals is not None:
         return ["cpsat"]
+    if bottleneck_of(program) is not None:
+        return ["price"]
     rivals = ["price", "highs"] if program.n_rows <= _MOST_ROWS else ["highs", "price"]
     if program.n_columns <= _LARGEST_FOR_CPSAT:
         rivals.append("cpsat")

@@ -409,14 +409,14 @@ def finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
 def _demanded(program: Program, j: int, lower: FloatArray, upper: FloatArray) -> tuple[float, float] | None:
     """Least and greatest value that rows can demand of a column; None when they hold it from both sides."""
     by_row = csr_array(program.matrix)
+    by_row.eliminate_zeros()
     from_above = np.isfinite(program.upper[j])  # the lower bound is missing
     values = [0.0]
-    for r in program.matrix[:, [j]].tocoo().row:
+    for r in by_row[:, [j]].tocoo().row:
         entries = slice(by_row.indptr[r], by_row.indptr[r + 1])
         columns, a = by_row.indices[entries], by_row.data[entries]
         own = float(a[columns == j][0])
-        ends = np.stack([a * lower[columns], a * upper[columns]])
-        ends = np.where(a == 0, 0.0, ends)[:, columns != j]
+        ends = np.stack([a * lower[columns], a * upper[columns]])[:, columns != j]
         at_least = (own > 0) != from_above
         bound = program.row_lower[r] if at_least else program.row_upper[r]
         other = program.row_upper[r] if at_least else program.row_lower[r]

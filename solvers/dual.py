@@ -16,6 +16,7 @@ from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
+from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified
@@ -23,6 +24,10 @@ from wattsched.topology.arrays import FloatArray
 
 SMALL = 2_000
 """Up to this many columns the LP is solved faster than the cutting planes converge."""
+# Whether more rows lack anything, cutting planes are often slow to say.
+_FEW_ROWS = 20
+# What is enough of a lack, relative to the rows.
+_LACK = 0.01
 _CLUSTERS = 40
 _ITERATIONS = 300
 _STEP = 0.5
@@ -55,6 +60,8 @@ def dual_prices(
         Infinite when the LP relaxation is infeasible: prices that prove more than the dearest point costs
         prove that there is none.
     """
+    if (bottleneck := bottleneck_of(program)) is not None:
+        return surrogate_prices(bottleneck, _prices_of_lack, time_s, start, enough)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if (
         program.n_columns <= SMALL
@@ -62,15 +69,26 @@ def dual_prices(
         or not _bounded(program)
         or linked_choices(program).any()
     ):
-        relaxed = solve_lp(program, Limits(time_s=time_s))
-        if relaxed.prices is not None:
-            return relaxed.prices, relaxed.bound
-        prices, bound = certified(program, None)
-        return prices, max(bound, relaxed.bound)
+        return _by_lp(program, time_s)
     if program.n_rows == 0:
         return certified(program, None)
     prices, bound = certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
     return prices, np.inf if bound > _dearest(program) else bound
+
+
+def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
+    relaxed = solve_lp(program, Limits(time_s=time_s))
+    if relaxed.prices is not None:
+        return relaxed.prices, relaxed.bound
+    prices, bound = certified(program, None)
+    return prices, max(bound, relaxed.bound)
+
+
+def _prices_of_lack(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
+    """Prices that prove that rows lack something, if they do: how much does not matter."""
+    if program.n_rows > _FEW_ROWS:
+        return _by_lp(program, time_s)
+    return dual_prices(program, time_s, enough=_LACK)
 
 
 def _bounded(program: Program) -> bool:

@@ -14,9 +14,10 @@ from scipy.sparse.csgraph import connected_components
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.solvers.bottleneck import bottleneck_values
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
-from wattsched.solvers.rows import RowSlack, first_least, group_of_choice, linked_choices, linking_rows
+from wattsched.solvers.rows import RowSlack, first_least, linked_choices, linking_rows
 from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, infeasible, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -39,7 +40,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     prices, bound = dual_prices(program, share_s, start=None if start is None else start.prices)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    if _bottleneck_values(program) is None:
+    if bottleneck_values(program) is None:
         return unsupported("a bottleneck row involves several groups")
     x = ascend(program, prices, timer)
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
@@ -49,7 +50,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:
     """Build a point under given row prices; None when that does not succeed."""
-    values = _bottleneck_values(program)
+    values = bottleneck_values(program)
     if values is None:
         return None
     ascent = _Ascent(program, timer)
@@ -60,29 +61,6 @@ def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | N
     ascent.climb(raised)
     ascent.finish(weights, bundles(program) if program.bottleneck is None else [])
     return feasible_point(program, ascent.slack.point())
-
-
-def _bottleneck_values(program: Program) -> FloatArray | None:
-    """Least value of the bottleneck column that each choice column allows; -inf without a bottleneck.
-
-    Returns None when a row puts several groups under the bottleneck together.
-    """
-    values = np.full(program.n_choices, -np.inf)
-    if program.bottleneck is None:
-        return values
-    entries = program.matrix[:, : program.n_choices].tocoo()
-    slope = program.matrix[:, [program.bottleneck]].toarray().ravel()
-    inside = slope[entries.row] != 0
-    row, column, a = entries.row[inside], entries.col[inside], entries.data[inside]
-    group = group_of_choice(program)[column]
-    first = np.full(program.n_rows, -1)
-    first[row] = group
-    if np.any(first[row] != group):
-        return None
-    # slope t + a >= lower, or <= upper with a negative slope, is a lower limit on t.
-    end = np.where(slope > 0, program.row_lower, program.row_upper)[row]
-    np.maximum.at(values, column, (end - a) / slope[row])
-    return values
 
 
 def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csc_array, hstack
+from scipy.sparse import csc_array
 
 from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import allowance, largest_by, linking_rows
+from wattsched.solvers.rows import allowance, elastic, linking_rows
 from wattsched.solvers.solution import Limits
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 _TIME_S = 10.0
 # A sum of relative extensions below this is a solver's tolerance.
@@ -88,17 +88,17 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
 
 def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortRow]:
     """Least relative increase of the rows' limits that makes the program feasible."""
-    elastic, row, sign = _elastic(program, limits)
+    relaxed, row, sign = elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
-    answer, proven = solve_lp(elastic, Limits(time_s=time_s)), 1.0
+    answer, proven = solve_lp(relaxed, Limits(time_s=time_s)), 1.0
     if answer.objective is None or answer.objective <= _NOTHING:
-        answer = highs.solve(elastic, Limits(gap=1e-3, time_s=time_s))
+        answer = highs.solve(relaxed, Limits(gap=1e-3, time_s=time_s))
         if answer.x is None or answer.objective is None or answer.bound <= _NOTHING:
             return []
         # To extend one limit alone cannot cost less than the least that all together cost.
         proven = min(1.0, answer.bound / answer.objective)
     assert answer.x is not None
-    missing = answer.x[program.n_columns :] * np.abs(elastic.matrix[:, program.n_columns :].data)
+    missing = answer.x[program.n_columns :] * np.abs(relaxed.matrix[:, program.n_columns :].data)
     limit = np.where(sign < 0, program.row_upper[row], program.row_lower[row])
     names = program.row_names()
     found = []
@@ -107,36 +107,3 @@ def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortR
         needed, available = (at + by, at) if sign[i] < 0 else (at, at - by)
         found.append(ShortRow(names[row[i]], needed, available, by, alone=False, at_least=proven * by))
     return found
-
-
-def _elastic(program: Program, limits: BoolArray) -> tuple[Program, IntArray, FloatArray]:
-    """Program with a column per row limit that extends it, at a cost relative to the limit's size.
-
-    Returns
-    -------
-    program : Program
-    row, sign : arrays, shape (n_added,)
-        Row of every added column, and its sign there: -1 for an upper limit.
-    """
-    upper = np.flatnonzero(np.isfinite(program.row_upper) & limits)
-    lower = np.flatnonzero(np.isfinite(program.row_lower) & limits)
-    row = np.concatenate([upper, lower])
-    sign = np.concatenate([-np.ones(len(upper)), np.ones(len(lower))])
-    limit = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
-    largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)[row]
-    size = np.maximum(np.maximum(np.abs(limit), largest), 1e-12)
-    k = len(row)
-    slack = csc_array((sign * size, (row, np.arange(k))), shape=(program.n_rows, k))
-    elastic = replace(
-        program,
-        cost=np.concatenate([np.zeros(program.n_columns), np.ones(k)]),
-        matrix=csc_array(hstack([program.matrix, slack])),
-        lower=np.concatenate([program.lower, np.zeros(k)]),
-        upper=np.concatenate([program.upper, np.full(k, np.inf)]),
-        integer=np.concatenate([program.integer, np.zeros(k, dtype=bool)]),
-        columns=(),
-        offset=0.0,
-        bottleneck=None,
-        attributes={},
-    )
-    return elastic, row, sign

@@ -24,7 +24,8 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
-from wattsched.solvers import greedy, highs
+from wattsched.solvers import greedy, highs, thresholds
+from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
@@ -70,6 +71,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
     The solution's prices prove `Program.lagrangian_bound`; its bound may be better, by branching.
     """
+    if (bottleneck := bottleneck_of(program)) is not None:
+        return thresholds.solve(bottleneck, limits, start)
     if program.n_columns <= SMALL:
         return highs.solve(program, limits, start)
     timer = Timer(limits.time_s)

@@ -112,6 +112,48 @@ def restricted(
     )
 
 
+def elastic(
+    program: Program, limits: BoolArray, most: float = np.inf
+) -> tuple[Program, IntArray, FloatArray]:
+    """Program with a column per row limit that extends it, at a cost relative to the limit's size.
+
+    Parameters
+    ----------
+    limits : bool array, shape (n_rows,)
+        Rows that can be extended.
+    most : float
+        How often by their size.
+
+    Returns
+    -------
+    program : Program
+    row, sign : arrays, shape (n_added,)
+        Row of every added column, and its sign there: -1 for an upper limit.
+    """
+    upper = np.flatnonzero(np.isfinite(program.row_upper) & limits)
+    lower = np.flatnonzero(np.isfinite(program.row_lower) & limits)
+    row = np.concatenate([upper, lower])
+    sign = np.concatenate([-np.ones(len(upper)), np.ones(len(lower))])
+    limit = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
+    largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)[row]
+    size = np.maximum(np.maximum(np.abs(limit), largest), 1e-12)
+    k = len(row)
+    slack = csc_array((sign * size, (row, np.arange(k))), shape=(program.n_rows, k))
+    extended = replace(
+        program,
+        cost=np.concatenate([np.zeros(program.n_columns), np.ones(k)]),
+        matrix=csc_array(hstack([program.matrix, slack])),
+        lower=np.concatenate([program.lower, np.zeros(k)]),
+        upper=np.concatenate([program.upper, np.full(k, most)]),
+        integer=np.concatenate([program.integer, np.zeros(k, dtype=bool)]),
+        columns=(),
+        offset=0.0,
+        bottleneck=None,
+        attributes={},
+    )
+    return extended, row, sign
+
+
 class RowSlack:
     """Rows as ``uses <= limits`` (lower bounds change sign), and the choices that a rule has made under them.
 

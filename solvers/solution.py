@@ -16,6 +16,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import ROUNDING
+from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.topology.arrays import FloatArray
 
 # Rounding of the last digit can ask an unbounded column for more than its cost; a slightly
@@ -167,10 +168,17 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
     bound = -np.inf
     for shrinkage in _SHRINKAGES:
         shrunk = y * (1.0 - shrinkage)
-        bound = program.lagrangian_bound(shrunk)
+        bound = proven_bound(program, shrunk)
         if bound > -np.inf:
             return shrunk, bound
     return np.zeros(program.n_rows), bound
+
+
+def proven_bound(program: Program, prices: FloatArray) -> float:
+    """Lower bound on the cost that row prices prove: Lagrangian, or surrogate for a bottleneck."""
+    bound, bottleneck = program.lagrangian_bound(prices), bottleneck_of(program)
+    # The surrogate bound is the better one but for rounding.
+    return bound if bottleneck is None else max(bound, bottleneck.surrogate_bound(prices))
 
 
 def unsupported(detail: str) -> Solution:
@@ -248,5 +256,5 @@ def combined(program: Program, known: Sequence[Solution]) -> Solution:
     best = min(known, key=lambda s: np.inf if s.objective is None else s.objective)
     prices = [s.prices for s in known if s.prices is not None]
     if any(not np.array_equal(prices[0], others) for others in prices):
-        prices = [max(prices, key=program.lagrangian_bound)]
+        prices = [max(prices, key=lambda y: proven_bound(program, y))]
     return replace(best, bound=max(s.bound for s in known), prices=prices[0] if prices else None)

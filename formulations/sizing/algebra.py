@@ -7,7 +7,7 @@ in. Dominated options are left out unless a formulation has an attribute ``keep_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.external import External, blaming
 from wattsched.formulations.model import Model
+from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
@@ -152,7 +153,7 @@ def _build(
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))
         complete(model, variables, columns)
-        program, column_of = compile_model(model, sense=columns.objective.sense)
+        program, column_of = compiled(model, columns)
     places = _places(variables, column_of, external.source)
     return Model(
         program=program,
@@ -200,6 +201,13 @@ def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))
         model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))
+
+
+def compiled(model: Any, columns: Choices) -> tuple[Program, dict[int, int]]:
+    """Program of a model that is complete, and its columns, as `compile_model` finds them."""
+    program, column_of = compile_model(model, sense=columns.objective.sense)
+    worst = getattr(model, "wattsched_worst", None)
+    return program if worst is None else replace(program, bottleneck=column_of[id(worst)]), column_of
 
 
 def _add_objective(model: Any, variables: Sequence[Any], columns: Choices) -> None:

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.sizing.algebra import Round, complete
+from wattsched.formulations.sizing.algebra import Round, compiled, complete
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options
@@ -34,7 +33,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     columns = choices(options, objective)
     model = algebra(Round(columns))
     complete(model, [model.x[c] for c in range(len(columns))], columns)
-    program, column_of = compile_model(model, sense=columns.objective.sense)
+    program, column_of = compiled(model, columns)
     option_columns = np.array([column_of[id(model.x[c])] for c in range(len(columns))], dtype=np.int64)
     blocks = {key: column_of[id(variable)] for key, variable in model.y.items() if id(variable) in column_of}
 

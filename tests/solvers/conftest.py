@@ -50,17 +50,17 @@ def small_programs(draw: st.DrawFn) -> Program:
         offset=float(draw(st.integers(-5, 5))),
         sense=draw(st.sampled_from(["min", "max"])),
     )
-    free = draw(st.sampled_from(["none", "none", "bottleneck", "continuous", "integer"]))
-    if free == "bottleneck":
+    free = draw(st.sampled_from(["none", "none", "bottleneck", "worst", "continuous", "integer"]))
+    if free in ("bottleneck", "worst"):
         values = np.array(draw(st.lists(st.integers(0, 30), min_size=n, max_size=n)), dtype=float)
-        return with_bottleneck(program, values * 0.7)
+        return with_bottleneck(program, values * 0.7, alone=free == "worst")
     if free == "none":
         return program
     return with_free_column(program, integer=free == "integer")
 
 
-def with_bottleneck(program: Program, values: FloatArray) -> Program:
-    """Add a column t with t >= value of every group's choice, and its cost."""
+def with_bottleneck(program: Program, values: FloatArray, *, alone: bool = False) -> Program:
+    """Add a column t with t >= value of every group's choice, and its cost; alone nothing else costs."""
     k, n = program.n_groups, program.n_choices
     limits = np.zeros((k, n + 1))
     limits[np.repeat(np.arange(k), np.diff(program.group_start)), np.arange(n)] = -values
@@ -68,7 +68,7 @@ def with_bottleneck(program: Program, values: FloatArray) -> Program:
     wide = np.hstack([program.matrix.toarray(), np.zeros((program.n_rows, 1))])
     return dataclasses.replace(
         program,
-        cost=np.append(program.cost * 1e-3, 1.0),
+        cost=np.append(program.cost * (0.0 if alone else 1e-3), 1.0),
         matrix=csc_array(np.vstack([wide, limits])),
         row_lower=np.concatenate([program.row_lower, np.zeros(k)]),
         row_upper=np.concatenate([program.row_upper, np.full(k, np.inf)]),
@@ -79,6 +79,20 @@ def with_bottleneck(program: Program, values: FloatArray) -> Program:
         columns=(*program.columns, Block("t", 1)),
         bottleneck=n,
     )
+
+
+@st.composite
+def worst_values(draw: st.DrawFn) -> Program:
+    """Programs whose objective is the worst value, with rows of all kinds, ties, and signs of either kind."""
+    program = draw(small_programs().filter(lambda p: p.n_columns == p.n_choices))
+    n = program.n_choices
+    values = np.array(draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=float)
+    program = with_bottleneck(program, values * 0.3 - draw(st.sampled_from([0.0, 1.5])), alone=True)
+    lower = draw(st.sampled_from([-100.0, 0.0, 0.6]))
+    upper = draw(st.sampled_from([np.inf, 1.2, 100.0]))
+    cost = np.append(np.zeros(n), draw(st.sampled_from([1.0, 0.01, 250.0])))
+    ends = (np.append(program.lower[:n], lower), np.append(program.upper[:n], upper))
+    return dataclasses.replace(program, cost=cost, lower=ends[0], upper=ends[1])
 
 
 def with_free_column(program: Program, *, integer: bool) -> Program:
@@ -130,6 +144,18 @@ def _free_values(program: Program, x: FloatArray) -> list[float]:
 def programs() -> st.SearchStrategy[Program]:
     """Strategy for small programs."""
     return small_programs()
+
+
+@pytest.fixture(scope="session")
+def bottlenecks() -> st.SearchStrategy[Program]:
+    """Strategy for small programs whose objective is their bottleneck."""
+    return worst_values()
+
+
+@pytest.fixture(scope="session")
+def worst_of() -> Callable[..., Program]:
+    """Adds a bottleneck to a program."""
+    return with_bottleneck
 
 
 @pytest.fixture(scope="session")

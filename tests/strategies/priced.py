@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import RowPrices, reach_of
 from wattsched.verification.sizing.outcomes import OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 
@@ -36,6 +39,21 @@ def better(a: float, b: float, objective: str) -> bool:
     """Whether one value is better than another by more than the last digits."""
     excess = b - a if OBJECTIVES[objective] == "min" else a - b
     return excess > 1e-9 * max(0.1, abs(b))
+
+
+def require_enclosed(
+    instance: Instance, configurations: JobConfigurations, paid: RowPrices, chunk: int
+) -> None:
+    """Options are worth no more, and pay no more, in doubles than in rational numbers; nor do thresholds."""
+    exact = reach_of(instance, configurations, paid, RATIONALS)
+    rounded = reach_of(instance, configurations, paid, DOUBLES, chunk)
+    assert list(rounded.start) == list(exact.start)
+    for name in ("low", "charge"):
+        assert np.all(getattr(rounded, name) <= getattr(exact, name))
+    for capacity in (0, 1, 100):
+        inner = exact.threshold(exact.low, capacity, RATIONALS)
+        outer = rounded.threshold(rounded.low, capacity, DOUBLES)
+        assert outer <= inner
 
 
 @st.composite

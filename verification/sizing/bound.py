@@ -6,10 +6,8 @@ prices are,
 .. math:: L = \sum_j \min_{o \in O_j} \Big(c_{jo} + \sum_r \lambda_r a_{r,jo}\Big) - \sum_r \lambda_r U^r
 
 is not above the cost of any decision. Rows that hold a set of jobs together are equalities: their prices have
-either sign. A bottleneck objective minimises a variable :math:`z`, at least
-:math:`z_0 = \max_j \min_o c_{jo}`, under rows :math:`c_j x_j \le z` with prices :math:`m_j`. With
-:math:`s = \sum_j m_j`, and L as above but for :math:`m_j c_{jo}` in place of :math:`c_{jo}`, the bound is
-:math:`L + (1 - s) z_0` when :math:`s \le 1`; otherwise all prices are divided by s, and it is :math:`L / s`.
+either sign. Of a bottleneck objective the same prices prove a threshold (`surrogate`). Earlier certificates
+also name rows :math:`c_j x_j \le z`, ``worst:JOB``: what they add up to is never above that threshold.
 
 No code of formulations, solvers, the options' arrays or the topology's pools takes part in it.
 """
@@ -17,17 +15,17 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Arithmetic, float_above, float_below
 from wattsched.verification.report import TOLERANCE, Proof, charges
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.least_cost import RowPrices, Use, in_range, least_costs
+from wattsched.verification.sizing.least_cost import RowPrices, Use, in_range, least_costs, reach_of
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
 
@@ -57,32 +55,71 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     charged, faults = charges(prices, rows.keys() - shares, shares, sense)
     if faults:
         return Proof(faults)
-    paid = prices_of(rows, charged)
+    paid, prove_by = prices_of(rows, charged), _threshold if instance.objective in BOTTLENECK else _sum
     try:
         for job in instance.jobs:
             if not configurations.of(job).listed:
                 raise ValueError(f"job '{job.name}' has no configuration that it could run as")
         exact = _is_small(instance, configurations) or not in_range(instance, configurations, paid)
-        cheapest = least_costs(instance, configurations, paid, RATIONALS if exact else DOUBLES)
+        given = _Given(instance, configurations, paid, RATIONALS if exact else DOUBLES)
+        used = [(rows[name], Fraction(price)) for name, price in charged.items()]
+        proven, reach, leeway = prove_by(given, used)
     except ValueError as error:
         return Proof([f"certificate: {error}"])
-    used = [(rows[name], Fraction(price)) for name, price in charged.items()]
-    capacity = sum((price * (row.limit - row.standing) for row, price in used), Fraction(0))
-    # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
-    terms = sum((price * (row.limit + row.standing) for row, price in used), cheapest.size)
-    leeway = sum((price * row.limit for row, price in used if row.kind in ("power", "energy")), Fraction(0))
-    bound = cheapest.total - capacity
-    if instance.objective in BOTTLENECK:
-        shared = sum((price for use, price in paid.items() if use[0] == "worst"), Fraction(0))
-        bound = bound * (1 / shared) if shared > 1 else bound + cheapest.worst * (1 - shared)
-    if instance.objective == "proportional":
-        # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += sum((Fraction(job.weight) for job in instance.jobs), Fraction(0))
-    reach = bound.high + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), abs(bound.high) + terms)
-    proven, honest = float_below(bound.low), float_above(reach)
+    bound, honest = float_below(proven), float_above(reach)
     if sense == "max":
-        proven, honest = -proven, -honest
-    return Proof([], proven, honest, float_above(leeway * Fraction(TOLERANCE)), exact=exact)
+        bound, honest = -bound, -honest
+    return Proof([], bound, honest, float_above(leeway), exact=exact)
+
+
+class _Given(NamedTuple):
+    """What is proven of what, as `least_costs` takes it."""
+
+    instance: Instance
+    configurations: JobConfigurations
+    prices: RowPrices
+    arithmetic: Arithmetic
+
+
+Charged = Sequence[tuple["Row", Fraction]]
+
+
+def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
+    """Of a sum what is proven, what can have been claimed, and the leeway of `Proof`."""
+    cheapest = least_costs(*given)
+    bound = cheapest.total - _capacity(charged)
+    # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
+    terms = sum((price * (row.limit + row.standing) for row, price in charged), cheapest.size)
+    if given.instance.objective == "proportional":
+        # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
+        terms += sum((Fraction(job.weight) for job in given.instance.jobs), Fraction(0))
+    return bound.low, _claimed(bound.high, abs(bound.high) + terms), _tolerated(charged)
+
+
+def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
+    """Likewise of the worst job's value."""
+    if not given.instance.jobs:
+        return Fraction(0), Fraction(0), Fraction(0)
+    reach, capacity = reach_of(*given), _capacity(charged)
+    proven = reach.threshold(reach.low, capacity, given.arithmetic)
+    lenient = reach.threshold(reach.low, capacity + _tolerated(charged), given.arithmetic)
+    claimed = reach.threshold(reach.surely(), capacity, given.arithmetic)
+    return proven, _claimed(max(proven, claimed), abs(claimed)), proven - lenient
+
+
+def _capacity(charged: Charged) -> Fraction:
+    return sum((price * (row.limit - row.standing) for row, price in charged), Fraction(0))
+
+
+def _tolerated(charged: Charged) -> Fraction:
+    """What the checker lets decisions exceed their budgets by, at prices."""
+    limits = (price * row.limit for row, price in charged if row.kind in ("power", "energy"))
+    return Fraction(TOLERANCE) * sum(limits, Fraction(0))
+
+
+def _claimed(bound: Fraction, size: Fraction) -> Fraction:
+    """A bound, with the rounding of numbers of a size."""
+    return bound + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
 
 
 def _is_small(instance: Instance, configurations: JobConfigurations) -> bool:
@@ -98,8 +135,8 @@ class Row:
     Attributes
     ----------
     kind : {"room", "power", "energy", "worst", "share"}
-        What an option uses: its block, its watts or joules above idle; a job's value in the objective; or 1
-        by the first job of a set and -1 by another.
+        What an option uses: its block, its watts or joules above idle; or 1 by the first job of a set and -1
+        by another. Rows of jobs in a bottleneck are of no use to a proof.
     uses : mapping of Use to number
         How much of the row what an option pays for uses: of carbon, grams per joule.
     limit, standing : Fraction
@@ -122,7 +159,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
             rows[name] = Row("room", uses, Fraction(gpus))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     if instance.objective in BOTTLENECK:
-        rows |= {f"worst:{job.name}": Row("worst", {("worst", job.name): 1}) for job in instance.jobs}
+        rows |= {f"worst:{job.name}": Row("worst", {}) for job in instance.jobs}
     return rows
 
 

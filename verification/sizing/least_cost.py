@@ -18,8 +18,9 @@ from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, Configurations, JobConfigurations
-from wattsched.verification.sizing.outcomes import BOTTLENECK, Choices, costs_of, terms_of
+from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
 from wattsched.verification.sizing.pools import block_of
+from wattsched.verification.sizing.surrogate import Reach
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
 """Up to this part of its deadline an option is in time by any arithmetic."""
@@ -33,7 +34,7 @@ SMALLEST, LARGEST = 1e-40, 1e40
 
 Use = tuple[str, ...] | tuple[str, str, int]
 """What an option can pay for: a block, ``("room", POOL, SIZE)``; a watt above idle, ``("watt", POOL)``; a
-joule, ``("joule",)``; a job's value in a bottleneck, ``("worst", JOB)``; ``("share", SET, POOL, JOB)``."""
+joule, ``("joule",)``; ``("share", SET, POOL, JOB)``."""
 
 RowPrices = Mapping[Use, Fraction]
 """What options pay at given prices, in units of the cost that is minimised; only shares can be negative."""
@@ -45,10 +46,7 @@ class LeastCosts(NamedTuple):
     Attributes
     ----------
     total : Enclosure
-        :math:`\sum_j \min_o (m_j c_{jo} + \text{charge}_{jo})`, where :math:`m_j` is 1 for sums and the price
-        of the job's row for bottlenecks.
-    worst : Enclosure
-        :math:`\max_j \min_o c_{jo}` for bottlenecks; else, and without jobs, 0.
+        :math:`\sum_j \min_o (c_{jo} + \text{charge}_{jo})`.
     size : Fraction
         Sum of the magnitudes of the costs and charges that `total` is the sum of: whoever computes it in
         doubles is off by some rounding of these, even where they cancel. 0 in doubles, whose enclosure has
@@ -56,7 +54,6 @@ class LeastCosts(NamedTuple):
     """
 
     total: Enclosure
-    worst: Enclosure
     size: Fraction
 
 
@@ -67,7 +64,7 @@ def least_costs(
     arithmetic: Arithmetic,
     chunk: int = CHUNK,
 ) -> LeastCosts:
-    """Sum over the jobs of their cheapest options at these prices, and the worst of the jobs' best values.
+    """Sum over the jobs of their cheapest options at these prices.
 
     Every number of an instance is a rational number, and so is every use and cost that follows from it, but
     for logarithms (of the proportional objective) and roots (of `work-value`).
@@ -77,22 +74,38 @@ def least_costs(
     ValueError
         If a job has no option in time.
     """
-    none = Enclosure(Fraction(0), Fraction(0))
     if not instance.jobs:
-        return LeastCosts(none, none, Fraction(0))
+        return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0))
     options = _Options(instance, configurations, prices, arithmetic)
     parts = [options.least(jobs) for jobs in options.chunks(chunk)]
-    low, high, late, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
-    lost = np.flatnonzero(low == np.inf)
+    low, high, late, *sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    _require_options(instance, low)
+    total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
+    return LeastCosts(total, -arithmetic.sum_below(-sizes[0]) if sizes else Fraction(0))
+
+
+def reach_of(
+    instance: Instance,
+    configurations: JobConfigurations,
+    prices: RowPrices,
+    arithmetic: Arithmetic,
+    chunk: int = CHUNK,
+) -> Reach:
+    """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
+
+    There must be jobs.
+    """
+    options = _Options(instance, configurations, prices, arithmetic)
+    reach = Reach.joined(options.reach(jobs) for jobs in options.chunks(chunk))
+    _require_options(instance, np.minimum.reduceat(reach.low, reach.start))
+    return reach
+
+
+def _require_options(instance: Instance, least: Numbers) -> None:
+    lost = np.flatnonzero(least == np.inf)
     if len(lost):
         name = instance.jobs[lost[0]].name
         raise ValueError(f"job '{name}' has no option that is complete by its deadline")
-    total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
-    size = -arithmetic.sum_below(-rest.pop()) if arithmetic.exact else Fraction(0)
-    if not rest:
-        return LeastCosts(total, none, size)
-    above = _finite(rest[1], rest[2])
-    return LeastCosts(total, Enclosure(Fraction(rest[0].max()), Fraction(above.max())), size)
 
 
 def _finite(high: Numbers, late: Numbers) -> Numbers:
@@ -114,6 +127,21 @@ def in_range(instance: Instance, configurations: JobConfigurations, prices: RowP
     return bool(np.all((sizes == 0) | ((sizes >= SMALLEST) & (sizes <= LARGEST))))
 
 
+class _Priced(NamedTuple):
+    """Options with their costs, what they pay, how much of that links them with others, and all sizes.
+
+    `possible` ones are in time by the checker's tolerance, `certain` ones by any arithmetic.
+    """
+
+    possible: BoolArray
+    certain: BoolArray
+    cost: Numbers
+    cost_size: Numbers
+    charge: Numbers
+    size: Numbers
+    link: Numbers
+
+
 class _Options:
     """Every job with every configuration that it may run as, and what they pay.
 
@@ -133,9 +161,9 @@ class _Options:
         Others are a job's in sets.
     offer, held : int arrays, shape (n_jobs,)
         What is held is a number of `place`, or -1.
-    terms, work, share, latest_s, surely_s, restart_s, reference_s : arrays, shape (n_jobs,)
-        `share` is a job's price in a bottleneck; until `latest_s` it may be complete, until `surely_s` by any
-        arithmetic; `reference_s` are seconds per unit of work at best with the fewest GPUs.
+    terms, work, latest_s, surely_s, restart_s, reference_s : arrays, shape (n_jobs,)
+        Until `latest_s` a job may be complete, until `surely_s` by any arithmetic; `reference_s` are seconds
+        per unit of work at best with the fewest GPUs.
     running, kept, can_wait : bool arrays, shape (n_jobs,)
     """
 
@@ -147,7 +175,6 @@ class _Options:
         arithmetic: Arithmetic,
     ):
         self.instance, self.arithmetic = instance, arithmetic
-        self.bottleneck = instance.objective in BOTTLENECK
         self.joule = arithmetic.number(prices.get(("joule",), 0))
         self.round_s = arithmetic.number(instance.round_s)
         offers: dict[Hashable, tuple[Configurations, list[Configuration], str]] = {}
@@ -163,7 +190,7 @@ class _Options:
             [0, *(len(alone.listed) + len(in_sets) for alone, in_sets, _ in offers.values())]
         )
         places = self._read_rows(configurations, prices, listed)
-        self._read_jobs(prices, [alone for alone, _, _ in offers.values()], places)
+        self._read_jobs([alone for alone, _, _ in offers.values()], places)
 
     def _read_rows(
         self, configurations: JobConfigurations, prices: RowPrices, listed: list[tuple[Configuration, str]]
@@ -196,9 +223,7 @@ class _Options:
         self.place = np.array([places.setdefault(setting, len(places)) for setting in settings])
         return places
 
-    def _read_jobs(
-        self, prices: RowPrices, alone: list[Configurations], places: dict[tuple[object, ...], int]
-    ) -> None:
+    def _read_jobs(self, alone: list[Configurations], places: dict[tuple[object, ...], int]) -> None:
         """Set the arrays of jobs; `alone` is what those of each offer may run as outside of sets."""
         a, jobs = self.arithmetic, self.instance.jobs
         best, reference = [], []
@@ -216,7 +241,6 @@ class _Options:
         self.can_wait = np.array([job.can_wait and job.preemptible for job in jobs])
         late, surely = 1 + a.number(TOLERANCE), a.number(SURELY_IN_TIME)
         self.latest_s, self.surely_s = _deadlines_s(jobs, late, a), _deadlines_s(jobs, surely, a)
-        self.share = a.array(prices.get(("worst", job.name), 0) for job in jobs)
         self.reference_s = a.array(reference)[self.offer]
         best_s = self.work * a.array(best)[self.offer] + self.restart_s
         self.terms = terms_of(self.instance, [alone[one].reference_rate for one in self.offer], best_s, a)
@@ -233,19 +257,37 @@ class _Options:
 
     def least(self, jobs: IntArray) -> list[Numbers]:
         """Of each job the least of what `_ends` finds, but of the last in rationals that of the cheapest."""
-        first = self.start[self.offer[jobs]]
-        counts = self.start[self.offer[jobs] + 1] - first
-        start = np.cumsum(counts) - counts
-        job = np.repeat(jobs, counts)
-        row = np.arange(len(job)) + np.repeat(first - start, counts)
-        ran, waited = self._running(job, row), self._waiting(jobs, job, row, start)
+        start, counts, *priced = self._priced(jobs)
+        ran, waited = map(self._ends, priced)
         if self.arithmetic.exact:
             cheapest = np.minimum(np.minimum.reduceat(ran[0], start), waited[0])
             ran[-1] = np.where(ran[0] == np.repeat(cheapest, counts), ran[-1], np.inf)
             waited[-1] = np.where(waited[0] == cheapest, waited[-1], np.inf)
         return [np.minimum(np.minimum.reduceat(r, start), w) for r, w in zip(ran, waited, strict=True)]
 
-    def _running(self, job: IntArray, row: IntArray) -> list[Numbers]:
+    def reach(self, jobs: IntArray) -> Reach:
+        """Values and charges of all options, of each job that of waiting last."""
+        start, counts, *priced = self._priced(jobs)
+        ran, waited = (
+            [
+                *self._around(p.cost, p.cost_size, p.possible, p.certain)[:2],
+                p.charge if self.arithmetic.exact else p.charge - self.arithmetic.epsilon * p.size,
+            ]
+            for p in priced
+        )
+        joined = (np.insert(r, start + counts, w) for r, w in zip(ran, waited, strict=True))
+        return Reach(start + np.arange(len(jobs)), *joined)
+
+    def _priced(self, jobs: IntArray) -> tuple[IntArray, IntArray, _Priced, _Priced]:
+        """Where the jobs' options to run begin, and how many there are; these, and the options of waiting."""
+        first = self.start[self.offer[jobs]]
+        counts = self.start[self.offer[jobs] + 1] - first
+        start = np.cumsum(counts) - counts
+        job = np.repeat(jobs, counts)
+        row = np.arange(len(job)) + np.repeat(first - start, counts)
+        return start, counts, self._running(job, row), self._waiting(jobs, job, row, start)
+
+    def _running(self, job: IntArray, row: IntArray) -> _Priced:
         restarts = self.running[job] & (self.place[row] != self.held[job])
         lost_s = np.where(restarts, self.restart_s[job], 0)
         unit_s, power_w = self.unit_s[row], self.power_w[row]
@@ -262,9 +304,9 @@ class _Options:
             charge += energy
             size += energy
         chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s)
-        return self._ends(chosen, ~(restarts & self.kept[job]), charge, size, self.link[row])
+        return self._chosen(chosen, ~(restarts & self.kept[job]), charge, size, self.link[row])
 
-    def _waiting(self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray) -> list[Numbers]:
+    def _waiting(self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray) -> _Priced:
         """Options of waiting, which pay for the least energy that a job needs later."""
         none = 0 * self.work[jobs]
         charge = none
@@ -274,24 +316,23 @@ class _Options:
             charge = self.joule * np.minimum.reduceat(energy_j, start)
         seconds = self.round_s + self.terms.best_s[jobs]
         chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none)
-        return self._ends(chosen, self.can_wait[jobs], charge, charge, none)
+        return self._chosen(chosen, self.can_wait[jobs], charge, charge, none)
 
-    def _ends(
+    def _chosen(
         self, chosen: Choices, allowed: BoolArray, charge: Numbers, size: Numbers, link: Numbers
-    ) -> list[Numbers]:
-        """Ends of what options cost, in bottlenecks also without charges; and in rationals its size."""
+    ) -> _Priced:
         possible = allowed & (chosen.seconds <= self.latest_s[chosen.job])
         certain = allowed & (chosen.seconds <= self.surely_s[chosen.job])
-        cost, cost_size = costs_of(self.instance, chosen, self.arithmetic)
-        free = []
-        if self.bottleneck:
-            free = self._around(cost, cost_size, possible, certain)
-            share = self.share[chosen.job]
-            cost, cost_size = share * cost, share * cost_size
+        cost = costs_of(self.instance, chosen, self.arithmetic)
+        return _Priced(possible, certain, *cost, charge, size, link)
+
+    def _ends(self, options: _Priced) -> list[Numbers]:
+        """Ends of what options cost with their charges; and in rationals the size of that."""
+        possible, certain, cost, cost_size, charge, size, link = options
         if self.arithmetic.exact:
             sizes = abs(cost) + abs(charge - link) + abs(link)
-            return [*self._around(cost + charge, cost_size, possible, certain), *free, sizes]
-        return [*self._around(cost + charge, cost_size + size, possible, certain), *free]
+            return [*self._around(cost + charge, cost_size, possible, certain), sizes]
+        return [*self._around(cost + charge, cost_size + size, possible, certain)]
 
     def _around(self, near: Numbers, size: Numbers, possible: BoolArray, certain: BoolArray) -> list[Numbers]:
         """Below and above numbers of known size, above also with late options; infinite for no options."""

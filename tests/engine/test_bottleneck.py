@@ -1,0 +1,108 @@
+"""`makespan` and `max-min`: optimal, proven by prices alone, and no claim beyond that passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets, small_instances
+from strategies.priced import with_objective
+
+from wattsched import generate, solve
+from wattsched.documents import verdict_on
+from wattsched.engine import model_of
+from wattsched.instances.sizing.instance import Instance
+from wattsched.result import Result
+from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.solution import Limits, relative_gap
+from wattsched.verification.sizing.bound import prove
+from wattsched.verification.sizing.outcomes import BOTTLENECK
+
+OBJECTIVE = st.sampled_from(BOTTLENECK)
+SOLVERS = [
+    (formulation, solver) for formulation in ("mckp", "assignment") for solver in ("auto", "price", "greedy")
+]
+INSTANCES = st.one_of(small_instances(max_jobs=3), instances_with_sets())
+
+
+def faults_of(instance: Instance, result: dict[str, Any]) -> list[str]:
+    return verdict_on(instance, result).faults
+
+
+@settings(max_examples=60)
+@given(instance=INSTANCES, objective=OBJECTIVE, chosen=st.sampled_from([*SOLVERS, ("mckp", "highs")]))
+def test_optima_are_those_of_trying_everything(
+    instance: Instance, objective: str, chosen: tuple[str, str]
+) -> None:
+    formulation, solver = chosen
+    best = optimum(instance, objective)
+    result = solve(instance, formulation=formulation, solver=solver, objective=objective, gap=0.0)
+    assert faults_of(instance, result.model_dump(mode="json")) == []
+    if result.solved and solver != "greedy":
+        assert result.termination.reason == "optimal"
+        assert result.objective == pytest.approx(best, rel=1e-9)
+    elif solver != "greedy":
+        assert best is None
+    if result.certificate is not None and best is not None:
+        sign = 1.0 if result.sense == "min" else -1.0
+        assert sign * result.certificate.bound <= sign * best + 1e-9 * abs(best)
+
+
+@pytest.fixture(
+    scope="module", params=[("uniform", "max-min"), ("philly-like", "max-min"), ("uniform", "makespan")]
+)
+def answered(request: pytest.FixtureRequest) -> tuple[Instance, Result]:
+    """A round of 200 jobs, and its answer."""
+    family, objective = request.param
+    instance = with_objective(generate(family, jobs=200, seed=1), objective)
+    return instance, solve(instance)
+
+
+def test_prices_prove_the_optimum_of_a_round(answered: tuple[Instance, Result]) -> None:
+    instance, result = answered
+    assert result.termination.reason == "optimal"
+    assert result.certificate is not None
+    proof = prove(instance, result.certificate.prices)
+    assert proof.bound is not None
+    assert relative_gap(result.objective, proof.bound) <= 1e-4
+    assert faults_of(instance, result.model_dump(mode="json")) == []
+    # They have no scale, but are stated as what a unit more improves the objective by.
+    twice = prove(instance, {name: 2 * price for name, price in result.certificate.prices.items()})
+    assert twice.bound == pytest.approx(proof.bound, rel=1e-12)
+    assert all(price > 0 for price in result.prices.values())
+
+
+def test_whoever_claims_more_is_refused(answered: tuple[Instance, Result]) -> None:
+    instance, result = answered
+    content = result.model_dump(mode="json")
+    better = -1 if result.sense == "min" else 1
+    bound, prices = content["certificate"]["bound"], content["certificate"]["prices"]
+    forged = {**content, "certificate": {"prices": prices, "bound": bound * (1 - better * 1e-3)}}
+    assert any("claims the bound" in fault for fault in faults_of(instance, forged))
+    if prices:
+        for name in prices:
+            turned = {**content, "certificate": {"prices": {**prices, name: -prices[name]}, "bound": bound}}
+            assert any(name in fault for fault in faults_of(instance, turned))
+        empty = {**content, "prices": {}, "certificate": {"prices": {}, "bound": bound}}
+        assert any("claims the bound" in fault for fault in faults_of(instance, empty))
+
+
+@settings(max_examples=30)
+@given(instance=small_instances(max_jobs=3), objective=OBJECTIVE)
+def test_certificates_of_the_linear_relaxation_are_still_valid(instance: Instance, objective: str) -> None:
+    """As earlier versions wrote them: with prices of the jobs' rows."""
+    result = solve(instance, objective=objective, gap=0.0)
+    assume(result.solved)
+    model = model_of(instance, objective=objective)
+    relaxed = solve_lp(model.program, Limits())
+    assert model.named_prices is not None
+    assert relaxed.prices is not None
+    named = model.named_prices(relaxed.prices)
+    bound = model.program.reported(model.program.lagrangian_bound(relaxed.prices))
+    stated = {name: abs(price) for name, price in named.items() if not name.startswith(("worst:", "share:"))}
+    content = result.model_dump(mode="json")
+    content |= {"prices": stated, "certificate": {"prices": named, "bound": bound}}
+    assert faults_of(with_objective(instance, objective), content) == []
