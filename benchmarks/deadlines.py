@@ -1,6 +1,6 @@
 """How late calls with a time limit are, over random problems, sizes, solvers and limits.
 
-    python benchmarks/deadlines.py --solves 1000 --write
+    python benchmarks/deadlines.py --solves 300 --write
 
 A call with a limit of T seconds has 1.05 T + 0.1 s, measured around it. A twin process that only sleeps tells
 how long the machine itself stood still meanwhile, which is taken off. Every solver runs once before, so that
@@ -123,7 +123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--solves", type=int, default=1_000)
+    parser.add_argument("--solves", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="write the table in docs/tables")
     asked = parser.parse_args()

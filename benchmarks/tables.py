@@ -44,7 +44,7 @@ TABLES = {
     ),
     "deadlines": Table(
         "Calls with a time limit: how late they are",
-        "python benchmarks/deadlines.py --solves 10000 --write",
+        "python benchmarks/deadlines.py --solves 300 --write",
         "performance.md#calls-with-a-time-limit",
     ),
     "suite": Table(
