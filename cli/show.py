@@ -11,8 +11,8 @@ from wattsched.cli.files import read_document, shown
 @click.argument("file")
 def command(file: str) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
+    from wattsched.cli.tables.pareto import print_pareto
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
-    from wattsched.report.shifting import print_pareto
     from wattsched.report.summary import print_result
     from wattsched.report.terminal import console
     from wattsched.report.views import view

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from wattsched.report.terminal import heading, line, rest_in, table
 from wattsched.report.views import View, print_budgets
-from wattsched.report.wording import Goal, count, duration, gap_text, listed, number, setting, spoken
-from wattsched.verification.shifting.pareto import TOTALS
+from wattsched.report.wording import Goal, count, duration, listed, number, setting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
     from wattsched.instances.shifting.instance import ShiftingInstance
-    from wattsched.tradeoffs import ParetoResult
 
 MOST_ROWS = 20
 MOST_SLOTS = 96
@@ -123,18 +121,3 @@ VIEW = View(
     print_decision=print_decision,
     rows=rows_of,
 )
-
-
-def print_pareto(out: Console, found: ParetoResult) -> None:
-    """Print the points of a Pareto frontier, or why there are none."""
-    total = TOTALS[found.tradeoff]
-    line(out, (found.instance, "bold"), f": from the soonest completion to the least {found.tradeoff}")
-    rows = []
-    for point in found.points:
-        totals, told = point.result.totals, gap_text(point.result.gap).removeprefix("gap ")
-        rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), told))
-    if rows:
-        table(out, [">average completion", f">{found.tradeoff}", ">gap"], rows)
-    elif found.termination is not None:
-        reason = found.termination.reason.replace("_", " ")
-        line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")
