@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import logging
+import sys
 import time
 from collections.abc import Callable
 from contextvars import copy_context
@@ -24,6 +26,14 @@ _given_up: list[Thread] = []
 
 class GivenUp(BaseException):
     """Raised in the thread of a work whose time is over."""
+
+
+def _is_news(_: logging.LogRecord) -> bool:
+    return not isinstance(sys.exc_info()[1], GivenUp)
+
+
+# Pyomo logs what interrupts it.
+logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
 def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = None) -> T | None:
