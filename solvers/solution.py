@@ -153,7 +153,7 @@ def heard(callback: Callable[..., None]) -> Callable[..., None]:
 
 
 def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, float]:
-    """Prices with the right signs, and the Lagrangian bound that they prove.
+    """Prices with the right signs, and the bound that they prove.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
     bound = -np.inf
     for shrinkage in _SHRINKAGES:
         shrunk = y * (1.0 - shrinkage)
-        bound = proven_bound(program, shrunk)
+        bound = program.lagrangian_bound(shrunk)
         if bound > -np.inf:
-            return shrunk, bound
+            return shrunk, proven_bound(program, shrunk)
     return np.zeros(program.n_rows), bound
 
 
