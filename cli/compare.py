@@ -55,7 +55,7 @@ def command(files: tuple[str, ...], pairs: Pairs, limits: Limits, output: str | 
     """Solve every instance in FILES by every formulation and solver, and compare the answers.
 
     Runs that are finished in DIR are not run again, so an interrupted comparison goes on where it was. With
-    a time limit a solver runs in a process of its own, whose start counts as solving; 'inf' is without.
+    a time limit large programs are solved in a process, whose start may count as solving; 'inf' is without.
     Exit code 1 if answers contradict each other.
     """
     from wattsched.cli.tables.comparison import print_comparison

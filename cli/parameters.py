@@ -20,7 +20,7 @@ from wattsched.cli.outputs import FC, Command, ParamType
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
 UNLIMITED_S = 1e8
-"""Three years: with a limit the solver runs in a process of its own, which Ctrl-C can end at any moment."""
+"""Three years: what runs with a limit Ctrl-C can end at any moment."""
 
 
 class Number(ParamType):

@@ -69,7 +69,8 @@ class _Search:
         while not self.done() and stopped is None:
             high = len(bottleneck.levels) if self.x is None else bottleneck.place(self.objective)
             # The optimum is most often just above the bound.
-            place = min(self.low + step - 1, (self.low + high) // 2)
+            # Levels that differ by last digits only may put `high` below `low`.
+            place = max(self.low, min(self.low + step - 1, (self.low + high) // 2))
             asked = self._ask(place)
             self.offer(asked.x)
             if asked.termination.reason == "infeasible":

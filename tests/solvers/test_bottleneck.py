@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csc_array
 
+from wattsched.formulations.program import Block
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, price, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of, bottleneck_values
@@ -52,10 +54,35 @@ def test_prices_prove_what_linear_relaxations_can(data, bottlenecks, truth):
         assert solve_lp(reached, Limits()).termination.reason == "optimal"
 
 
+def test_levels_that_differ_by_last_digits_are_searched_through(knapsack, worst_of):
+    """Half of the first column and half of the second fit, but neither alone; nor does the third."""
+    fits = knapsack(1, 4)
+    uses = np.array([[0.0, 2.0, 2.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
+    upper = np.array([1.0, 1.0])
+    fits = dataclasses.replace(
+        fits, matrix=csc_array(uses), row_lower=-upper * np.inf, row_upper=upper, rows=(Block("row", 2),)
+    )
+    values = 1.0 + np.spacing(1.0) * np.array([0, 0, 2, 4])
+    program = worst_of(fits, values, alone=True)
+    answer = thresholds.solve(bottleneck_of(program), Limits(gap=0.0))
+    assert answer.termination.reason == "optimal"
+    assert np.flatnonzero(answer.x[:4]).tolist() == [3]
+
+
+def almost_equal(program, seed):
+    """The program with other last digits: values that were equal are no longer."""
+    rng, matrix = np.random.default_rng(seed), program.matrix.copy()
+    own = np.isin(matrix.indices, np.flatnonzero(program.matrix[:, [program.bottleneck]].toarray()))
+    own[matrix.indptr[program.bottleneck] : matrix.indptr[program.bottleneck + 1]] = False
+    matrix.data = np.where(own, matrix.data * (1.0 + 4e-15 * rng.uniform(-1, 1, len(own))), matrix.data)
+    return dataclasses.replace(program, matrix=matrix)
+
+
 @MANY
-@given(data=st.data(), known=st.booleans())
-def test_the_search_ends_at_the_optimum(data, known, bottlenecks, truth):
+@given(data=st.data(), known=st.booleans(), seed=st.none() | st.integers(0, 99))
+def test_the_search_ends_at_the_optimum(data, known, seed, bottlenecks, truth):
     program = data.draw(bottlenecks)
+    program = program if seed is None else almost_equal(program, seed)
     best = truth(program)
     start = Start(greedy.ascend(program, np.zeros(program.n_rows), Timer())) if known else None
     answer = thresholds.solve(bottleneck_of(program), Limits(gap=0.0), start)
