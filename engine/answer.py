@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.call import EARLIER, Call, Candidate
+from wattsched.call import EARLIER, ROUNDING, Call, Candidate
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
@@ -21,7 +21,6 @@ from wattsched.verification.report import Report
 if TYPE_CHECKING:
     pass
 
-_ROUNDING = 1e-6
 _ROUNDING_GAP = 1e-12
 _EXPLANATION_S = 10.0
 
@@ -110,7 +109,7 @@ class Evidence:
         call, certificate = self.call, self.certificate
         objective = report.objective or 0.0
         cost = call.sign * objective
-        most = cost + _ROUNDING * max(1.0, abs(cost))
+        most = cost + ROUNDING * max(1.0, abs(cost))
         bounds = list(self._bounds())
         for b in bounds:
             if b > most:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 EARLIER = "initial_solution"
 """Who made an earlier decision, in messages."""
 
+ROUNDING = 1e-6
+"""A bound may be so much beyond a decision's cost, relative to it, by rounding."""
+
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
 # Decoding and checking take a few times as long as expanding did, and about as long as they took before.
@@ -163,7 +166,8 @@ class Call:
         if self.latest is not None and self.sign * (self.latest.objective or 0.0) <= cost:
             return
         bound = min(cost, self.bound)
-        known = math.isfinite(bound)
+        # A bound beyond the decision is wrong, and nothing of it is claimed.
+        known = math.isfinite(bound) and self.bound <= cost + ROUNDING * max(1.0, abs(cost))
         self.latest = self.result(
             Termination("feasible", "time", "" if of == self.solver else f"this is the decision of '{of}'"),
             objective=report.objective,
