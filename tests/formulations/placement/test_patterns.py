@@ -210,7 +210,8 @@ def test_a_search_may_be_out_of_time_anywhere(jobs: int, asks: int) -> None:
     one_by_one = check(instance, greedy(window_of(instance), instance.objective, Timer())).objective
     assert len(costs) > asks
     assert max(costs) <= (one_by_one or 0.0) + 1e-6
-    assert costs[-1] < costs[0]
+    # Last digits decide between equal places, so the first decision may be the best.
+    assert costs[-1] <= costs[0] + 1e-6
 
 
 @settings(max_examples=20)
