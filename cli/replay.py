@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
@@ -26,10 +28,16 @@ from wattsched.cli.parameters import (
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import QUANTITIES
 from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
+from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.wording import count, duration, energy, number, percent
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from wattsched.replay.jobs.outcome import Outcome, Summary
     from wattsched.replay.jobs.simulation import Replay
+    from wattsched.replay.jobs.trace import Trace
+
 
 MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
@@ -239,8 +247,6 @@ def command(
     if output.as_json:
         write(None, document)
         return
-    from wattsched.cli.tables.replay import print_replays
-    from wattsched.report.terminal import console
 
     print_replays(console(), traces[seeds[0]], found, settings.round_s)
 
@@ -250,9 +256,79 @@ def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> N
     from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
-    for name, table in RECORDS.items():
-        file, columns = folder / f"{outcome.policy}-{seed}-{name}", table(outcome)
+    for name, columns_of in RECORDS.items():
+        file, columns = folder / f"{outcome.policy}-{seed}-{name}", columns_of(outcome)
         if as_parquet:
             write(f"{file}.parquet", parquet(columns))
         else:
             write(f"{file}.csv", csv_text(columns))
+
+
+def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summary]], round_s: float) -> None:
+    """Print the tables of completion times, of the cluster and of the decisions."""
+    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    seeds = len(next(iter(found.values())))
+    rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
+    means = f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
+    line(out, f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {means}")
+    for (title, note), columns in TABLES.items():
+        if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
+            continue
+        heading(out, title, note)
+        rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
+        table(out, ["policy", *(f">{column}" for column in columns)], rows)
+
+
+def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
+    """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
+
+    def cell(runs: Sequence[Summary]) -> str:
+        values = [value for run in runs if (value := getattr(run, field)) is not None]
+        return told(float(over(values))) if values else ""
+
+    return cell
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.2f} ms"
+
+
+def _kilograms(grams: float) -> str:
+    return f"{number(grams / 1000)} kg" if grams else ""
+
+
+Cell = Callable[[Sequence["Summary"]], str]
+TABLES: dict[tuple[str, str], dict[str, Cell]] = {
+    ("Completion", "from arrival to completion; rho above 1 is later than with a fair share"): {
+        "mean": _of("jct_mean_s", duration),
+        "median": _of("jct_median_s", duration),
+        "p95": _of("jct_p95_s", duration),
+        "p99": _of("jct_p99_s", duration),
+        "queueing": _of("queueing_mean_s", duration),
+        "makespan": _of("makespan_s", duration),
+        "rho": _of("rho_mean", lambda rho: number(rho, 3)),
+        "rho > 1": _of("unfair_fraction", percent),
+    },
+    ("Cluster", "everything that it draws, idle GPUs and nodes included"): {
+        "energy": _of("energy_j", energy),
+        "CO2": _of("carbon_g", _kilograms),
+        "GPUs in use": _of("gpu_utilisation", percent),
+        "GPU hours": _of("gpu_h", number),
+        "fragmented": _of("fragmentation", percent),
+    },
+    ("Budget", "part of it that was used in a period"): {
+        "most used": _of("budget_used_max", percent, max),
+        "least used, if short all the time": _of("budget_used_min", percent, min),
+    },
+    ("Decisions", "what they ask of jobs, wall-clock time, and certified gap where there is one"): {
+        "rounds": _of("rounds", number),
+        "restarts": _of("restarts", number),
+        "preemptions": _of("preemptions", number),
+        "migrations": _of("migrations", number),
+        "median": _of("decision_median_s", _milliseconds),
+        "p99": _of("decision_p99_s", _milliseconds),
+        "mean gap": _of("gap_mean", "{:.1e}".format),
+        "largest gap": _of("gap_max", "{:.1e}".format),
+    },
+}
+"""Title and note of a table, and its columns."""

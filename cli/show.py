@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from wattsched.cli.files import read_document, shown
+from wattsched.report.terminal import console, line, table
+from wattsched.report.wording import duration, gap_text, spoken
+from wattsched.verification.shifting.pareto import TOTALS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.tradeoffs import ParetoResult
 
 
 @click.command("show")
 @click.argument("file")
 def command(file: str) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
-    from wattsched.cli.tables.pareto import print_pareto
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.report.summary import print_result
-    from wattsched.report.terminal import console
     from wattsched.report.views import view
     from wattsched.tradeoffs import is_pareto, pareto_of
 
@@ -29,3 +37,18 @@ def command(file: str) -> None:
     else:
         instance = instance_of(document, source=shown(file))
         view(instance.problem).print_instance(out, instance)
+
+
+def print_pareto(out: Console, found: ParetoResult) -> None:
+    """Print the points, or why there are none."""
+    total = TOTALS[found.tradeoff]
+    line(out, (found.instance, "bold"), f": from the soonest completion to the least {found.tradeoff}")
+    rows = []
+    for point in found.points:
+        totals, told = point.result.totals, gap_text(point.result.gap).removeprefix("gap ")
+        rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), told))
+    if rows:
+        table(out, [">average completion", f">{found.tradeoff}", ">gap"], rows)
+    elif found.termination is not None:
+        reason = found.termination.reason.replace("_", " ")
+        line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")

@@ -127,7 +127,7 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
 
 
 def _print(answer: Result | ParetoResult, instance: Any) -> None:
-    from wattsched.cli.tables.pareto import print_pareto
+    from wattsched.cli.show import print_pareto
     from wattsched.report.summary import print_result
     from wattsched.report.terminal import console
     from wattsched.tradeoffs import ParetoResult

@@ -1,1 +1,0 @@
-"""What commands print besides results, instances and decisions."""
