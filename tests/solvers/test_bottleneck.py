@@ -75,7 +75,9 @@ def almost_equal(program, seed):
     own = np.isin(matrix.indices, np.flatnonzero(program.matrix[:, [program.bottleneck]].toarray()))
     own[matrix.indptr[program.bottleneck] : matrix.indptr[program.bottleneck + 1]] = False
     matrix.data = np.where(own, matrix.data * (1.0 + 4e-15 * rng.uniform(-1, 1, len(own))), matrix.data)
-    return dataclasses.replace(program, matrix=matrix)
+    upper = program.upper.copy()
+    upper[program.bottleneck] += 1e-9 * max(1.0, abs(upper[program.bottleneck]))  # no value is ruled out
+    return dataclasses.replace(program, matrix=matrix, upper=upper)
 
 
 @MANY
