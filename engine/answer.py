@@ -6,20 +6,19 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wattsched.call import EARLIER, ROUNDING, Call, Candidate
+from wattsched.certificates import Priced
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
-from wattsched.solvers.solution import Limit, Solution, Termination, proven_bound, relative_gap
+from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
+from wattsched.topology.arrays import FloatArray
 from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
-
-if TYPE_CHECKING:
-    pass
 
 _ROUNDING_GAP = 1e-12
 _EXPLANATION_S = 10.0
@@ -48,19 +47,38 @@ class Evidence:
     @cached_property
     def certificate(self) -> Certificate | None:
         """Best bound that named row prices prove: those of the asked formulation, else of the default one."""
-        call, named = self.call, self.model
-        if named.named_prices is None and named.prices is None:
-            try:
-                named = call.model(call.problem.default)
-            except (InfeasibleError, UnsuitableError):
-                return None
-        if named.prices is not None:
-            return self._proven(named.prices)
-        if named.named_prices is None:
+        named = self._named
+        if named is None or named.named_prices is None:
+            return None if named is None or named.prices is None else self._proven(named.prices)
+        if named.lagrangian:
+            return None if self.priced is None else self.priced.certificate()
+        known = self._prices_of(named)
+        return self._proven(named.named_prices(known[-1])) if known else None
+
+    @cached_property
+    def priced(self) -> Priced | None:
+        """The prices of the certificate, of a formulation whose own bound is what they prove."""
+        named = self._named
+        if named is None or named.named_prices is None or not named.lagrangian:
             return None
+        return Priced.best(named, self._prices_of(named))
+
+    @cached_property
+    def _named(self) -> Model[Any] | None:
+        """Model with prices that have names: of the asked formulation, else of the default one."""
+        if self.model.named_prices is not None or self.model.prices is not None:
+            return self.model
+        try:
+            return self.call.model(self.call.problem.default)
+        except (InfeasibleError, UnsuitableError):
+            return None
+
+    def _prices_of(self, named: Model[Any]) -> list[FloatArray]:
+        """Row prices of a model that are known, or are found now."""
+        call, program = self.call, named.program
         found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
         # Of a bottleneck prices of thresholds, as the net has, prove more than those of the LP relaxation.
-        enough = named.program.bottleneck is None or any(y is not None for y in found)
+        enough = program.bottleneck is None or any(y is not None for y in found)
         found += [self.asked.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
         if not priced or not enough:
@@ -70,15 +88,8 @@ class Evidence:
             known = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
                 left_s = call.timer.remaining_s()
-                priced.append(dual_prices(named.program, left_s, start=start, enough=known)[0])
-        if not named.lagrangian:
-            return self._proven(named.named_prices(priced[-1]))
-        bounds = [proven_bound(named.program, y) for y in priced]
-        best = int(np.argmax(bounds))
-        if not np.isfinite(bounds[best]):
-            return None
-        reported = named.program.reported(bounds[best])
-        return Certificate(prices=named.named_prices(priced[best]), bound=reported)
+                priced.append(dual_prices(program, left_s, start=start, enough=known)[0])
+        return priced
 
     def _proven(self, prices: Mapping[str, float]) -> Certificate | None:
         """Certificate of prices, with the bound that the independent proof finds."""
@@ -119,6 +130,8 @@ class Evidence:
         # Rounding in the last digits must not put the bound on the wrong side.
         bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
         gap = relative_gap(cost, bound) if np.isfinite(bound) else None
+        if self.priced is not None and np.isfinite(bound):
+            certificate = self.priced.proven_further(call, cost, bound) or certificate
         earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
             self._termination(chosen, gap, failed),

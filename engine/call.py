@@ -77,6 +77,8 @@ class Call:
         Over when only what is set aside for decoding and checking is left.
     watched : bool
         Whether the call may be given up at any moment.
+    prove_s : float, optional
+        What proving case by case may take.
     models : dict of str to Model
         By formulation; each is built once.
     bound : float
@@ -93,6 +95,7 @@ class Call:
     prices: Mapping[str, float] = field(default_factory=dict)
     timer: Timer = field(default_factory=Timer)
     watched: bool = False
+    prove_s: float | None = None
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
@@ -237,21 +240,22 @@ class Request:
         limits: Limits,
         initial_solution: Any,
         watched: bool,
+        prove_s: float | None = None,
     ) -> None:
         self.instance = instance
         self.formulation, self.solver, self.objective = names
         self.limits = limits
         self.initial_solution = initial_solution
         self.watched = watched
+        self.prove_s = prove_s
         self.timer = Timer(limits.time_s)
         self.call: Call | None = None
 
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> Call:
         """Begin the call with a sound instance."""
         formulation = self.formulation or problem.default
-        self.call = Call(
-            instance, problem, formulation, self.solver, self.limits, prices, self.timer, self.watched
-        )
+        known = instance, problem, formulation, self.solver, self.limits, prices, self.timer
+        self.call = Call(*known, self.watched, self.prove_s)
         return self.call
 
     def give_up(self) -> None:

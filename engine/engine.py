@@ -72,6 +72,7 @@ def solve(
     seed: int = 0,
     initial_solution: Result | BaseModel | None = None,
     stop: Event | None = None,
+    prove: float | None = None,
 ) -> Result:
     """Decide an instance of any problem.
 
@@ -97,6 +98,9 @@ def solve(
         and its prices.
     stop : threading.Event, optional
         Ends the call like a time limit as soon as it is set, from another thread.
+    prove : float, optional
+        Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
+        for; 0 for none. Default: as long as all that came before took.
 
     Returns
     -------
@@ -118,8 +122,11 @@ def solve(
     require("formulation", formulation, (str, NoneType), "a name")
     require("objective", objective, (str, NoneType), "a name")
     require("stop", stop, (Event, NoneType), "a threading.Event")
+    require("prove", prove, (Real, NoneType), "a number of seconds")
+    if prove is not None and not 0.0 <= prove < 1e300:
+        raise ValueError(f"prove must be at least 0 and below 1e300, got {prove}")
     watched = limits.time_s is not None or stop is not None
-    request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched)
+    request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched, prove)
     if not watched:
         return _answered(request)
     last_s = None if limits.time_s is None else limits.time_s + SLACK_S

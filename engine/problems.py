@@ -157,7 +157,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.sizing.validity import faults_of, unknown_pools
-    from wattsched.verification.sizing.bound import prove
+    from wattsched.verification.sizing.bound import Prover, prove
     from wattsched.verification.sizing.checker import check
 
     return Problem(
@@ -174,6 +174,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
+        prover=Prover,
         faults=faults_of,
         misspelt=unknown_pools,
         diagnose=diagnose,

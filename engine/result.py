@@ -23,15 +23,29 @@ class TerminationReport(Strict):
     detail: str = ""
 
 
+class Node(Strict):
+    """Node of a certificate tree: a leaf with its prices, or a split with the numbers of its children.
+
+    What `split` says depends on the problem; its inside and its outside are each other's complement.
+    """
+
+    prices: dict[str, Finite] | None = None
+    split: dict[str, Any] | None = None
+    inside: int | None = None
+    outside: int | None = None
+
+
 class Certificate(Strict):
     """Row prices under the names of capacities and budgets, and the bound that they prove.
 
     Prices are the derivative of the objective by the row's bound, in the objective's own sense;
-    rows that are not named have price 0.
+    rows that are not named have price 0. With a tree, whose root is its first node, the bound is what its
+    leaves prove together.
     """
 
     prices: dict[str, Finite]
     bound: Finite
+    tree: list[Node] = []
 
 
 class Size(Strict):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.program import Program
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 DecisionT = TypeVar("DecisionT")
 
@@ -34,6 +34,10 @@ class Model(Generic[DecisionT]):
     lagrangian : bool
         Every row has such a name and every decision is a point: the program's own Lagrangian bound is what
         the prices prove.
+    split : callable, optional
+        Some choice columns of one group to the split of a certificate tree that has these on one side and the
+        others of the group on the other, and whether that side is its outside; None for one that certificates
+        cannot express. Without it there are no trees.
     prices : mapping of str to float, optional
         Certificate prices that are known from building the program.
     start : float array, optional
@@ -55,6 +59,7 @@ class Model(Generic[DecisionT]):
     encode: Callable[[DecisionT], FloatArray | None] = lambda decision: None
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
+    split: Callable[[IntArray], tuple[dict[str, Any], bool] | None] | None = None
     prices: Mapping[str, float] | None = None
     start: FloatArray | None = None
     outside: float = math.inf

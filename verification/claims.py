@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from wattsched.instances.errors import InputError, validated
 from wattsched.verification.report import TOLERANCE, Proof, Report, is_finite, number
+from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
     "infeasible": ("objective", "bound", "gap", "totals"),
@@ -44,6 +45,8 @@ class Rules(Generic[InstanceT, DecisionT]):
         Instance and decision to a report; it shares no code with formulations and solvers.
     prove : callable
         Instance and certificate prices to what they prove, likewise.
+    prover : callable, optional
+        Instance to what proves the leaves of a certificate tree, likewise.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Rules(Generic[InstanceT, DecisionT]):
     objectives: Mapping[str, Literal["min", "max"]]
     check: Callable[[InstanceT, DecisionT], Report]
     prove: Callable[[InstanceT, Mapping[str, float]], Proof]
+    prover: Callable[[InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,13 @@ def _proof(rules: Rules[Any, Any], instance: Any, certificate: Any) -> Proof | N
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
         return Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])
-    proof = rules.prove(instance, prices)
+    if not (tree := certificate.get("tree")):
+        proof = rules.prove(instance, prices)
+    elif rules.prover is None or not isinstance(tree, list):
+        told = f"must be a list of nodes, of a problem that has trees, not {tree!r:.80}"
+        return Proof([f"certificate.tree: {told}"])
+    else:
+        proof = prove_tree(rules.prover(instance), tree, rules.objectives[instance.objective])
     if not proof.faults and not is_finite(proof.bound):
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof

@@ -34,12 +34,17 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
     -------
     bool array, shape (n_options,)
     """
-    criteria = np.array([cost, options.block.astype(float), *_budget_criteria(options)])
+    criteria = _criteria(options, cost)
     keep = ~_beaten_by_waiting(options, criteria)
     # What is left is compared in pairs, so it pays to drop the others first.
     left = np.flatnonzero(keep & ~options.shared)
     keep[left] = ~_beaten_in_run(_runs(options.job[left], options.pool[left]), criteria[:, left])
     return keep
+
+
+def _criteria(options: Options, cost: FloatArray) -> FloatArray:
+    """Cost, block and uses of budgets of every option, shape (n_criteria, n_options)."""
+    return np.array([cost, options.block.astype(float), *_budget_criteria(options)])
 
 
 def _budget_criteria(options: Options) -> list[FloatArray]:
@@ -211,6 +216,11 @@ class Choices:
     def job(self) -> IntArray:
         """Job of each column."""
         return self.options.job[self.index]
+
+    @cached_property
+    def criteria(self) -> FloatArray:
+        """Cost, block and uses of budgets of every option, shape (n_criteria, n_options)."""
+        return _criteria(self.options, self.objective.cost(self.options))
 
     def attributes(self) -> dict[str, FloatArray]:
         """Quantities that published rules read."""

@@ -24,6 +24,7 @@ from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.splits import split_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -59,6 +60,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
         encode=lambda decision: _point_of(columns, options.matching(decision)),
         named_prices=program.named_prices,
         lagrangian=True,
+        split=lambda inside: split_of(columns, inside),
         options=len(options),
         dropped=columns.dropped,
     )

@@ -46,7 +46,7 @@ def require_enclosed(
 ) -> None:
     """Options are worth no more, and pay no more, in doubles than in rational numbers; nor do thresholds."""
     exact = reach_of(instance, configurations, paid, RATIONALS)
-    rounded = reach_of(instance, configurations, paid, DOUBLES, chunk)
+    rounded = reach_of(instance, configurations, paid, DOUBLES, chunk=chunk)
     assert list(rounded.start) == list(exact.start)
     for name in ("low", "charge"):
         assert np.all(getattr(rounded, name) <= getattr(exact, name))

@@ -14,6 +14,7 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,18 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Arithmetic, float_above, float_below
 from wattsched.verification.report import TOLERANCE, Proof, charges
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.least_cost import RowPrices, Use, in_range, least_costs, reach_of
+from wattsched.verification.sizing.least_cost import (
+    NoOptionError,
+    RowPrices,
+    Use,
+    in_range,
+    least_costs,
+    reach_of,
+)
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
+from wattsched.verification.sizing.splits import Allowed
+from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
 """Rational arithmetic takes some 40 microseconds for an option; larger rounds are proven in doubles."""
@@ -49,27 +59,68 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     prices : mapping of str to number
         As `report.charges` takes them; rows of sets are equalities.
     """
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
-    rows, sense = rows_of(instance, configurations), OBJECTIVES[instance.objective]
-    shares = [name for name, row in rows.items() if row.kind == "share"]
-    charged, faults = charges(prices, rows.keys() - shares, shares, sense)
-    if faults:
-        return Proof(faults)
-    paid, prove_by = prices_of(rows, charged), _threshold if instance.objective in BOTTLENECK else _sum
-    try:
-        for job in instance.jobs:
-            if not configurations.of(job).listed:
-                raise ValueError(f"job '{job.name}' has no configuration that it could run as")
-        exact = _is_small(instance, configurations) or not in_range(instance, configurations, paid)
-        given = _Given(instance, configurations, paid, RATIONALS if exact else DOUBLES)
-        used = [(rows[name], Fraction(price)) for name, price in charged.items()]
+    return Prover(instance)(prices)
+
+
+class Prover:
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
+
+    Parameters
+    ----------
+    instance : Instance
+        As for `prove`.
+    """
+
+    def __init__(self, instance: Instance):
+        self.instance = instance
+        self.configurations = JobConfigurations(instance, pools_of(instance.cluster))
+        self.rows = rows_of(instance, self.configurations)
+        self.sense = OBJECTIVES[instance.objective]
+
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound as `prove` does.
+
+        Parameters
+        ----------
+        taken : sequence of Taken
+            Splits have ``job``, its name, and ``options``, some of what it may do: ``"wait"``, or pool, GPU
+            count, batch size, frequency and power limit, or the first of these for all that begin so; of a
+            set its pool and its name.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+        shares = [name for name, row in self.rows.items() if row.kind == "share"]
+        charged, faults = charges(prices, self.rows.keys() - shares, shares, self.sense)
+        if faults:
+            return Proof(faults)
+        allowed = Allowed(self.instance, self.configurations, taken)
+        try:
+            for job in self.instance.jobs:
+                if not self.configurations.of(job).listed:
+                    raise ValueError(f"job '{job.name}' has no configuration that it could run as")
+            return self._proof(charged, allowed)
+        except NoOptionError:
+            bound = math.inf if self.sense == "min" else -math.inf
+            return Proof([], bound, bound, excess=math.inf, exact=True)
+        except ValueError as error:
+            return Proof([f"certificate: {error}"])
+
+    def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
+        paid = prices_of(self.rows, charged)
+        small = _is_small(self.instance, self.configurations)
+        exact = small or not in_range(self.instance, self.configurations, paid)
+        arithmetic = RATIONALS if exact else DOUBLES
+        given = _Given(self.instance, self.configurations, paid, arithmetic, allowed)
+        used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
+        prove_by = _threshold if self.instance.objective in BOTTLENECK else _sum
         proven, reach, leeway = prove_by(given, used)
-    except ValueError as error:
-        return Proof([f"certificate: {error}"])
-    bound, honest = float_below(proven), float_above(reach)
-    if sense == "max":
-        bound, honest = -bound, -honest
-    return Proof([], bound, honest, float_above(leeway), exact=exact)
+        bound, honest = float_below(proven), float_above(reach)
+        if self.sense == "max":
+            bound, honest = -bound, -honest
+        return Proof([], bound, honest, float_above(leeway), exact=exact)
 
 
 class _Given(NamedTuple):
@@ -79,6 +130,7 @@ class _Given(NamedTuple):
     configurations: JobConfigurations
     prices: RowPrices
     arithmetic: Arithmetic
+    allowed: Allowed
 
 
 Charged = Sequence[tuple["Row", Fraction]]

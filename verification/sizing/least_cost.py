@@ -20,6 +20,7 @@ from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, Configurations, JobConfigurations
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
 from wattsched.verification.sizing.pools import block_of
+from wattsched.verification.sizing.splits import Allowed
 from wattsched.verification.sizing.surrogate import Reach
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
@@ -38,6 +39,10 @@ joule, ``("joule",)``; ``("share", SET, POOL, JOB)``."""
 
 RowPrices = Mapping[Use, Fraction]
 """What options pay at given prices, in units of the cost that is minimised; only shares can be negative."""
+
+
+class NoOptionError(ValueError):
+    """The splits of a certificate tree leave a job nothing that it could do."""
 
 
 class LeastCosts(NamedTuple):
@@ -62,6 +67,7 @@ def least_costs(
     configurations: JobConfigurations,
     prices: RowPrices,
     arithmetic: Arithmetic,
+    allowed: Allowed | None = None,
     chunk: int = CHUNK,
 ) -> LeastCosts:
     """Sum over the jobs of their cheapest options at these prices.
@@ -69,17 +75,24 @@ def least_costs(
     Every number of an instance is a rational number, and so is every use and cost that follows from it, but
     for logarithms (of the proportional objective) and roots (of `work-value`).
 
+    Parameters
+    ----------
+    allowed : Allowed, optional
+        What splits leave to the jobs.
+
     Raises
     ------
+    NoOptionError
+        If splits leave a job no option in time.
     ValueError
-        If a job has no option in time.
+        If a job has none without them.
     """
     if not instance.jobs:
         return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0))
-    options = _Options(instance, configurations, prices, arithmetic)
+    options = _Options(instance, configurations, prices, arithmetic, allowed)
     parts = [options.least(jobs) for jobs in options.chunks(chunk)]
     low, high, late, *sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
-    _require_options(instance, low)
+    _require_options(instance, low, options.allowed)
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     return LeastCosts(total, -arithmetic.sum_below(-sizes[0]) if sizes else Fraction(0))
 
@@ -89,20 +102,23 @@ def reach_of(
     configurations: JobConfigurations,
     prices: RowPrices,
     arithmetic: Arithmetic,
+    allowed: Allowed | None = None,
     chunk: int = CHUNK,
 ) -> Reach:
     """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
 
     There must be jobs.
     """
-    options = _Options(instance, configurations, prices, arithmetic)
+    options = _Options(instance, configurations, prices, arithmetic, allowed)
     reach = Reach.joined(options.reach(jobs) for jobs in options.chunks(chunk))
-    _require_options(instance, np.minimum.reduceat(reach.low, reach.start))
+    _require_options(instance, np.minimum.reduceat(reach.low, reach.start), options.allowed)
     return reach
 
 
-def _require_options(instance: Instance, least: Numbers) -> None:
+def _require_options(instance: Instance, least: Numbers, allowed: Mapping[int, BoolArray]) -> None:
     lost = np.flatnonzero(least == np.inf)
+    if any(int(job) in allowed for job in lost):
+        raise NoOptionError
     if len(lost):
         name = instance.jobs[lost[0]].name
         raise ValueError(f"job '{name}' has no option that is complete by its deadline")
@@ -173,8 +189,10 @@ class _Options:
         configurations: JobConfigurations,
         prices: RowPrices,
         arithmetic: Arithmetic,
+        allowed: Allowed | None,
     ):
         self.instance, self.arithmetic = instance, arithmetic
+        self.allowed = {} if allowed is None else allowed.of_job
         self.joule = arithmetic.number(prices.get(("joule",), 0))
         self.round_s = arithmetic.number(instance.round_s)
         offers: dict[Hashable, tuple[Configurations, list[Configuration], str]] = {}
@@ -285,9 +303,20 @@ class _Options:
         start = np.cumsum(counts) - counts
         job = np.repeat(jobs, counts)
         row = np.arange(len(job)) + np.repeat(first - start, counts)
-        return start, counts, self._running(job, row), self._waiting(jobs, job, row, start)
+        may_run, may_wait = self._left(jobs, start, len(job))
+        running, waiting = self._running(job, row, may_run), self._waiting(jobs, job, row, start, may_wait)
+        return start, counts, running, waiting
 
-    def _running(self, job: IntArray, row: IntArray) -> _Priced:
+    def _left(self, jobs: IntArray, start: IntArray, rows: int) -> tuple[BoolArray, BoolArray]:
+        """Which options to run, and of waiting, splits leave to some jobs."""
+        may_run, may_wait = np.ones(rows, dtype=bool), np.ones(len(jobs), dtype=bool)
+        for j in self.allowed.keys() & set(jobs.tolist()):
+            place, (*runs, waits) = j - int(jobs[0]), self.allowed[j]
+            may_run[start[place] : start[place] + len(runs)] = runs
+            may_wait[place] = waits
+        return may_run, may_wait
+
+    def _running(self, job: IntArray, row: IntArray, left: BoolArray) -> _Priced:
         restarts = self.running[job] & (self.place[row] != self.held[job])
         lost_s = np.where(restarts, self.restart_s[job], 0)
         unit_s, power_w = self.unit_s[row], self.power_w[row]
@@ -304,9 +333,11 @@ class _Options:
             charge += energy
             size += energy
         chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s)
-        return self._chosen(chosen, ~(restarts & self.kept[job]), charge, size, self.link[row])
+        return self._chosen(chosen, left & ~(restarts & self.kept[job]), charge, size, self.link[row])
 
-    def _waiting(self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray) -> _Priced:
+    def _waiting(
+        self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray, left: BoolArray
+    ) -> _Priced:
         """Options of waiting, which pay for the least energy that a job needs later."""
         none = 0 * self.work[jobs]
         charge = none
@@ -316,7 +347,7 @@ class _Options:
             charge = self.joule * np.minimum.reduceat(energy_j, start)
         seconds = self.round_s + self.terms.best_s[jobs]
         chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none)
-        return self._chosen(chosen, self.can_wait[jobs], charge, charge, none)
+        return self._chosen(chosen, left & self.can_wait[jobs], charge, charge, none)
 
     def _chosen(
         self, chosen: Choices, allowed: BoolArray, charge: Numbers, size: Numbers, link: Numbers

@@ -58,7 +58,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
         require_enclosed(instance, configurations, paid, chunk)
         return
     exact = least_costs(instance, configurations, paid, RATIONALS).total
-    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk).total
+    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk=chunk).total
     terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
     watts = sum(price for use, price in paid.items() if use[0] == "watt")
     shares = sum(abs(price) for use, price in paid.items() if use[0] == "share")

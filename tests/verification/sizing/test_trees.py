@@ -1,0 +1,132 @@
+"""Certificate trees: whatever splits and prices they have, no decision beats what their leaves prove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets, small_instances
+from strategies.priced import Priced, better, priced
+
+from wattsched import solve
+from wattsched.documents import verdict_on
+from wattsched.instances.generators import generate
+from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.bound import Prover
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.pools import pools_of
+from wattsched.verification.sizing.splits import _key
+from wattsched.verification.tree import prove_tree
+
+MANY = settings(max_examples=80)
+PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets())
+SUMS = sorted(set(OBJECTIVES) - set(BOTTLENECK))
+
+
+@st.composite
+def splits(draw: st.DrawFn, instance: Instance) -> dict[str, Any]:
+    """Some beginnings of what a job may do."""
+    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    job = draw(st.sampled_from(instance.jobs))
+    rows = [*configurations.of(job).listed, *configurations.in_sets(job.name)]
+    begun = {_key(row)[:length] for row in rows for length in range(1, 6)}
+    known = ["wait", *(list(key) for key in sorted(begun, key=str))]
+    return {"job": job.name, "options": draw(st.lists(st.sampled_from(known), max_size=4))}
+
+
+@st.composite
+def trees(draw: st.DrawFn, case: Priced) -> list[dict[str, Any]]:
+    """Trees of any shape, with prices that are multiples of the case's."""
+    instance, prices = case
+    nodes: list[dict[str, Any]] = [{}]
+    for number in range(6):
+        if number >= len(nodes):
+            break
+        if draw(st.booleans()) and instance.jobs:
+            children = {"inside": len(nodes), "outside": len(nodes) + 1}
+            nodes[number] = {"split": draw(splits(instance)), **children}
+            nodes += [{}, {}]
+    for node in nodes:
+        if not node:
+            factor = draw(st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e6]))
+            node["prices"] = {name: factor * price for name, price in prices.items()}
+    return nodes
+
+
+@MANY
+@given(data=st.data(), case=PRICED)
+def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, case: Priced) -> None:
+    instance, _ = case
+    nodes = data.draw(trees(case))
+    proof = prove_tree(Prover(instance), nodes, OBJECTIVES[instance.objective])
+    best = optimum(instance, instance.objective)
+    if best is not None:
+        assert not proof.faults
+        assert proof.bound is not None
+        assert not better(best, proof.bound, instance.objective)
+
+
+@settings(max_examples=150)
+@given(
+    instance=small_instances(max_jobs=4) | instances_with_sets(),
+    objective=st.sampled_from(SUMS),
+    gap=st.sampled_from([0.0, 1e-4]),
+)
+def test_what_is_called_optimal_is_proven_in_full(instance: Instance, objective: str, gap: float) -> None:
+    result = solve(instance, objective=objective, gap=gap, prove=60.0)
+    if result.termination.reason != "optimal":
+        return
+    document = result.model_dump(mode="json")
+    verdict = verdict_on(instance.model_copy(update={"objective": objective}), document)
+    assert not verdict.faults
+    assert verdict.proof is not None
+    assert verdict.proof.bound is not None
+    assert result.objective is not None
+    # Sums that are nearly 0 are as exact as their parts.
+    assert abs(result.objective - verdict.proof.bound) <= (gap + 2e-9) * abs(result.objective) + 1e-12
+
+
+@pytest.fixture(scope="module")
+def demo() -> tuple[Instance, dict[str, Any]]:
+    instance = generate("uniform", jobs=5, seed=3)
+    result = solve(instance, prove=60.0).model_dump(mode="json")
+    assert len(result["certificate"]["tree"]) > 10
+    return instance, result
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ({"prices": {}}, "claims the bound"),
+        ({"prices": {"gpus:A100": 1.0}}, "more of it cannot make"),
+        ({"prices": {"gpus:none": -1.0}}, "no row of that name"),
+        ({"prices": None}, "needs 'prices' or a 'split'"),
+        ({"split": {"job": "none", "options": []}, "inside": 1, "outside": 2}, "not a job"),
+        ({"split": {"job": "job0", "options": [["A100", 3]]}, "inside": 1, "outside": 2}, "no option of job"),
+        ({"split": {"job": "job0", "options": [[["A100"]]]}, "inside": 1, "outside": 2}, "no option of job"),
+        ({"split": {"job": "job0", "options": 1}, "inside": 1, "outside": 2}, "must be a list"),
+        ({"split": {"job": "job0", "options": []}, "inside": 1, "outside": 1}, "reached twice"),
+        ({"split": {"job": "job0", "options": []}, "inside": 0, "outside": 1}, "number of a later node"),
+        ({"split": {"job": "job0", "options": []}, "inside": True, "outside": 1}, "number of a later node"),
+        ("node", "must be an object"),
+    ],
+)
+def test_a_tree_that_is_none_is_refused(demo: tuple[Instance, dict[str, Any]], node: Any, told: str) -> None:
+    instance, result = demo
+    tree = result["certificate"]["tree"]
+    at = 0 if "split" in node or node == "node" else max(i for i, one in enumerate(tree) if one["prices"])
+    changed = [*tree[:at], node, *tree[at + 1 :]]
+    forged = {**result, "certificate": {**result["certificate"], "tree": changed}}
+    faults = verdict_on(instance, forged).faults
+    assert any(told in fault for fault in faults), faults
+
+
+def test_a_node_that_no_split_leads_to_is_refused(demo: tuple[Instance, dict[str, Any]]) -> None:
+    instance, result = demo
+    tree = [*result["certificate"]["tree"], {"prices": {}}]
+    forged = {**result, "certificate": {**result["certificate"], "tree": tree}}
+    assert any("reached by no split" in fault for fault in verdict_on(instance, forged).faults)

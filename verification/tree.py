@@ -1,0 +1,102 @@
+r"""Certificate trees: a bound that one vector of row prices does not prove is proven case by case.
+
+A node is a leaf, with prices of its own, or a *split*: what a decision may do is on one side of it, all the
+rest on the other. So the leaves cover every decision, and the worst of their bounds holds for all. What a
+split can say is a matter of the problem; that its two sides leave nothing out is not, as one is the
+complement of the other. A leaf that holds no decision needs no other proof: its prices prove more than any
+decision could cost. Mixed-integer programs are certified like this in general (Cheung, Gleixner and Steffy
+2017, "Verifying integer programming results"); here a leaf is short because one vector of prices proves it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wattsched.verification.report import Proof
+
+MOST_NODES = 100_000
+"""More nodes are not looked at."""
+
+
+class Taken(NamedTuple):
+    """A split, and on which of its sides a leaf is."""
+
+    split: Mapping[str, Any]
+    inside: bool
+
+
+ProveLeaf = Callable[[Mapping[str, object], Sequence[Taken]], Proof]
+"""Prices, and the splits that lead to a leaf, to what they prove of the decisions there."""
+
+
+def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof:
+    """Bound that all leaves of a tree prove together.
+
+    Parameters
+    ----------
+    prove_leaf : callable
+        A ValueError says what is wrong with a split.
+    nodes : sequence of mappings
+        The first is the root. Leaves have ``prices``; others ``split``, and ``inside`` and ``outside``, the
+        numbers of their children, which come later and are nobody else's.
+    sense : {"min", "max"}
+
+    Returns
+    -------
+    Proof
+    """
+    if len(nodes) > MOST_NODES:
+        return Proof([f"certificate: a tree of {len(nodes):,} nodes; no more than {MOST_NODES:,} are read"])
+    proofs: list[Proof] = []
+    try:
+        for number, prices, taken in _leaves(nodes):
+            proof = prove_leaf(prices, taken)
+            if proof.faults:
+                return Proof([f"node {number} of the tree: {fault}" for fault in proof.faults])
+            proofs.append(proof)
+    except ValueError as error:
+        return Proof([f"certificate: {error}"])
+    return _together(proofs, 1.0 if sense == "min" else -1.0)
+
+
+def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], list[Taken]]]:
+    """Number, prices and splits of every leaf; a ValueError unless the nodes are one tree."""
+    met = [False] * len(nodes)
+    waiting: list[tuple[int, list[Taken]]] = [(0, [])]
+    while waiting:
+        number, taken = waiting.pop()
+        if met[number]:
+            raise ValueError(f"node {number} of the tree is reached twice")
+        met[number] = True
+        node = nodes[number]
+        if not isinstance(node, dict):
+            raise ValueError(f"node {number} of the tree must be an object")
+        if isinstance(prices := node.get("prices"), dict) and node.get("split") is None:
+            yield number, prices, taken
+            continue
+        if not isinstance(split := node.get("split"), dict):
+            raise ValueError(f"node {number} of the tree needs 'prices' or a 'split'")
+        for side in ("outside", "inside"):
+            child = node.get(side)
+            if not isinstance(child, int) or isinstance(child, bool) or not number < child < len(nodes):
+                raise ValueError(f"node {number} of the tree: '{side}' must be the number of a later node")
+            waiting.append((child, [*taken, Taken(split, side == "inside")]))
+    if not all(met):
+        raise ValueError(f"node {met.index(False)} of the tree is reached by no split")
+
+
+def _together(proofs: list[Proof], sign: float) -> Proof:
+    """What holds in every case: the worst of all bounds, turned into costs by the sign."""
+    bounds = [sign * (math.nan if proof.bound is None else proof.bound) for proof in proofs]
+    reaches = [sign * (proof.bound if proof.reach is None else proof.reach) for proof in proofs]  # type: ignore[operator]
+    lenient = min(bound - proof.leeway for bound, proof in zip(bounds, proofs, strict=True))
+    bound = min(bounds)
+    return Proof(
+        bound=sign * bound,
+        reach=None if all(proof.reach is None for proof in proofs) else sign * min(reaches),
+        leeway=0.0 if math.isinf(bound) else bound - lenient,
+        excess=min(proof.excess for proof in proofs),
+        exact=all(proof.exact for proof in proofs),
+    )
