@@ -23,9 +23,10 @@ settings.register_profile(
 )
 settings.load_profile("shared")
 
-# Tests that are started in the background inherit that interrupts are ignored, and hand that down.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Tests that are started in the background inherit that signals are ignored, and hand that down.
+for ignored, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, usual)
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "tests" / "benchmarks"
