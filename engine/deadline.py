@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _GLANCE_S = 0.02
 # What a thread that was given up may take to notice when the interpreter ends.
-_LAST_S = 1.0
+_LAST_S = 5.0
 _given_up: list[Thread] = []
 
 

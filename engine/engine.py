@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from errno import ENOMEM
 from functools import partial
@@ -21,7 +22,7 @@ from wattsched.call import EARLIER, Call, Candidate, Request
 from wattsched.deadline import on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.formulations.timer import Timer
+from wattsched.formulations.timer import Timer, stoppable
 from wattsched.instances.errors import InputError, require
 from wattsched.problems import Problem
 from wattsched.problems import problem as find_problem
@@ -152,7 +153,8 @@ def _answered(request: Request) -> Result:
         sound = sound.model_copy(update={"objective": goal})
     call = request.begin(sound, problem, prices)
     try:
-        return _solved(call, earlier)
+        with stoppable(call.timer.stopped) if call.watched else nullcontext():
+            return _solved(call, earlier)
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         return call.in_hand(_short_of_memory(error))
 

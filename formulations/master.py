@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.formulations.timer import Timer
+from wattsched.formulations.timer import Timer, stop_event
 from wattsched.topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -83,6 +83,28 @@ class LpOptimum:
     x: FloatArray
 
 
+def run(highs: Any) -> None:
+    """Run HiGHS until it is done, or an event stops what runs here."""
+    import highspy
+
+    # The scheduler is global and keeps the thread count of its first use.
+    highspy.Highs.resetGlobalScheduler(True)
+    if (stop := stop_event()) is None:
+        highs.run()
+        return
+
+    def look(event: Any) -> None:
+        if stop.is_set():
+            event.interrupt()
+
+    places = (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt)
+    for place in places:
+        place.subscribe(look)
+    highs.run()
+    for place in places:
+        place.unsubscribe(look)
+
+
 def solve_growing(highs: Any, over: str, timer: Timer | None = None) -> None:
     """Solve the LP that a HiGHS object holds, from where the last solve ended.
 
@@ -100,12 +122,10 @@ def solve_growing(highs: Any, over: str, timer: Timer | None = None) -> None:
     """
     import highspy
 
-    # The scheduler is global and keeps the thread count of its first use.
-    highspy.Highs.resetGlobalScheduler(True)
     left_s = None if timer is None else timer.remaining_s()
     # HiGHS counts the seconds of all its runs.
     highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
-    highs.run()
+    run(highs)
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise RuntimeError(f"HiGHS did not solve the LP over {over}: {highs.modelStatusToString(status)}")

@@ -6,6 +6,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def stoppable(stop: threading.Event) -> Iterator[None]:
+    """Let an event stop all timers that are made in this block, and the libraries that run in it."""
+    before = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(before)
+
+
+def stop_event() -> threading.Event | None:
+    """Event that stops what runs here; None where nothing does."""
+    return _stop.get()
 
 
 class Timer:
@@ -14,6 +32,8 @@ class Timer:
     Attributes
     ----------
     limit_s : float, optional
+    stopped : threading.Event
+        Set when the timer was stopped.
     phase_s : dict of str to float
         Seconds by phase, in the order of their first beginning.
     """
@@ -22,12 +42,12 @@ class Timer:
         self.limit_s = limit_s
         self._begin = time.monotonic()
         self._end = None if limit_s is None else self._begin + limit_s
-        self._stopped = stopped or threading.Event()
+        self.stopped = stopped or stop_event() or threading.Event()
         self.phase_s: dict[str, float] = {}
 
     def remaining_s(self) -> float | None:
         """Seconds left, at least 0; None when there is no limit."""
-        if self._stopped.is_set():
+        if self.stopped.is_set():
             return 0.0
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
@@ -41,7 +61,7 @@ class Timer:
 
     def stop(self) -> None:
         """Be over at once, with every timer that was made from this one."""
-        self._stopped.set()
+        self.stopped.set()
 
     def set_aside(self, seconds: float) -> None:
         """Be over so much before the limit: what is left then is for what comes after."""
@@ -51,12 +71,12 @@ class Timer:
     def share(self, share: float) -> Timer:
         """Timer for a share of what is left."""
         remaining_s = self.remaining_s()
-        return Timer(None if remaining_s is None else share * remaining_s, self._stopped)
+        return Timer(None if remaining_s is None else share * remaining_s, self.stopped)
 
     def until(self, share: float) -> Timer:
         """Timer that is over when this share of the time up to the limit has passed."""
         whole_s = None if self._end is None else self._end - self._begin
-        return Timer(None if whole_s is None else max(0.0, share * whole_s - self.elapsed_s()), self._stopped)
+        return Timer(None if whole_s is None else max(0.0, share * whole_s - self.elapsed_s()), self.stopped)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from ortools.sat.python import cp_model
 from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.program import Line, Program
-from wattsched.formulations.timer import Timer
+from wattsched.formulations.timer import Timer, stop_event
 from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import allowance, group_of_choice
@@ -47,6 +49,7 @@ _MOST_STEPS = 2.0**40
 _DIGITS = 2.0**50
 # Coefficients with fewer digits than this many are short.
 _SHORT = 2.0**10
+_GLANCE_S = 0.05
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
@@ -64,7 +67,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         except UnboundedError as reason:
             return Answer(verdict=unsupported(f"CP-SAT needs finite bounds: {reason}"))
         solver = _configured(limits, timer)
-        status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
+        with _stopped_by(solver):
+            status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
         return _answer(solver, status, model)
 
     relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
@@ -185,6 +189,26 @@ def free_places(line: Line, size: int) -> IntArray:
     if not places:
         return np.zeros(0, dtype=np.int64)
     return np.setdiff1d(np.concatenate(places), line.busy // size).astype(np.int64)
+
+
+@contextmanager
+def _stopped_by(solver: cp_model.CpSolver) -> Iterator[None]:
+    """Stop the search when an event stops what runs here."""
+    if (stop := stop_event()) is None:
+        yield
+        return
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(_GLANCE_S):
+            if stop.is_set():
+                solver.stop_search()
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:

@@ -8,6 +8,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from wattsched.formulations import master
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
@@ -24,7 +25,11 @@ from wattsched.solvers.solution import (
 from wattsched.topology.arrays import FloatArray
 
 Status = highspy.HighsModelStatus
-LIMITS: dict[Any, Limit] = {Status.kTimeLimit: "time", Status.kSolutionLimit: "nodes"}
+LIMITS: dict[Any, Limit] = {
+    Status.kTimeLimit: "time",
+    Status.kInterrupt: "time",
+    Status.kSolutionLimit: "nodes",
+}
 """Limits by the statuses that tell of them."""
 # Solvers' tolerances are absolute and meant for costs of about this size.
 _COST_RANGE = (1.0, 2.0**20)
@@ -164,12 +169,10 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
 
 def run(solver: highspy.Highs) -> Any:
     """Run HiGHS and return the model's status."""
-    # The scheduler is global and keeps the thread count of its first use.
-    highspy.Highs.resetGlobalScheduler(True)
-    solver.run()
+    master.run(solver)
     if solver.getModelStatus() == Status.kUnboundedOrInfeasible:
         solver.setOptionValue("presolve", "off")
-        solver.run()
+        master.run(solver)
     return solver.getModelStatus()
 
 

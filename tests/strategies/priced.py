@@ -10,6 +10,7 @@ from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import RowPrices, reach_of
+from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 
@@ -41,12 +42,10 @@ def better(a: float, b: float, objective: str) -> bool:
     return excess > 1e-9 * max(0.1, abs(b))
 
 
-def require_enclosed(
-    instance: Instance, configurations: JobConfigurations, paid: RowPrices, chunk: int
-) -> None:
+def require_enclosed(rational: Options, double: Options, paid: RowPrices, chunk: int) -> None:
     """Options are worth no more, and pay no more, in doubles than in rational numbers; nor do thresholds."""
-    exact = reach_of(instance, configurations, paid, RATIONALS)
-    rounded = reach_of(instance, configurations, paid, DOUBLES, chunk=chunk)
+    exact = reach_of(rational, paid)
+    rounded = reach_of(double, paid, chunk=chunk)
     assert list(rounded.start) == list(exact.start)
     for name in ("low", "charge"):
         assert np.all(getattr(rounded, name) <= getattr(exact, name))

@@ -19,24 +19,26 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Arithmetic, float_above, float_below
+from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
 from wattsched.verification.report import TOLERANCE, Proof, charges
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import (
+    LeastCosts,
     NoOptionError,
     RowPrices,
-    Use,
     in_range,
     least_costs,
     reach_of,
 )
+from wattsched.verification.sizing.options import Options, Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
-from wattsched.verification.sizing.splits import Allowed
+from wattsched.verification.sizing.splits import Allowed, Splits
 from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
@@ -76,6 +78,7 @@ class Prover:
         self.configurations = JobConfigurations(instance, pools_of(instance.cluster))
         self.rows = rows_of(instance, self.configurations)
         self.sense = OBJECTIVES[instance.objective]
+        self.splits = Splits(instance, self.configurations)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does.
@@ -96,7 +99,7 @@ class Prover:
         charged, faults = charges(prices, self.rows.keys() - shares, shares, self.sense)
         if faults:
             return Proof(faults)
-        allowed = Allowed(self.instance, self.configurations, taken)
+        allowed = self.splits.allowed(taken)
         try:
             for job in self.instance.jobs:
                 if not self.configurations.of(job).listed:
@@ -110,27 +113,44 @@ class Prover:
 
     def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
         paid = prices_of(self.rows, charged)
-        small = _is_small(self.instance, self.configurations)
-        exact = small or not in_range(self.instance, self.configurations, paid)
-        arithmetic = RATIONALS if exact else DOUBLES
-        given = _Given(self.instance, self.configurations, paid, arithmetic, allowed)
+        given = _Given(self, paid, allowed, in_range(self.near, paid))
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
         prove_by = _threshold if self.instance.objective in BOTTLENECK else _sum
         proven, reach, leeway = prove_by(given, used)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
-        return Proof([], bound, honest, float_above(leeway), exact=exact)
+        return Proof([], bound, honest, float_above(leeway), exact=given.options.arithmetic.exact)
+
+    @cached_property
+    def near(self) -> Options:
+        """Options in doubles."""
+        return Options(self.instance, self.configurations, DOUBLES)
+
+    @cached_property
+    def exact(self) -> Options:
+        """Options in rational numbers."""
+        return Options(self.instance, self.configurations, RATIONALS)
 
 
 class _Given(NamedTuple):
-    """What is proven of what, as `least_costs` takes it."""
+    """What is proven of what, in which arithmetic."""
 
-    instance: Instance
-    configurations: JobConfigurations
+    prover: Prover
     prices: RowPrices
-    arithmetic: Arithmetic
     allowed: Allowed
+    in_range: bool
+
+    @property
+    def options(self) -> Options:
+        """Options in rational numbers, where these are few enough, or out of the range of doubles."""
+        few = len(self.prover.near) <= EXACT_OPTIONS
+        return self.prover.exact if few or not self.in_range else self.prover.near
+
+    def least(self) -> LeastCosts:
+        """Least costs of the jobs."""
+        near = self.prover.near if self.in_range else None
+        return least_costs(self.options, self.prices, self.allowed, near)
 
 
 Charged = Sequence[tuple["Row", Fraction]]
@@ -138,24 +158,26 @@ Charged = Sequence[tuple["Row", Fraction]]
 
 def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
     """Of a sum what is proven, what can have been claimed, and the leeway of `Proof`."""
-    cheapest = least_costs(*given)
+    cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
     terms = sum((price * (row.limit + row.standing) for row, price in charged), cheapest.size)
-    if given.instance.objective == "proportional":
+    instance = given.prover.instance
+    if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += sum((Fraction(job.weight) for job in given.instance.jobs), Fraction(0))
+        terms += sum((Fraction(job.weight) for job in instance.jobs), Fraction(0))
     return bound.low, _claimed(bound.high, abs(bound.high) + terms), _tolerated(charged)
 
 
 def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
     """Likewise of the worst job's value."""
-    if not given.instance.jobs:
+    if not given.prover.instance.jobs:
         return Fraction(0), Fraction(0), Fraction(0)
-    reach, capacity = reach_of(*given), _capacity(charged)
-    proven = reach.threshold(reach.low, capacity, given.arithmetic)
-    lenient = reach.threshold(reach.low, capacity + _tolerated(charged), given.arithmetic)
-    claimed = reach.threshold(reach.surely(), capacity, given.arithmetic)
+    reach, capacity = reach_of(given.options, given.prices, given.allowed), _capacity(charged)
+    arithmetic = given.options.arithmetic
+    proven = reach.threshold(reach.low, capacity, arithmetic)
+    lenient = reach.threshold(reach.low, capacity + _tolerated(charged), arithmetic)
+    claimed = reach.threshold(reach.surely(), capacity, arithmetic)
     return proven, _claimed(max(proven, claimed), abs(claimed)), proven - lenient
 
 
@@ -172,12 +194,6 @@ def _tolerated(charged: Charged) -> Fraction:
 def _claimed(bound: Fraction, size: Fraction) -> Fraction:
     """A bound, with the rounding of numbers of a size."""
     return bound + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
-
-
-def _is_small(instance: Instance, configurations: JobConfigurations) -> bool:
-    jobs = instance.jobs
-    sizes = (len(configurations.of(job).listed) + len(configurations.in_sets(job.name)) for job in jobs)
-    return sum(sizes) <= EXACT_OPTIONS
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,66 +15,75 @@ from wattsched.verification.tree import Taken
 
 WAIT = "wait"
 
+Allowed = Mapping[int, BoolArray]
+"""By number of a job that was split: which configurations, alone before those in sets, it may run as, and at
+last whether it may wait."""
 
-class Allowed:
-    """What jobs may do on the sides of splits that were taken.
 
-    Parameters
-    ----------
-    taken : sequence of Taken
-        As `bound.Prover` takes them; a ValueError says what is wrong with one.
+class Splits:
+    """Reads splits; each is read once, however many leaves it leads to."""
 
-    Attributes
-    ----------
-    of_job : dict of int to bool array, shape (n_configurations + 1,)
-        By number of a job that was split: which configurations, alone before those in sets, it may run as;
-        at last whether it may wait.
-    """
+    def __init__(self, instance: Instance, configurations: JobConfigurations):
+        self._instance, self._configurations = instance, configurations
+        self._begun: dict[tuple[int, int], dict[tuple[Any, ...], list[int]]] = {}
+        self._read: dict[int, tuple[Mapping[str, Any], int, BoolArray]] = {}
 
-    def __init__(self, instance: Instance, configurations: JobConfigurations, taken: Sequence[Taken]):
-        self.of_job: dict[int, BoolArray] = {}
-        numbers = {job.name: j for j, job in enumerate(instance.jobs)} if taken else {}
+    def allowed(self, taken: Sequence[Taken]) -> Allowed:
+        """What jobs may do on the sides of splits that were taken; a ValueError says what a split lacks."""
+        found: dict[int, BoolArray] = {}
         for split, inside in taken:
-            if not isinstance(name := split.get("job"), str) or name not in numbers:
-                raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
-            j = numbers[name]
-            rows = [*configurations.of(instance.jobs[j]).listed, *configurations.in_sets(name)]
-            named = _named(rows, split.get("options"), name)
-            allowed = self.of_job.setdefault(j, np.ones(len(rows) + 1, dtype=bool))
-            allowed &= named if inside else ~named
+            # The split is kept, so that nothing else can have its identity.
+            if id(split) not in self._read:
+                self._read[id(split)] = (split, *self._named(split))
+            _, job, named = self._read[id(split)]
+            side = named if inside else ~named
+            found[job] = found[job] & side if job in found else side
+        return found
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {job.name: j for j, job in enumerate(self._instance.jobs)}
 
-def _named(rows: list[Configuration], options: Any, job: str) -> BoolArray:
-    """Which rows, and at last waiting, a split names; a ValueError for what is none of them."""
-    if not isinstance(options, list):
-        raise ValueError(f"split.options: must be a list of options of job '{job}', not {options!r:.80}")
-    keys = [_key(row) for row in rows]
-    found = np.zeros(len(rows) + 1, dtype=bool)
-    begun: dict[int, dict[Any, list[int]]] = {}
-    for option in options:
-        begin = tuple(option) if isinstance(option, list) and option else None
-        if option != WAIT and (begin is None or any(isinstance(part, list | dict) for part in begin)):
-            raise ValueError(f"split.options: {option!r:.80} is no option of job '{job}'")
-        if begin is None:
-            found[-1] = True
-            continue
-        if len(begin) not in begun:
-            begun[len(begin)] = _by_beginning(keys, len(begin))
-        places = begun[len(begin)].get(begin)
+    def _named(self, split: Mapping[str, Any]) -> tuple[int, BoolArray]:
+        """Job of a split, and which of its configurations, and at last waiting, are named."""
+        name, options = split.get("job"), split.get("options")
+        if not isinstance(name, str) or name not in self._numbers:
+            raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
+        if not isinstance(options, list):
+            raise ValueError(f"split.options: must be a list of options of job '{name}', not {options!r:.80}")
+        j = self._numbers[name]
+        rows = self._rows(j)
+        named = np.zeros(len(rows) + 1, dtype=bool)
+        for option in options:
+            named[[len(rows)] if option == WAIT else self._places(j, rows, option)] = True
+        return j, named
+
+    def _rows(self, j: int) -> list[Configuration]:
+        job = self._instance.jobs[j]
+        return [*self._configurations.of(job).listed, *self._configurations.in_sets(job.name)]
+
+    def _places(self, j: int, rows: list[Configuration], option: Any) -> list[int]:
+        """Rows of a job that begin as an option says."""
+        begin = tuple(option) if isinstance(option, list) and option else ([],)
+        plain = not any(isinstance(part, list | dict) for part in begin)
+        if (j, len(begin)) not in self._begun:
+            self._begun[j, len(begin)] = _by_beginning(rows, len(begin))
+        places = self._begun[j, len(begin)].get(begin) if plain else None
         if places is None:
-            raise ValueError(f"split.options: {option!r:.80} is no option of job '{job}'")
-        found[places] = True
-    return found
+            told = f"split.options: {option!r:.80} is no option of job '{self._instance.jobs[j].name}'"
+            raise ValueError(told)
+        return places
 
 
-def _key(row: Configuration) -> tuple[Any, ...]:
+def key(row: Configuration) -> tuple[Any, ...]:
+    """What splits call it: pool, GPU count, batch size, frequency and power limit, or pool and set."""
     pool, gpus, mhz, limit_w, batch = row.setting
     return (pool, gpus, batch, mhz, limit_w) if row.set is None else (pool, row.set)
 
 
-def _by_beginning(keys: list[tuple[Any, ...]], length: int) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = {}
-    for place, key in enumerate(keys):
-        if len(key) >= length:
-            found.setdefault(key[:length], []).append(place)
+def _by_beginning(rows: list[Configuration], length: int) -> dict[tuple[Any, ...], list[int]]:
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        if len(named := key(row)) >= length:
+            found.setdefault(named[:length], []).append(place)
     return found

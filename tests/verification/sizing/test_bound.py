@@ -26,6 +26,7 @@ from wattsched.verification.sizing import bound
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK
 from wattsched.verification.sizing.pools import pools_of
 
@@ -58,12 +59,14 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     rows = rows_of(instance, configurations)
     charged = {name: abs(price) for name, price in prices.items()}
     paid = prices_of(rows, charged)
-    assume(in_range(instance, configurations, paid))
+    rational, double = (Options(instance, configurations, a) for a in (RATIONALS, DOUBLES))
+    assume(in_range(double, paid))
     if instance.objective in BOTTLENECK:
-        require_enclosed(instance, configurations, paid, chunk)
+        require_enclosed(rational, double, paid, chunk)
         return
-    exact = least_costs(instance, configurations, paid, RATIONALS).total
-    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk=chunk).total
+    exact = least_costs(rational, paid).total
+    rounded = least_costs(double, paid, chunk=chunk).total
+    assert least_costs(rational, paid, near=double).total == exact
     terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
     watts = sum(price for use, price in paid.items() if use[0] == "watt")
     assert rounded.low <= exact.low <= exact.high <= rounded.high

@@ -22,6 +22,7 @@ from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 
@@ -53,12 +54,14 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
     charged = {name: sign * price for name, price in prices.items()}
     paid = prices_of(rows, charged)
-    assume(in_range(instance, configurations, paid))
+    rational, double = (Options(instance, configurations, a) for a in (RATIONALS, DOUBLES))
+    assume(in_range(double, paid))
     if instance.objective in BOTTLENECK:
-        require_enclosed(instance, configurations, paid, chunk)
+        require_enclosed(rational, double, paid, chunk)
         return
-    exact = least_costs(instance, configurations, paid, RATIONALS).total
-    rounded = least_costs(instance, configurations, paid, DOUBLES, chunk=chunk).total
+    exact = least_costs(rational, paid).total
+    rounded = least_costs(double, paid, chunk=chunk).total
+    assert least_costs(rational, paid, near=double).total == exact
     terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
     watts = sum(price for use, price in paid.items() if use[0] == "watt")
     shares = sum(abs(price) for use, price in paid.items() if use[0] == "share")

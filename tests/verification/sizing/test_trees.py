@@ -19,7 +19,7 @@ from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
-from wattsched.verification.sizing.splits import _key
+from wattsched.verification.sizing.splits import key as key_of
 from wattsched.verification.tree import prove_tree
 
 MANY = settings(max_examples=80)
@@ -33,7 +33,7 @@ def splits(draw: st.DrawFn, instance: Instance) -> dict[str, Any]:
     configurations = JobConfigurations(instance, pools_of(instance.cluster))
     job = draw(st.sampled_from(instance.jobs))
     rows = [*configurations.of(job).listed, *configurations.in_sets(job.name)]
-    begun = {_key(row)[:length] for row in rows for length in range(1, 6)}
+    begun = {key_of(row)[:length] for row in rows for length in range(1, 6)}
     known = ["wait", *(list(key) for key in sorted(begun, key=str))]
     return {"job": job.name, "options": draw(st.lists(st.sampled_from(known), max_size=4))}
 
