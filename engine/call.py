@@ -31,7 +31,7 @@ ROUNDING = 1e-6
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
 # Decoding and checking take a few times as long as expanding did, and about as long as they took before.
-_EXPANSIONS = 2.0
+_EXPANSIONS = 3.0
 _MARGIN = 1.3
 _LEAST_SHARE = 0.02
 

@@ -399,15 +399,16 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
 def _by_solver(call: Call, program: Program, start: Start) -> Solution:
     """Let the solver run until the time that is left for it, whether it keeps limits or not.
 
-    A small program is solved here, sooner than a process would have it; a thread that is given up may go on
-    for a while. A large one, or a program of somebody else's, is killed with its process.
+    A small program is solved here, sooner than a process would have it, and so are all by rules, which look
+    at the time; a thread that is given up may go on for a while. A large program, or one of somebody else's,
+    is killed with its process.
     """
     if not call.watched:
         return find_solver(call.solver)(program, call.limits, start)
     left = call.limits_left()
     grace_s = 0.0 if left.time_s is None else min(_GRACE_S, _GRACE_SHARE * left.time_s)
     limits = left if left.time_s is None else replace(left, time_s=left.time_s - grace_s)
-    if program.n_columns > IN_THREAD or call.solver.startswith(PYOMO_PREFIX):
+    if (call.exact and program.n_columns > IN_THREAD) or call.solver.startswith(PYOMO_PREFIX):
         return call.worker().solve(call.solver, program, limits, start, grace_s)
     heard = [Solution(Termination("no_solution"))]
 

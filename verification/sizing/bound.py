@@ -102,7 +102,7 @@ class Prover:
         allowed = self.splits.allowed(taken)
         try:
             for job in self.instance.jobs:
-                if not self.configurations.of(job).listed:
+                if not len(self.configurations.of(job)):
                     raise ValueError(f"job '{job.name}' has no configuration that it could run as")
             return self._proof(charged, allowed)
         except NoOptionError:

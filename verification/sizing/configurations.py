@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
 from wattsched.perfmodels.profile import Profile, find
+from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.cluster import GpuType
 from wattsched.verification.sizing.pools import Pool, block_of
 
@@ -35,40 +38,94 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True)
 class Configurations:
-    """What equal jobs may run as alone, whatever their work, deadline and current placement."""
+    """What equal jobs may run as alone, whatever their work, deadline and current placement.
 
-    listed: list[Configuration]
+    Attributes
+    ----------
+    settings : list of Setting
+    rate, power_w : float arrays, shape (n,)
+        Of each setting.
+    completion_s : float array, shape (n,)
+        Of tables that state that and no rate, for a unit of work; nan of others.
+    """
+
+    settings: list[Setting]
+    rate: FloatArray
+    power_w: FloatArray
+    completion_s: FloatArray
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.settings)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Configurations]) -> Configurations:
+        """Configurations of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        settings = [setting for part in parts for setting in part.settings]
+        arrays = ([getattr(part, name) for part in parts] for name in ("rate", "power_w", "completion_s"))
+        return cls(settings, *(np.concatenate([np.zeros(0), *array]) for array in arrays))
+
+    def within(self, fewest: int, most: int) -> Configurations:
+        """Those with so many GPUs."""
+        gpus = np.array([setting[1] for setting in self.settings])
+        return self.take((gpus >= fewest) & (gpus <= most))
+
+    def take(self, which: BoolArray) -> Configurations:
+        """Some of them."""
+        if which.all():
+            return self
+        settings = list(compress(self.settings, which.tolist()))
+        return Configurations(settings, self.rate[which], self.power_w[which], self.completion_s[which])
+
+    def renamed(self, pool: str) -> Configurations:
+        """The same in a pool."""
+        settings = [(pool, *setting[1:]) for setting in self.settings]
+        return Configurations(settings, self.rate, self.power_w, self.completion_s)
+
+    @cached_property
+    def listed(self) -> list[Configuration]:
+        """One by one."""
+        times = (None if math.isnan(seconds) else seconds for seconds in self.completion_s.tolist())
+        columns = self.settings, self.rate.tolist(), self.power_w.tolist(), times
+        return [Configuration(*row) for row in zip(*columns, strict=True)]
 
     @cached_property
     def rows(self) -> dict[Setting, tuple[float, float]]:
-        """Rate and watts of each setting."""
-        return {row.setting: (row.rate, row.power_w) for row in reversed(self.listed)}
+        """Rate and watts of each setting, of repeated ones the first."""
+        numbers = zip(self.rate[::-1].tolist(), self.power_w[::-1].tolist(), strict=True)
+        return dict(zip(reversed(self.settings), numbers, strict=True))
 
     @cached_property
     def ambiguous(self) -> set[Setting]:
         """Settings that rows of the table repeat with other numbers; a decision cannot tell them apart."""
-        if len(self.rows) == len(self.listed):
+        if len(self.rows) == len(self):
             return set()
-        return {row.setting for row in self.listed if self.rows[row.setting] != (row.rate, row.power_w)}
+        numbers = zip(self.rate.tolist(), self.power_w.tolist(), strict=True)
+        return {one for one, found in zip(self.settings, numbers, strict=True) if self.rows[one] != found}
 
     @cached_property
     def best_rate(self) -> float:
         """Best rate of all rows, of which there must be one."""
-        return max(row.rate for row in self.listed)
+        return float(self.rate.max())
 
     @cached_property
     def reference_rate(self) -> float:
         """Best rate with the smallest GPU count."""
-        fewest = min(row.setting[1] for row in self.listed)
-        return max(row.rate for row in self.listed if row.setting[1] == fewest)
+        gpus = np.array([setting[1] for setting in self.settings])
+        return float(self.rate[gpus == gpus.min()].max())
 
     @cached_property
     def thrifty(self) -> list[tuple[float, float]]:
         """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
+        with np.errstate(over="ignore", divide="ignore"):
+            per_work = self.power_w / self.rate
+        order = np.lexsort((self.power_w, per_work))
         found: list[tuple[float, float]] = []
-        for per_work, power_w in sorted((row.power_w / row.rate, row.power_w) for row in self.listed):
-            if not found or power_w < found[-1][1]:
-                found.append((per_work, power_w))
+        for row in order.tolist():
+            if not found or self.power_w[row] < found[-1][1]:
+                found.append((float(per_work[row]), float(self.power_w[row])))
         return found
 
     def best_s(self, job: Job) -> float:
@@ -94,8 +151,8 @@ class JobConfigurations:
         self._profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
         self._made: dict[Hashable, Configurations] = {}
         self._of: dict[str, Configurations] = {}
-        self._modelled: dict[Hashable, list[Configuration]] = {}
-        self._tables: dict[int, dict[str, list[Configuration]]] = {}
+        self._modelled: dict[Hashable, Configurations] = {}
+        self._tables: dict[int, dict[str, Configurations]] = {}
         self._in_sets = _set_rows(instance, pools)
 
     def of(self, job: Job) -> Configurations:
@@ -118,36 +175,35 @@ class JobConfigurations:
         return self._in_sets.get(job, [])
 
     def _make(self, job: Job) -> Configurations:
-        listed: list[Configuration] = []
+        parts: list[Configurations] = []
         for pool in self.pools.values():
             if job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools):
                 # Blocks are powers of two: a count fits into the largest if it is no larger.
                 fewest, most = job.min_gpus or 1, min(pool.largest_block, job.max_gpus or pool.largest_block)
-                rows = self._table_rows(job, pool) if job.model is None else self._model_rows(job, pool)
-                listed += [row for row in rows if fewest <= row.setting[1] <= most]
-        return Configurations(listed)
+                rows = self._table_rows(job, pool) if job.model is None else [self._model_rows(job, pool)]
+                parts += [part.within(fewest, most) for part in rows]
+        return Configurations.joined(parts)
 
-    def _table_rows(self, job: Job, pool: Pool) -> list[Configuration]:
+    def _table_rows(self, job: Job, pool: Pool) -> list[Configurations]:
         """Rows of a job's table that name the pool or its GPU type."""
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
         if id(table) not in self._tables:
             self._tables[id(table)] = _by_pool(table)
         by_pool = self._tables[id(table)]
-        rows = list(by_pool.get(pool.name, ()))
-        if pool.gpu_type != pool.name:
-            of_type = by_pool.get(pool.gpu_type, ())
-            rows += [row._replace(setting=(pool.name, *row.setting[1:])) for row in of_type]
+        rows = [by_pool[pool.name]] if pool.name in by_pool else []
+        if pool.gpu_type != pool.name and pool.gpu_type in by_pool:
+            rows.append(by_pool[pool.gpu_type].renamed(pool.name))
         return rows
 
-    def _model_rows(self, job: Job, pool: Pool) -> list[Configuration]:
+    def _model_rows(self, job: Job, pool: Pool) -> Configurations:
         choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
         key = (job.model, pool.name, *(None if c is None else tuple(c) for c in choices))
         if key not in self._modelled:
             self._modelled[key] = self._from_profile(job, pool)
         return self._modelled[key]
 
-    def _from_profile(self, job: Job, pool: Pool) -> list[Configuration]:
+    def _from_profile(self, job: Job, pool: Pool) -> Configurations:
         assert job.model is not None
         gpu_type = self.instance.cluster.gpu_types[pool.gpu_type]
         stand_in = gpu_type.profile or pool.gpu_type
@@ -155,26 +211,21 @@ class JobConfigurations:
         profile = known or find(job.model, stand_in)
         settings = [] if profile is None else _settings(job, gpu_type, profile)
         if profile is None or not settings:
-            return []
+            return Configurations.joined([])
         g, b, f, w = (np.array(column, dtype=float) for column in zip(*settings, strict=True))
         rates = profile.rate(g, b, f, w, pool.gpus_per_node) * gpu_type.speed_factor
         watts = profile.power_w(g, b, f, w, pool.gpus_per_node) * gpu_type.power_factor
-        return [
-            Configuration(
-                (
-                    pool.name,
-                    gpus,
-                    None if mhz is None else round(mhz),
-                    None if limit_w is None else round(limit_w * gpu_type.power_factor, 6),
-                    batch,
-                ),
-                rate,
-                power_w,
+        named: list[Setting] = [
+            (
+                pool.name,
+                gpus,
+                None if mhz is None else round(mhz),
+                None if limit_w is None else round(limit_w * gpu_type.power_factor, 6),
+                batch,
             )
-            for (gpus, batch, mhz, limit_w), rate, power_w in zip(
-                settings, rates.tolist(), watts.tolist(), strict=True
-            )
+            for gpus, batch, mhz, limit_w in settings
         ]
+        return Configurations(named, rates, watts, np.full(len(named), np.nan))
 
 
 def _settings(
@@ -235,12 +286,14 @@ def _key(job: Job) -> Hashable:
     return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
 
 
-def _by_pool(table: OptionTable) -> dict[str, list[Configuration]]:
+def _by_pool(table: OptionTable) -> dict[str, Configurations]:
     """Rows of a table by the pool or GPU type that they name, which their settings name too."""
-    completion_s = table.completion_s
-    rates = table.rate if completion_s is None else [1.0 / seconds for seconds in completion_s]
-    assert rates is not None
-    absent = [None] * len(rates)
+    completion_s = np.full(len(table.pool), np.nan)
+    if table.completion_s is not None:
+        completion_s = np.array(table.completion_s, dtype=float)
+    with np.errstate(over="ignore", divide="ignore"):
+        rate = 1.0 / completion_s if table.rate is None else np.array(table.rate, dtype=float)
+    absent = [None] * len(rate)
     settings = zip(
         table.pool,
         table.gpus,
@@ -249,7 +302,6 @@ def _by_pool(table: OptionTable) -> dict[str, list[Configuration]]:
         table.batch_size or absent,
         strict=True,
     )
-    found: dict[str, list[Configuration]] = {}
-    for row in zip(settings, rates, table.power_w, completion_s or absent, strict=True):
-        found.setdefault(row[0][0], []).append(Configuration(*row))
-    return found
+    every = Configurations(list(settings), rate, np.array(table.power_w, dtype=float), completion_s)
+    named = np.array(table.pool, dtype=object)
+    return {name: every.take(named == name) for name in dict.fromkeys(table.pool)}

@@ -138,9 +138,7 @@ class Options:
         numbered = {key: number for number, key in enumerate(offers)}
         self.offer = np.array([numbered[key] for key in keys], dtype=np.int64)
         listed = [(row, job) for alone, in_sets, job in offers.values() for row in (*alone.listed, *in_sets)]
-        self.start = np.cumsum(
-            [0, *(len(alone.listed) + len(in_sets) for alone, in_sets, _ in offers.values())]
-        )
+        self.start = np.cumsum([0, *(len(alone) + len(in_sets) for alone, in_sets, _ in offers.values())])
         places = self._read_rows(listed)
         self._read_jobs([alone for alone, _, _ in offers.values()], places)
 
@@ -184,8 +182,8 @@ class Options:
         a, jobs = self.arithmetic, self.instance.jobs
         best, reference = [], []
         for first, one in zip(self.start[:-1], alone, strict=True):
-            unit_s = self.unit_s[first : first + len(one.listed)]
-            gpus = np.array([row.setting[1] for row in one.listed])
+            unit_s = self.unit_s[first : first + len(one)]
+            gpus = np.array([setting[1] for setting in one.settings])
             best.append(unit_s.min())
             reference.append(unit_s[gpus == gpus.min()].min())
         self.work = a.array(job.remaining_work for job in jobs)
