@@ -5,6 +5,7 @@ Commands are imported when they are called, so that ``wattsched --help`` is quic
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -62,9 +63,9 @@ class CommandLine(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the options; ``--help`` and ``--version`` print already here."""
+        """Read the options, and note when; ``--help`` and ``--version`` print already here."""
         with noticing_broken_pipes():
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, args, parent, obj=time.monotonic(), **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -25,6 +25,7 @@ from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
     Limits,
+    Number,
     Whole,
     filling,
     limit_options,
@@ -46,6 +47,8 @@ EXIT_CODES = {
 
 # Reading, and writing the result, which takes about half as long.
 _READINGS = 1.5
+# Loading what printing needs takes about as long as loading what reading needs.
+_STARTS = 2.0
 _LEAST_S = 1e-3
 
 
@@ -63,12 +66,15 @@ class Asked:
         Instead of the instance's objective.
     warm : str, optional
         Result or decision file to start from.
+    prove : float, optional
+        Seconds to prove case by case what prices alone do not; 0 for none (default: as many as the rest).
     """
 
     formulation: str | None = None
     solver: str = "auto"
     objective: str | None = None
     warm: str | None = None
+    prove: float | None = None
 
 
 @click.command("solve", cls=Described, sections=names_of_problems)
@@ -78,6 +84,7 @@ class Asked:
     Asked,
     **{name: {"metavar": "NAME"} for name in ("formulation", "solver", "objective")},
     warm={"metavar": "RESULT"},
+    prove={"metavar": "SECONDS", "type": Number(0)},
 )
 @limit_options
 @click.option(
@@ -118,12 +125,18 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
     """Read the instance, None where that takes too long, and what it and the writing leave of the limits."""
     from wattsched.deadline import on_time
 
-    begin = time.monotonic()
     # How long others take to send theirs is not our time.
     most_s = None if file == STANDARD else min(limits.time_limit, UNLIMITED_S)
+    begin = time.monotonic()
     instance = on_time(partial(read_instance, file), most_s)
     took_s = 0.0 if file == STANDARD else time.monotonic() - begin
-    return instance, replace(limits, time_limit=max(_LEAST_S, limits.time_limit - _READINGS * took_s))
+    begun_s = begin - click.get_current_context().find_root().obj
+    return instance, _less(limits, _STARTS * begun_s + _READINGS * took_s)
+
+
+def _less(limits: Limits, seconds: float) -> Limits:
+    """Limits with so much less time."""
+    return replace(limits, time_limit=max(_LEAST_S, limits.time_limit - seconds))
 
 
 def _print(answer: Result | ParetoResult, instance: Any) -> None:
@@ -140,6 +153,7 @@ def _print(answer: Result | ParetoResult, instance: Any) -> None:
 
 def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
+    begin = time.monotonic()
     from wattsched.documents import answer_of
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
@@ -154,6 +168,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     of = getattr(earlier, "problem", instance.problem)
     if of != instance.problem:
         raise BadInput(f"--warm {warm}: is of the problem '{of}', the instance of '{instance.problem}'")
+    limits = _less(limits, time.monotonic() - begin)
     try:
         with progress(f"solving {instance.name}"), stray_output_to_stderr():
             result = solve(
@@ -166,6 +181,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
                 threads=limits.threads,
                 seed=limits.seed,
                 initial_solution=earlier,
+                prove=asked.prove,
             )
     except UnsuitableError as error:
         raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None
