@@ -22,6 +22,7 @@ from wattsched.deadline import on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer
+from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, require
 from wattsched.problems import Problem
 from wattsched.problems import problem as find_problem
@@ -267,6 +268,7 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
 
 def _solved(call: Call, earlier: Any) -> Result:
     """Expand, build, solve and conclude."""
+    call.digest = digest_of(call.instance)
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
         reasons = call.problem.diagnose(call.data)

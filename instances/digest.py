@@ -20,7 +20,7 @@ def digest_of(instance: BaseModel) -> str:
     - a number (or true, 1, and false, 0) as ``d`` and its 8 bytes as a double, the lowest first;
     - a text as ``s``, its length in bytes, ``:``, and these bytes (UTF-8); null as ``n``;
     - a list as ``[``, its length, ``:``, and its entries; one of numbers alone as ``D``, its length, ``:``,
-      and 8 bytes for each; one of texts alone as ``S``, the list of their lengths in characters, and the texts;
+      and 8 bytes for each; one of texts alone as ``S``, the list of their lengths in characters, and they;
     - an object as ``{``, the number of its fields, ``:``, and for each its name, as a text, and its value, in
       the order of the names by code points. Of objects with fixed fields those with their default are left
       out; options in rows count as columns.
