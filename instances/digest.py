@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel
+
+_DOUBLE = struct.Struct("<d")
 
 
 def digest_of(instance: BaseModel) -> str:
@@ -21,12 +23,12 @@ def digest_of(instance: BaseModel) -> str:
     - a text as ``s``, its length in bytes, ``:``, and these bytes (UTF-8); null as ``n``;
     - a list as ``[``, its length, ``:``, and its entries; one of numbers alone as ``D``, its length, ``:``,
       and 8 bytes for each; one of texts alone as ``S``, the list of their lengths in characters, and they;
-    - an object as ``{``, the number of its fields, ``:``, and for each its name, as a text, and its value, in
-      the order of the names by code points. Of objects with fixed fields those with their default are left
-      out; options in rows count as columns.
+    - an object as ``{``, for each field its name, as a text, and its value, in the order of the names by code
+      points, and ``}``. Of objects with fixed fields those with their default are left out; options in rows
+      count as columns.
     """
     parts: list[bytes] = []
-    _write({name: value for name, value in _fields(instance).items() if name != "objective"}, parts)
+    _write_fields(instance, parts, ("objective",))
     return sha256(b"".join(parts)).hexdigest()
 
 
@@ -34,25 +36,40 @@ def _write(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, float | int):
-        parts.append(b"d" + struct.pack("<d", value))
+        parts.append(b"d" + _DOUBLE.pack(value))
+    elif isinstance(value, BaseModel):
+        _write_fields(value, parts)
     elif value is None:
         parts.append(b"n")
     elif isinstance(value, list | tuple):
         _write_list(value, parts)
     else:
-        fields = _fields(value) if isinstance(value, BaseModel) else value
-        parts.append(b"{%d:" % len(fields))
-        for name in sorted(fields):
-            parts.append(_name(name))
-            _write(fields[name], parts)
+        parts.append(b"{")
+        for name in sorted(value):
+            parts.append(_text(name))
+            _write(value[name], parts)
+        parts.append(b"}")
 
 
-def _text(text: str) -> bytes:
-    content = text.encode()
-    return b"s%d:%b" % (len(content), content)
+def _write_fields(model: BaseModel, parts: list[bytes], without: tuple[str, ...] = ()) -> None:
+    """Write the fields that have not their default."""
+    content = vars(model)
+    parts.append(b"{")
+    for name, text, default in _fields(type(model)):
+        value = content[name]
+        if value is not default and value != default and name not in without:
+            parts.append(text)
+            _write(value, parts)
+    parts.append(b"}")
 
 
-_name = lru_cache(1_000)(_text)
+@cache
+def _fields(model: type[BaseModel]) -> list[tuple[str, bytes, Any]]:
+    """Names of the fields, as texts and as they are written, and their defaults."""
+    return [
+        (name, _text(name), ... if field.is_required() else field.get_default(call_default_factory=True))
+        for name, field in sorted(model.model_fields.items())
+    ]
 
 
 def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None:
@@ -62,7 +79,7 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
             texts = "".join(values).encode()
             parts += [b"S", _numbers([len(text) for text in values]), texts]
             return
-        if values:
+        if values and isinstance(values[0], float | int):
             parts.append(_numbers(values))
             return
     except (TypeError, struct.error):  # not all are of one kind
@@ -76,20 +93,6 @@ def _numbers(values: list[Any] | tuple[Any, ...]) -> bytes:
     return b"D%d:" % len(values) + struct.pack(f"<{len(values)}d", *values)
 
 
-def _fields(model: BaseModel) -> dict[str, Any]:
-    """Fields of a model that have not their default."""
-    defaults = _defaults(type(model))
-    return {
-        name: value
-        for name, value in vars(model).items()
-        if value is not (default := defaults.get(name, ...)) and value != default
-    }
-
-
-@cache
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    return {
-        name: field.get_default(call_default_factory=True)
-        for name, field in model.model_fields.items()
-        if not field.is_required()
-    }
+def _text(text: str) -> bytes:
+    content = text.encode()
+    return b"s%d:%b" % (len(content), content)
