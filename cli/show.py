@@ -45,10 +45,11 @@ def print_pareto(out: Console, found: ParetoResult) -> None:
     line(out, (found.instance, "bold"), f": from the soonest completion to the least {found.tradeoff}")
     rows = []
     for point in found.points:
-        totals, told = point.result.totals, gap_text(point.result.gap).removeprefix("gap ")
-        rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), told))
+        result, totals = point.result, point.result.totals
+        gaps = (gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap))
+        rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), *gaps))
     if rows:
-        table(out, [">average completion", f">{found.tradeoff}", ">gap"], rows)
+        table(out, [">average completion", f">{found.tradeoff}", ">gap", ">proven"], rows)
     elif found.termination is not None:
         reason = found.termination.reason.replace("_", " ")
         line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")

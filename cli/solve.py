@@ -67,7 +67,7 @@ class Asked:
     warm : str, optional
         Result or decision file to start from.
     prove : float, optional
-        Seconds to prove case by case what prices alone do not; 0 for none (default: as many as the rest).
+        Seconds to prove case by case what prices alone do not (default: about half a second); 0 for none.
     """
 
     formulation: str | None = None

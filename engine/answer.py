@@ -129,9 +129,13 @@ class Evidence:
                 failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
         # Rounding in the last digits must not put the bound on the wrong side.
         bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
-        gap = relative_gap(cost, bound) if np.isfinite(bound) else None
         if self.priced is not None and np.isfinite(bound):
             certificate = self.priced.proven_further(call, cost, bound) or certificate
+        proven = cost if certificate is None else min(cost, call.sign * certificate.bound)
+        # What anybody can verify is better than a finer bound on the solver's word.
+        if certificate is not None and relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP):
+            bound = proven
+        gap = relative_gap(cost, bound) if np.isfinite(bound) else None
         earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
             self._termination(chosen, gap, failed),

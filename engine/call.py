@@ -16,6 +16,7 @@ from wattsched.problems import Problem
 from wattsched.result import Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
+from wattsched.verification.claims import beyond_proof
 from wattsched.verification.report import Report
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Call:
         Best lower bound on the cost that solvers have found so far.
     latest : Result, optional
         Best checked decision so far, for when the call is given up.
+    digest : str
+        Of the instance, once that is computed.
     """
 
     instance: Any
@@ -100,6 +103,7 @@ class Call:
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
     latest: Result | None = None
+    digest: str = ""
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
 
@@ -206,18 +210,25 @@ class Call:
         cost = model.program.objective(solution.x) if solution.objective is None else solution.objective
         return [Candidate(of, cost, model, solution)]
 
-    def result(self, termination: Termination, **values: object) -> Result:
-        """Result with everything that is known from the start."""
+    def result(self, termination: Termination, **values: Any) -> Result:
+        """Result with everything that is known from the start, and with what its certificate proves."""
+        sense = self.problem.objectives[self.instance.objective]
+        objective, certificate = values.get("objective"), values.get("certificate")
+        proven = None if certificate is None else certificate.bound
         return Result(
             instance=self.instance.name,
+            digest=self.digest,
             problem=self.problem.name,
             formulation=self.formulation,
             solver=self.solver,
             objective_name=self.instance.objective,
-            sense=self.problem.objectives[self.instance.objective],
+            sense=sense,
             termination=TerminationReport(**asdict(termination)),
+            proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
+            gap_asked=self.limits.gap,
+            claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),
             time_s=self._time_s(),
-            **values,  # type: ignore[arg-type]  # pydantic checks them
+            **values,
         )
 
     def _time_s(self) -> dict[str, float]:
@@ -275,6 +286,7 @@ class Request:
         known = self.instance
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
+            digest="",
             problem=getattr(known, "problem", "sizing"),
             formulation=self.formulation or "",
             solver=self.solver,
@@ -283,5 +295,8 @@ class Request:
             termination=TerminationReport(
                 reason="no_solution", limit=limit, detail="the instance was not read in time"
             ),
+            proven_gap=None,
+            gap_asked=self.limits.gap,
+            claimed=False,
             time_s={"total": self.timer.elapsed_s()},
         )

@@ -18,7 +18,8 @@ from wattsched.topology.arrays import FloatArray
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
-_LEAST_S = 0.02
+# Columns times nodes of a tree that nobody asked for: half a second's worth, as long as most solves take.
+_USUAL_WORK = 400_000
 
 
 @dataclass(frozen=True)
@@ -64,22 +65,25 @@ class Priced:
         bound : float
             On the cost, as solvers claim it; no more is proven than the gap asked for needs.
         """
-        program, spent_s = self.model.program, call.timer.phase_s
+        program = self.model.program
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = min(bound, cost - gap * abs(cost))
         if self.model.split is None or program.bottleneck is not None or self.bound >= value:
             return None
-        # On its own account proving may take as long as all that it follows.
-        allowed_s = max(_LEAST_S, sum(spent_s.values())) if call.prove_s is None else call.prove_s
-        left_s = call.timer.remaining_s()
-        timer = Timer(allowed_s if left_s is None else min(allowed_s, left_s))
+        # Nodes and not seconds limit what nobody asked for: it is the same on every machine.
+        nodes_most = _USUAL_WORK // program.n_columns if call.prove_s is None else tree.MOST_NODES
+        limits_s = [s for s in (call.prove_s, call.timer.remaining_s()) if s is not None]
         with call.timer.phase("prove"):
-            grown = tree.prove(program, value, self.prices, timer)
+            timer = Timer(min(limits_s, default=None))
+            grown = tree.prove(program, value, self.prices, timer, min(nodes_most, tree.MOST_NODES))
             nodes = _named(self.model, grown)
         if nodes is None or not self.bound < grown.bound < np.inf:
             return None
-        prices, root = self.certificate(), program.reported(grown.bound)
-        return None if prices is None else Certificate(prices=prices.prices, bound=root, tree=nodes)
+        root = self.certificate()
+        if root is None:
+            return None
+        proven = program.reported(grown.bound)
+        return Certificate(prices=root.prices, bound=proven, price_bound=root.bound, tree=nodes)
 
 
 def _named(model: Model[Any], grown: tree.Tree) -> list[Node] | None:
@@ -88,10 +92,10 @@ def _named(model: Model[Any], grown: tree.Tree) -> list[Node] | None:
     assert model.split is not None
     nodes = []
     for node in grown.nodes:
-        if node.columns is None:
+        if node.columns is None or node.others is None:
             nodes.append(Node(prices=model.named_prices(node.prices)))
             continue
-        told = model.split(node.columns)
+        told = model.split(node.columns, node.others)
         if told is None:
             return None
         split, swapped = told

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from numbers import Real
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from wattsched.instances.errors import InputError, require, validated
+from wattsched.instances.errors import InputError, require, require_range, validated
 from wattsched.instances.io import read_json
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from wattsched.problems import Problem
     from wattsched.result import Result
     from wattsched.verification.claims import Verdict
-    from wattsched.verification.report import Report
 
 INSTANCE_FORMAT = "wattsched-instance/1"
 RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
@@ -131,42 +131,69 @@ def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """A result of the format before as one of today's: a field was renamed, and totals had values of null."""
+    """A result of the format before as one of today's.
+
+    A field was renamed, totals had values of null, and what a result says of its proof follows from it.
+    """
     if document.get("format") != RESULT_FORMATS[0]:
         return document
     newer = {"unsupported" if name == "declined" else name: value for name, value in document.items()}
     if isinstance(totals := newer.get("totals"), dict):
         newer["totals"] = {name: value for name, value in totals.items() if value is not None}
-    return newer | {"format": RESULT_FORMATS[1], "totals": newer.get("totals") or {}}
+    newer |= {"format": RESULT_FORMATS[1], "totals": newer.get("totals") or {}}
+    return newer | {"digest": "", "gap_asked": None, "time_s": newer.get("time_s", {})} | _proof_said(newer)
 
 
-def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> Report:
+def _proof_said(document: dict[str, Any]) -> dict[str, Any]:
+    from wattsched.verification.claims import beyond_proof, gap_between
+    from wattsched.verification.report import number
+
+    parts = (document.get("certificate"), document.get("termination"))
+    certificate, ended = (part if isinstance(part, dict) else {} for part in parts)
+    proven, objective = number(certificate, "bound"), number(document, "objective")
+    stated = str(ended.get("reason")), number(document, "bound"), proven, str(document.get("sense"))
+    gap = None if proven is None or objective is None else gap_between(objective, proven)
+    return {"proven_gap": gap, "claimed": beyond_proof(*stated)}
+
+
+def check(
+    instance: BaseModel | str | Path, answer: BaseModel | str | Path, *, require_gap: float | None = None
+) -> Verdict:
     """Check a decision, or a result with all that it claims, against its instance.
 
     GPUs, blocks, budgets and the objective are recomputed from the two alone, and the bound is proven again
-    from the prices of the certificate, without any code of formulations and solvers.
+    from the certificate, without any code of formulations and solvers.
 
     Parameters
     ----------
     instance : model of an instance, str or Path
         Free of faults; a file is.
     answer : model of a decision, Result, str or Path
+    require_gap : float, optional
+        Refuse the answer unless its decision is proven to this gap, or infeasibility is proven; at least 0
+        and below 1.
 
     Returns
     -------
-    Report
-        Valid when it has no faults.
+    Verdict
+        Valid when it has no `faults`; `claimed` says whether it then rests on the solver's word, `proven_gap`
+        how good the decision is by the certificate alone.
 
     Raises
     ------
     TypeError
         For arguments of another type.
+    ValueError
+        For a `require_gap` out of its range.
     InputError
         For files that are no instance, or neither a result nor a decision.
     """
     from wattsched.problems import problem
     from wattsched.result import Result
 
+    require("require_gap", require_gap, (Real, NoneType), "a number")
+    if require_gap is not None:
+        require_range(0 <= require_gap < 1, "require_gap", "at least 0 and below 1", require_gap)
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
     rules = problem(getattr(instance, "problem", ""))
@@ -175,19 +202,18 @@ def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> R
         answer = answer_of(read_json(answer), rules.name, str(answer))
     if not isinstance(answer, Result):
         require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
-        return rules.check(instance, answer)
-    from wattsched.verification.report import Report
-
-    verdict = verdict_on(instance, answer.model_dump(mode="json"))
-    return replace(verdict.report or Report([]), faults=verdict.faults)
+    return verdict_on(instance, answer.model_dump(mode="json")).requiring(require_gap)
 
 
 def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
-    """Check a parsed result against its instance."""
+    """Check a parsed result, or a bare decision, against its instance."""
     from wattsched.problems import problem
-    from wattsched.verification.claims import check_result
+    from wattsched.verification.claims import Verdict, check_result
 
     rules = problem(instance.problem)
+    if is_decision(document):
+        report = rules.check(instance, validated(rules.decision, document))
+        return Verdict(report.faults, report)
     return check_result(rules, instance, _renamed(rules, upgraded(document), "objective_name"))
 
 

@@ -23,6 +23,7 @@ from wattsched.deadline import on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
+from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, require
 from wattsched.problems import Problem
 from wattsched.problems import problem as find_problem
@@ -101,7 +102,7 @@ def solve(
         Ends the call like a time limit as soon as it is set, from another thread.
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
-        for; 0 for none. Default: as long as all that came before took.
+        for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
 
     Returns
     -------
@@ -276,6 +277,7 @@ def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Li
 
 def _solved(call: Call, earlier: Any) -> Result:
     """Expand, build, solve and conclude."""
+    call.digest = digest_of(call.instance)
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
         reasons = call.problem.diagnose(call.data)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Digest = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+Count = Annotated[int, Field(ge=0)]
 
 
 class TerminationReport(Strict):
@@ -40,11 +42,12 @@ class Certificate(Strict):
 
     Prices are the derivative of the objective by the row's bound, in the objective's own sense;
     rows that are not named have price 0. With a tree, whose root is its first node, the bound is what its
-    leaves prove together.
+    leaves prove together, and `price_bound` what the prices prove alone.
     """
 
     prices: dict[str, Finite]
     bound: Finite
+    price_bound: Finite | None = None
     tree: list[Node] = []
 
 
@@ -55,11 +58,11 @@ class Size(Strict):
     problems without options.
     """
 
-    columns: int
-    rows: int
-    nonzeros: int
-    options: int | None = None
-    dropped: int | None = None
+    columns: Count
+    rows: Count
+    nonzeros: Count
+    options: Count | None = None
+    dropped: Count | None = None
 
 
 class Result(Strict):
@@ -67,10 +70,20 @@ class Result(Strict):
 
     Attributes
     ----------
+    digest : str
+        Of the instance (`instances.digest.digest_of`); empty where it was not read in time, and in results of
+        the format before.
     objective, bound : float, optional
         In the objective's own sense; for ``min`` the bound is from below, for ``max`` from above.
     gap : float, optional
         ``|objective - bound| / max(1e-9, |objective|)``.
+    proven_gap : float, optional
+        The same of the certificate's bound, which anybody can verify.
+    gap_asked : float, optional
+        The gap at which a decision was to count as optimal; None in results of the format before.
+    claimed : bool
+        Whether the bound, or that there is no decision, is more than the certificate proves: it rests on the
+        solver's word.
     unsupported : str
         Why the solver could not take the program at all; a decision is then that of the quick rule which
         `wattsched.solve` has at hand.
@@ -92,6 +105,7 @@ class Result(Strict):
 
     format: Literal["wattsched-result/2"] = "wattsched-result/2"
     instance: str
+    digest: Digest
     problem: str = "sizing"
     formulation: str
     solver: str
@@ -101,6 +115,9 @@ class Result(Strict):
     objective: Finite | None = None
     bound: Finite | None = None
     gap: Finite | None = None
+    proven_gap: Finite | None
+    gap_asked: Finite | None
+    claimed: bool
     unsupported: str = ""
     faults: list[str] = []
     checked: bool = False

@@ -17,7 +17,8 @@ from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
 from wattsched.result import Finite, Result, TerminationReport
 from wattsched.topology.cluster import Strict
-from wattsched.verification.shifting.pareto import TOTALS, bounded, pareto_faults, require_forecast
+from wattsched.verification.claims import Verdict
+from wattsched.verification.shifting.pareto import TOTALS, bounded, check_pareto, require_forecast
 
 Tradeoff = Literal["carbon", "energy", "money"]
 
@@ -186,12 +187,14 @@ def _with_results(document: dict[str, Any], source: str) -> dict[str, Any]:
     return {**document, "points": read}
 
 
-def faults_of_pareto(instance: ShiftingInstance, found: ParetoResult) -> list[str]:
-    """What is wrong with a Pareto result: with a point's decision or its proof, or with their order.
+def verdict_on_pareto(
+    instance: ShiftingInstance, found: ParetoResult, require_gap: float | None = None
+) -> Verdict:
+    """Check a Pareto result: decision and claims of every point, and their order.
 
     Raises
     ------
     ValueError
         If the instance has no forecast of the criterion.
     """
-    return pareto_faults(problem("shifting"), instance, found.model_dump(mode="json"))
+    return check_pareto(problem("shifting"), instance, found.model_dump(mode="json"), require_gap)

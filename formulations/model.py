@@ -35,9 +35,9 @@ class Model(Generic[DecisionT]):
         Every row has such a name and every decision is a point: the program's own Lagrangian bound is what
         the prices prove.
     split : callable, optional
-        Some choice columns of one group to the split of a certificate tree that has these on one side and the
-        others of the group on the other, and whether that side is its outside; None for one that certificates
-        cannot express. Without it there are no trees.
+        Columns of one choice group, some inside and others outside, to the split of a certificate tree, and
+        whether that has them the other way round; None for one that certificates cannot express. Columns of
+        the group that are in neither are ruled out by the splits before. Without it there are no trees.
     prices : mapping of str to float, optional
         Certificate prices that are known from building the program.
     start : float array, optional
@@ -59,7 +59,7 @@ class Model(Generic[DecisionT]):
     encode: Callable[[DecisionT], FloatArray | None] = lambda decision: None
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
-    split: Callable[[IntArray], tuple[dict[str, Any], bool] | None] | None = None
+    split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None
     prices: Mapping[str, float] | None = None
     start: FloatArray | None = None
     outside: float = math.inf

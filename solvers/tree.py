@@ -20,7 +20,7 @@ from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-MOST_NODES = 2_000
+MOST_NODES = 20_000
 """Nodes of a tree, at most."""
 
 # How far along a ray of the dual prices are tried, in steps of this factor.
@@ -36,14 +36,15 @@ class Node:
     ----------
     prices : float array, shape (n_rows,)
         That prove its bound; of a node that was split they are its own, and prove less than its leaves.
-    columns : int array, optional
-        Of the group that is split: those that are allowed inside, others of the group outside.
+    columns, others : int arrays, optional
+        Of the group that is split: what is left of it inside, and outside.
     inside, outside : int
         Numbers of the children.
     """
 
     prices: FloatArray
     columns: IntArray | None = None
+    others: IntArray | None = None
     inside: int = -1
     outside: int = -1
 
@@ -107,17 +108,18 @@ def prove(program: Program, value: float, prices: FloatArray, timer: Timer, node
     return Tree(grown, min([proven, *(node.bound for node in left)]))
 
 
-def _grow(grown: list[Node], left: list[_Open], node: _Open, program: Program, split: IntArray) -> None:
+def _grow(grown: list[Node], waiting: list[_Open], node: _Open, program: Program, split: IntArray) -> None:
     """Split a node; its children begin with its prices."""
-    of_group = slice(*_group_of(program, int(split[0])))
+    first, end = _group_of(program, int(split[0]))
+    left = first + np.flatnonzero(node.keep[first:end])
+    others = np.setdiff1d(left, split)
     inside, outside = node.keep.copy(), node.keep.copy()
-    outside[split] = False
-    inside[of_group] = False
-    inside[split] = node.keep[split]
+    inside[others] = outside[split] = False
     above = grown[node.number]
-    above.columns, above.inside, above.outside = split, len(grown), len(grown) + 1
+    above.columns, above.others = split, others
+    above.inside, above.outside = len(grown), len(grown) + 1
     for keep in (inside, outside):
-        heapq.heappush(left, _Open(_bound(program, above.prices, keep), len(grown), keep))
+        heapq.heappush(waiting, _Open(_bound(program, above.prices, keep), len(grown), keep))
         grown.append(Node(above.prices))
 
 

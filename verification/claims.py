@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, validated
-from wattsched.verification.report import TOLERANCE, Proof, Report, is_finite, number
+from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, Report, is_finite, number
 from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
-    "infeasible": ("objective", "bound", "gap", "totals"),
-    "no_solution": ("objective", "gap", "totals"),
-    "error": ("objective", "gap", "totals"),
+    "infeasible": ("objective", "bound", "gap", "proven_gap", "totals"),
+    "no_solution": ("objective", "gap", "proven_gap", "totals"),
+    "error": ("objective", "gap", "proven_gap", "totals"),
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
 
@@ -24,6 +25,17 @@ INTERNAL = ("worst:", "share:", "job:", "task:")
 
 PROVEN = ("optimal", "infeasible")
 """Reasons to stop before any limit was reached."""
+
+PHASES = ("expand", "build", "reference", "safety", "solve", "decode", "check", "prove", "total")
+"""What seconds are counted of."""
+
+SAME_BOUND = 1e-8
+"""By how much, relative to it, a bound may be beyond the proven one by the rounding of proofs."""
+
+_LAST_DIGITS = 1e-12
+
+LEAST = 1e-9
+"""Gaps of smaller objectives are relative to this."""
 
 
 InstanceT = TypeVar("InstanceT", bound=BaseModel)
@@ -60,16 +72,74 @@ class Rules(Generic[InstanceT, DecisionT]):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Faults of a result, the report of its decision, and what its certificate proves."""
+    """What is found of an answer: refused, valid and proven, or valid but on the solver's word.
+
+    Attributes
+    ----------
+    faults : list of str
+        One line each; the answer is refused when there is one.
+    report : Report, optional
+        Of the decision.
+    proof : Proof, optional
+        What the certificate proves.
+    claimed : bool
+        Whether the bound, or that there is no decision, goes beyond the proof: it is on the solver's word.
+    """
 
     faults: list[str]
     report: Report | None = None
     proof: Proof | None = None
+    claimed: bool = False
+
+    @property
+    def objective(self) -> float | None:
+        """Objective of the decision, recomputed."""
+        return None if self.report is None else self.report.objective
+
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """What the decision uses, recomputed."""
+        return {} if self.report is None else self.report.totals
 
     @property
     def infeasible(self) -> bool:
         """Whether the certificate proves that there is no decision."""
         return not self.faults and self.proof is not None and self.proof.excess > 0
+
+    @property
+    def proven_gap(self) -> float | None:
+        """Gap between the decision and what the certificate proves of all; None without either."""
+        proven = None if self.proof is None else self.proof.bound
+        return None if self.objective is None or proven is None else gap_between(self.objective, proven)
+
+    def requiring(self, gap: float | None) -> Verdict:
+        """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
+        if gap is None or self.infeasible or (self.proven_gap is not None and self.proven_gap <= gap):
+            return self
+        proven = "nothing" if self.proven_gap is None else f"{self.proven_gap:.3g}"
+        return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {gap:.3g} is required"])
+
+
+def gap_between(objective: float, bound: float) -> float:
+    """Gap of an objective and a bound, relative to the objective."""
+    return abs(objective - bound) / max(LEAST, abs(objective))
+
+
+def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: str) -> bool:
+    """Whether an answer claims more than its certificate proves.
+
+    Parameters
+    ----------
+    reason : str
+        Why the solver stopped: that there is no decision needs a certificate, too.
+    bound, proven : float, optional
+        Of the result, and of its certificate.
+    sense : {"min", "max"}
+    """
+    if proven is None:
+        return reason == "infeasible" or bound is not None
+    beyond = 0.0 if bound is None else bound - proven if sense == "min" else proven - bound
+    return beyond > max(LEAST, SAME_BOUND * abs(proven))
 
 
 def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
@@ -95,9 +165,10 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, told = _decision(rules, instance, result.get("decision"))
-    proof = _proof(rules, instance, result.get("certificate"))
-    faults += [*told, *_Claims(result, sense, report, proof).faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proof)
+    proofs = _proofs(rules, instance, result.get("certificate"))
+    claims = _Claims(result, sense, report, proofs)
+    faults += [*told, *claims.faults()]
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound"), claims.beyond_proof)
 
 
 def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
@@ -105,6 +176,22 @@ def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) 
         yield f"problem: the result is of {found!r:.80}, the instance of '{rules.name}'"
     if (found := result.get("instance", instance.name)) != instance.name:
         yield f"instance: the result is of {found!r:.80}, not of '{instance.name}'"
+        return
+    found = result.get("digest")
+    unknown = found == "" and (_is_older(result) or _reason(result) == "no_solution")
+    if not unknown and found != (own := digest_of(instance)):
+        yield f"digest: the result is of the instance {found!r:.80}, '{instance.name}' is {own}"
+
+
+def _is_older(result: Mapping[str, Any]) -> bool:
+    """Whether it is of the format before, which told neither what was asked nor of which instance."""
+    return result.get("digest") == "" and result.get("gap_asked") is None
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    """Why the solver stopped."""
+    ended = result.get("termination")
+    return str(ended.get("reason")) if isinstance(ended, dict) else ""
 
 
 def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Report | None, list[str]]:
@@ -118,20 +205,25 @@ def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Rep
     return report, report.faults
 
 
-def _proof(rules: Rules[Any, Any], instance: Any, certificate: Any) -> Proof | None:
-    """What the prices of a certificate prove; None without one."""
+def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
+    """What a certificate proves, by the field that claims it, the best last; empty without one."""
     if certificate is None:
-        return None
+        return {}
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
-        return Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])
+        return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
+    by_prices = _finite(rules.prove(instance, prices))
     if not (tree := certificate.get("tree")):
-        proof = rules.prove(instance, prices)
-    elif rules.prover is None or not isinstance(tree, list):
-        told = f"must be a list of nodes, of a problem that has trees, not {tree!r:.80}"
-        return Proof([f"certificate.tree: {told}"])
-    else:
-        proof = prove_tree(rules.prover(instance), tree, rules.objectives[instance.objective])
+        return {"bound": by_prices}
+    if rules.prover is None or not isinstance(tree, list) or number(certificate, "price_bound") is None:
+        told = "a tree is a list of nodes, beside 'price_bound', a number, and of a problem that has trees"
+        return {"bound": Proof([f"certificate: {told}"])}
+    by_cases = _finite(prove_tree(rules.prover(instance), tree, rules.objectives[instance.objective]))
+    return {"price_bound": by_prices, "bound": by_cases}
+
+
+def _finite(proof: Proof) -> Proof:
+    """The proof, or that it is none."""
     if not proof.faults and not is_finite(proof.bound):
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof
@@ -143,22 +235,27 @@ class _Claims:
     ``sign`` turns values into costs: 1 where less is better, -1 where more is.
     """
 
-    def __init__(self, result: Mapping[str, Any], sense: str, report: Report | None, proof: Proof | None):
-        self.result, self.report, self.proof = result, report, proof
+    def __init__(
+        self, result: Mapping[str, Any], sense: str, report: Report | None, proofs: Mapping[str, Proof]
+    ):
+        self.result, self.report, self.proofs = result, report, proofs
         self.sign = 1.0 if sense == "min" else -1.0
         self.decided = result.get("decision") is not None
         certificate = result.get("certificate")
         self.certificate: dict[str, Any] = certificate if isinstance(certificate, dict) else {}
-        ended = result.get("termination")
-        self.ended: dict[str, Any] = ended if isinstance(ended, dict) else {}
         self.recomputed = None if report is None else report.objective
+        self.reason, self.older = _reason(result), _is_older(result)
+        bounds = number(result, "bound"), number(self.certificate, "bound")
+        self.beyond_proof = beyond_proof(self.reason, *bounds, sense)
 
     def faults(self) -> Iterator[str]:
         """Claims that do not hold, or contradict each other."""
         yield from self._termination()
-        if self.proof is not None:
-            yield from self.proof.faults or self._certificate(self.proof)
+        for name, proof in self.proofs.items():
+            yield from proof.faults or self._certificate(name, proof)
         yield from self._prices()
+        yield from self._times()
+        yield from self._honesty()
         if self.decided:
             yield from self._objective_and_gap()
         if self.report is not None:
@@ -166,8 +263,8 @@ class _Claims:
 
     def _termination(self) -> Iterator[str]:
         """Claims about why a solver stopped that contradict the rest of a result."""
-        result, reason, limit = self.result, self.ended.get("reason"), self.ended.get("limit")
-        if reason in PROVEN and limit is not None:
+        result, reason = self.result, self.reason
+        if reason in PROVEN and (limit := result["termination"].get("limit")) is not None:
             yield f"termination: '{reason}' is proven, yet the limit '{limit}' is said to have cut it short"
         if not self.decided:
             if reason not in WITHOUT_DECISION:
@@ -179,7 +276,7 @@ class _Claims:
             if result.get("checked"):
                 yield "checked: there is no decision that can have been checked"
             return
-        if result.get("checked") is False:
+        if result.get("checked") is not True:
             yield "checked: the result says that nobody checked its decision"
         if reason in WITHOUT_DECISION:
             yield f"termination: the result says '{reason}' but has a decision"
@@ -187,17 +284,62 @@ class _Claims:
             gap, stated = number(result, "gap"), result.get("gap")
             if gap is None or not 0 <= gap < 1:
                 yield f"termination: 'optimal' needs a gap from 0 to below 1, the result has {stated}"
+            yield from self._optimal()
 
-    def _certificate(self, proof: Proof) -> Iterator[str]:
-        """The certificate against its own proof, the reason to stop and the decision."""
-        claimed = number(self.certificate, "bound")
+    def _optimal(self) -> Iterator[str]:
+        """Whether objective and bound are as close as was asked."""
+        objective, bound = number(self.result, "objective"), number(self.result, "bound")
+        asked = number(self.result, "gap_asked")
+        if objective is None or bound is None or asked is None:
+            return
+        gap = gap_between(objective, bound)
+        # Asked for no gap at all, the last digits still differ.
+        if gap > asked * (1 + ROUNDING) + _LAST_DIGITS:
+            yield f"termination: 'optimal' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
+
+    def _honesty(self) -> Iterator[str]:
+        """What a result says of its own proof."""
+        asked = number(self.result, "gap_asked")
+        if not self.older and (asked is None or not 0 <= asked < 1):
+            yield f"gap_asked: must be from 0 to below 1, the result has {self.result.get('gap_asked')!r:.80}"
+        if self.beyond_proof and self.result.get("claimed") is not True:
+            what = "'infeasible'" if self.reason == "infeasible" else "the bound"
+            yield f"claimed: {what} goes beyond the certificate, and the result does not say so"
+        if not self.decided:
+            return
+        objective, proven = number(self.result, "objective"), number(self.certificate, "bound")
+        stated = self.result.get("proven_gap")
+        gap = None if objective is None or proven is None else gap_between(objective, proven)
+        if (gap is None) != (stated is None) or (
+            gap is not None and (not is_finite(stated) or abs(stated - gap) > TOLERANCE * max(LEAST, gap))
+        ):
+            told = None if gap is None else f"{gap:.6g}"
+            yield f"proven_gap: the result says {stated!r:.80}, by its certificate it is {told}"
+
+    def _times(self) -> Iterator[str]:
+        """Seconds of what there is to be counted, and never less than none."""
+        times = self.result.get("time_s")
+        if not isinstance(times, dict):
+            yield f"time_s: must be an object, not {times!r:.80}"
+            return
+        for name, seconds in times.items():
+            if not is_finite(seconds) or seconds < 0:
+                yield f"time_s.{name}: {seconds!r:.80} is no number of seconds"
+        if not self.older:
+            yield from (f"time_s.{name}: there is no such phase" for name in times if name not in PHASES)
+            if "total" not in times:
+                yield "time_s.total: is missing"
+
+    def _certificate(self, name: str, proof: Proof) -> Iterator[str]:
+        """What a field of the certificate claims against its proof, the reason to stop and the decision."""
+        claimed = number(self.certificate, name)
         assert proof.bound is not None
         assert claimed is not None
         # Without a known reach of honest computations the tolerance of every number is granted.
         limit = proof.bound + self.sign * _tolerance(claimed) if proof.reach is None else proof.reach
         if self.sign * (claimed - limit) > 0:
             yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
-        if self.ended.get("reason") == "infeasible" and proof.excess <= 0:
+        if self.reason == "infeasible" and name == "bound" and proof.excess <= 0:
             yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
         objective = self.recomputed
         if objective is not None and (
@@ -220,7 +362,10 @@ class _Claims:
         # Without a decision prices need not be stated; those of the rows of jobs and sets would not help.
         owed = [name for name in priced if not name.startswith(INTERNAL)] if self.decided else []
         for name in [*stated, *(name for name in owed if name not in stated)]:
-            price, derivative = stated.get(name, 0.0), priced.get(name, 0.0)
+            if name not in priced:
+                yield f"prices: the certificate has no price of '{name}'"
+                continue
+            price, derivative = stated.get(name, 0.0), priced[name]
             if not is_finite(derivative):
                 continue  # told where it is proven
             better = 0.0 - self.sign * derivative
@@ -250,15 +395,13 @@ class _Claims:
             min(self.sign * (proven - bound), self.sign * (objective - bound)) > _tolerance(proven)
         ):
             yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
-        true_gap = abs(objective - bound) / max(1e-9, abs(objective))
+        true_gap = gap_between(objective, bound)
         if gap is None or abs(gap - true_gap) > _tolerance(true_gap):
             yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
     def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
         """A result's totals against what was recomputed under the same names."""
         totals = self.result.get("totals")
-        if totals is None:
-            return
         if not isinstance(totals, dict):
             yield f"totals: must be an object, not {totals!r:.80}"
             return

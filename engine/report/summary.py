@@ -12,9 +12,9 @@ from wattsched.report.wording import (
     Goal,
     count,
     duration,
-    gap_text,
     listed,
     percent,
+    proof_text,
     scarce,
     spoken,
     total_label,
@@ -60,19 +60,31 @@ def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
         out.print()
         detail = f": {ended.detail}" if ended.detail else ""
         line(out, (ended.reason.replace("_", " "), style), detail)
+        if result.claimed and result.bound is None:
+            line(out, ("the solver's word: no certificate proves it", "dim"))
         if result.bound is not None:
             word = "at least" if result.sense == "min" else "at most"
             line(out, f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
         return
     heading(out, f"{goal.noun[:1].upper()}{goal.noun[1:]}")
     stopped = f" (stopped by the {ended.limit} limit)" if ended.limit else ""
-    gap = gap_text(result.gap)
+    gap = proof_text(result.gap, result.proven_gap, result.claimed)
     line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
     if result.bound is not None:
         word = "less" if result.sense == "min" else "more"
-        line(out, (f"no decision can have {word} than {goal.amount(result.bound)}", "dim"), indent=2)
+        line(out, (f"no decision can have {word} than {_bounds(result, goal)}", "dim"), indent=2)
     if ended.detail:
         line(out, (ended.detail, "dim"), indent=2)
+
+
+def _bounds(result: Any, goal: Goal) -> str:
+    """The bound, and where it is claimed, what the certificate proves."""
+    if not result.claimed:
+        return goal.amount(result.bound)
+    claimed = f"{goal.amount(result.bound)} (the solver's word)"
+    if result.certificate is None:
+        return claimed
+    return f"{goal.amount(result.certificate.bound)} (proven), {claimed}"
 
 
 def _print_totals(out: Console, totals: Mapping[str, float], budgets: Any) -> None:

@@ -60,7 +60,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
         encode=lambda decision: _point_of(columns, options.matching(decision)),
         named_prices=program.named_prices,
         lagrangian=True,
-        split=lambda inside: split_of(columns, inside),
+        split=lambda inside, outside: split_of(columns, inside, outside),
         options=len(options),
         dropped=columns.dropped,
     )

@@ -22,24 +22,22 @@ Key = tuple[Any, ...]
 WAIT: Key = (None,)
 
 
-def split_of(columns: Choices, inside: IntArray) -> tuple[dict[str, Any], bool] | None:
-    """Split that has some columns of one job on a side of their own.
+def split_of(columns: Choices, inside: IntArray, outside: IntArray) -> tuple[dict[str, Any], bool] | None:
+    """Split of the columns of one job that are left, on two sides.
 
     Returns
     -------
     split : dict
         As `verification.sizing.splits` reads it.
     swapped : bool
-        Whether these columns are its outside, which was quicker to name.
+        Whether the sides are exchanged, because the other one was quicker to name.
     None
         Where a table repeats a setting on both sides.
     """
     options = columns.options
     j = int(columns.job[inside[0]])
     span = np.arange(options.start[j], options.start[j + 1])
-    own = np.arange(columns.start[j], columns.start[j + 1])
-    sides = [inside, np.setdiff1d(own, inside)]
-    beaten = [_stood_for(columns, side, span) for side in sides]
+    beaten = [_stood_for(columns, side, span) for side in (inside, outside)]
     keys = [_key(options, int(i)) for i in span]
     found = []
     for swapped, (mine, others) in enumerate((beaten, beaten[::-1])):

@@ -3,6 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from strategies.forgeries import restated
+
+import wattsched
+from wattsched.cli.failures import ON_TRUST
 
 from .conftest import DEMO
 
@@ -45,19 +49,48 @@ def test_the_proof_is_a_line_and_claims_beyond_it_are_told(run, solved, write):
     )
     # At 200 s per GPU both jobs wait, which takes 400 + 500 s; four GPUs are worth 800 s.
     document["prices"] = {"gpus:G": 200.0}
-    weaker = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 100.0}}
+    weaker = restated(document, certificate={"prices": {"gpus:G": -200.0}, "bound": 100.0})
     checked = run("check", instance, write(weaker, "weaker.json"))
-    assert checked.exit_code == 0
+    assert checked.exit_code == ON_TRUST
+    assert checked.stdout.startswith("valid, but on the solver's word\n")
     assert "bound 300 s claimed, prices prove 100 s" in checked.stdout
     assert "the solver's word: it is taken on trust, and so is 'optimal'" in checked.stdout
+    said = run("show", write(weaker, "weaker.json")).stdout
+    assert "optimal, gap below 0.0001 % claimed, 66.7 % proven" in said
+    assert "no decision can have less than 100 s (proven), 300 s (the solver's word)" in said
     forged = {**document, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 300.0}}
     checked = run("check", instance, write(forged, "forged.json"))
     assert checked.exit_code == 1
     assert "certificate: claims the bound 300, its prices prove 100" in checked.stdout
-    bare = {**document, "prices": {}, "certificate": None}
+    bare = restated(document, prices={}, certificate=None)
     checked = run("check", instance, write(bare, "bare.json"))
-    assert checked.exit_code == 0
+    assert checked.exit_code == ON_TRUST
     assert "bound 300 s claimed, no certificate proves it: it is taken on trust" in checked.stdout
+
+
+def test_a_required_gap_has_to_be_proven(run, tiny, solved, write):
+    instance, result = solved
+    document = {**json.loads(result.read_text()), "prices": {"gpus:G": 200.0}}
+    weaker = restated(document, certificate={"prices": {"gpus:G": -200.0}, "bound": 100.0})
+    half = write(weaker, "half.json")
+    assert run("check", instance, result, "--require-gap", 1e-9).exit_code == 0
+    assert run("check", instance, half, "--require-gap", 0.7).exit_code == 0
+    checked = run("check", instance, half, "--require-gap", 0.5)
+    assert checked.exit_code == 1
+    assert checked.stdout.splitlines() == ["not valid: 1 fault", "  gap: 0.667 is proven, 0.5 is required"]
+    decision, none = write(document["decision"], "decision.json"), result.with_name("none.json")
+    short = write({**tiny, "budgets": {"power_w": 1.0}}, "short.json")
+    assert run("solve", short, "-o", none).exit_code == 3
+    for known, answer in ((instance, decision), (short, none)):
+        checked = run("check", known, answer, "--require-gap", 0.9)
+        assert (checked.exit_code, "gap: nothing is proven" in checked.stdout) == (1, True)
+    for gap in (-0.1, 1, "nan", "much"):
+        assert run("check", instance, result, "--require-gap", gap).exit_code == 2
+    assert wattsched.check(instance, half, require_gap=0.5).faults == [
+        "gap: 0.667 is proven, 0.5 is required"
+    ]
+    with pytest.raises(ValueError, match="require_gap: must be at least 0 and below 1, got 1"):
+        wattsched.check(instance, half, require_gap=1)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +102,32 @@ def test_the_proof_is_a_line_and_claims_beyond_it_are_told(run, solved, write):
             "termination: 'optimal' is proven, yet the limit 'time' is said to have cut it short",
         ),
         ({"prices": {}}, "prices: 'gpus:G' is missing, the certificate has 200"),
-        ({"prices": {"power_w": 0.0}}, "prices: 'gpus:G' is missing, the certificate has 200"),
-        ({"certificate": None}, "prices: there is no certificate that they could come from"),
-        ({"bound": 60.0, "gap": 0.8}, "bound: 60 is weaker than the 100 of the certificate"),
+        ({"prices": {"gpus:G": 200.0, "power_w": 0.0}}, "prices: the certificate has no price of 'power_w'"),
+        (
+            {"claimed": False},
+            "claimed: the bound goes beyond the certificate, and the result does not say so",
+        ),
+        ({"gap_asked": None}, "gap_asked: must be from 0 to below 1, the result has None"),
+        ({"proven_gap": 0.5}, "proven_gap: the result says 0.5, by its certificate it is 0.666667"),
+        (
+            {"certificate": None, "proven_gap": None},
+            "prices: there is no certificate that they could come from",
+        ),
+        (
+            {"bound": 60.0, "gap": 0.8, "gap_asked": 0.9},
+            "bound: 60 is weaker than the 100 of the certificate",
+        ),
+        (
+            {"bound": 100.0, "gap": 2 / 3, "claimed": False, "gap_asked": 0.5},
+            "termination: 'optimal' at a gap of 0.666666667, the one asked for is 0.5",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_one_line(run, solved, write, changes, said):
     instance, result = solved
     priced = {"prices": {"gpus:G": 200.0}, "certificate": {"prices": {"gpus:G": -200.0}, "bound": 100.0}}
-    document = {**json.loads(result.read_text()), **priced}
-    assert run("check", instance, write(document, "sound.json")).exit_code == 0
+    document = restated(json.loads(result.read_text()), **priced)
+    assert run("check", instance, write(document, "sound.json")).exit_code == ON_TRUST
     checked = run("check", instance, write({**document, **changes}, "tampered.json"))
     assert checked.exit_code == 1
     assert checked.stdout.splitlines() == ["not valid: 1 fault", f"  {said}"]
@@ -89,8 +138,11 @@ def test_infeasible_results_pass_when_they_claim_nothing_else(run, tiny, write, 
     result = tmp_path / "none.json"
     assert run("solve", instance, "-o", result).exit_code == 3
     checked = run("check", instance, result)
-    assert checked.exit_code == 0
+    assert checked.exit_code == ON_TRUST
     assert "the result says 'infeasible', and nothing here proves that" in checked.stdout
+    forged = {**json.loads(result.read_text()), "claimed": False}
+    told = run("check", instance, write(forged, "forged.json")).stdout
+    assert "claimed: 'infeasible' goes beyond the certificate, and the result does not say so" in told
     claims = {**json.loads(result.read_text()), "objective": 5.0}
     assert run("check", instance, write(claims, "claims.json")).exit_code == 1
 

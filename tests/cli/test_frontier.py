@@ -55,7 +55,7 @@ def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
     assert grams == sorted(grams, reverse=True)
     assert "average completion" in result.stdout
     assert run("show", points).stdout == result.stdout
-    assert run("check", instance, points).stdout.splitlines()[0] == "valid"
+    assert run("check", instance, points).stdout.startswith("valid")
     schema = json.loads(run("schema", "frontier", "--problem", "shifting").stdout)
     jsonschema.validate(frontier, schema)
 
@@ -83,7 +83,7 @@ def _decision(frontier: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_limit, "points[1].budgets.carbon_g: "),
+        (_limit, "points[1].digest: "),
         (_objective, "points[1]: minimises 'energy', which is no end of this frontier"),
         (_order, "points[1]: is no later with less carbon_g than the one before"),
         (_total, "points[0].totals.carbon_g: the result says"),

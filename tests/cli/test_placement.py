@@ -54,7 +54,7 @@ def test_every_command_takes_it(run: Run, tmp_path: Path, window: Path) -> None:
     solved = run("solve", window, "-o", result)
     assert solved.exit_code == 0
     assert "Added power and fragmentation" in solved.stdout
-    assert run("check", window, result).exit_code == 0
+    assert run("check", window, result, "--require-gap", 0.5).exit_code == 0
     assert "Decision  4 tasks on" in run("show", result).stdout
     assert run("solve", window, "--warm", result, "--solver", "pwr+fgd").exit_code == 0
     decision = tmp_path / "decision.json"

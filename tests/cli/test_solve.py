@@ -104,6 +104,10 @@ def test_deadline_that_cannot_be_met_is_infeasible(run, tiny, write):
 def test_exit_code_tells_what_became_of_it(run, tiny, write, monkeypatch, reason, code):
     answer = Result(
         instance="tiny",
+        digest="",
+        proven_gap=None,
+        gap_asked=1e-4,
+        claimed=True,
         formulation="mckp",
         solver="highs",
         objective_name="total-completion",

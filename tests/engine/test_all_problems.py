@@ -113,6 +113,9 @@ def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataO
         who = f"{formulation} {solver}: {result.termination}"
         verdict = verdict_on(instance, result.model_dump(mode="json"))
         assert verdict.faults == [], who
+        assert verdict.claimed == result.claimed, who
+        if result.proven_gap is not None:
+            assert verdict.proven_gap == pytest.approx(result.proven_gap, abs=ROUNDING), who
         assert result.faults == [], who
         if best is None:
             assert result.objective is None, who

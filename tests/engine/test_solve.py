@@ -148,7 +148,10 @@ def test_a_decision_and_a_result_are_checked_and_nothing_else() -> None:
     result = wattsched.solve(small())
     assert result.decision is not None
     assert wattsched.check(small(), result.decision).faults == []
-    assert wattsched.check(small(), result) == wattsched.check(small(), result.decision)
+    verdict = wattsched.check(small(), result)
+    assert verdict.report == wattsched.check(small(), result.decision).report
+    assert (verdict.objective, verdict.totals) == (result.objective, result.totals)
+    assert (verdict.faults, verdict.claimed, verdict.proven_gap) == ([], False, result.proven_gap)
     better = result.model_copy(update={"objective": 1.0})
     assert any("claims 1" in fault for fault in wattsched.check(small(), better).faults)
     with pytest.raises(TypeError, match="answer must be a decision of sizing, or a result, got dict"):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.verification.claims import Rules, check_result
+from wattsched.verification.claims import Rules, Verdict, check_result
 from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
 
 TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items() if name != "mean-completion"}
@@ -36,20 +36,27 @@ def bounded(
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
 
 
-def pareto_faults(rules: Rules[Any, Any], instance: ShiftingInstance, frontier: dict[str, Any]) -> list[str]:
-    """What is wrong with a Pareto result: with a point's decision or its proof, or with their order.
+def check_pareto(
+    rules: Rules[Any, Any],
+    instance: ShiftingInstance,
+    frontier: dict[str, Any],
+    require_gap: float | None = None,
+) -> Verdict:
+    """Check a Pareto result: decision and claims of every point, and their order.
 
     Parameters
     ----------
     frontier : dict
         Parsed ``wattsched-frontier/1``, free of faults in its fields.
+    require_gap : float, optional
+        Gap to which every point has to be proven.
 
     Raises
     ------
     ValueError
         If the instance has no forecast of the criterion.
     """
-    against, faults = frontier["tradeoff"], []
+    against, faults, claimed = frontier["tradeoff"], [], False
     require_forecast(instance, against)
     if frontier["instance"] != instance.name:
         faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
@@ -60,10 +67,13 @@ def pareto_faults(rules: Rules[Any, Any], instance: ShiftingInstance, frontier: 
             faults.append(f"points[{number}]: minimises '{objective}', which is no end of this frontier")
             continue
         verdict = check_result(rules, bounded(instance, objective, against, point["limit"]), result)
+        verdict = verdict.requiring(require_gap)
+        claimed = claimed or verdict.claimed
         faults += [f"points[{number}].{fault}" for fault in verdict.faults]
         if verdict.report is None:
             faults.append(f"points[{number}]: has no decision")
-    return faults or list(_of_order(frontier["points"], TOTALS[against]))
+    faults = faults or list(_of_order(frontier["points"], TOTALS[against]))
+    return Verdict(faults, claimed=claimed)
 
 
 def _of_order(points: list[dict[str, Any]], total: str) -> Iterator[str]:

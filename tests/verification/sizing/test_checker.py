@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.documents import verdict_on
+from wattsched.instances.digest import digest_of
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
@@ -372,10 +373,17 @@ PROGRESS = {"objective_name": "progress", "sense": "max", "objective": 7.2}
 def result(**fields: Any) -> dict[str, Any]:
     return {
         "instance": "instance",
+        "digest": digest_of(instance()),
         "sense": "min",
         "objective": 5000.0,
         "bound": 4900.0,
         "gap": 0.02,
+        "proven_gap": None,
+        "gap_asked": 1e-4,
+        "claimed": True,
+        "checked": True,
+        "time_s": {"total": 1.0},
+        "totals": check(instance(), BOTH_RUN).totals,
         "decision": BOTH_RUN.model_dump(mode="json"),
         **fields,
     }

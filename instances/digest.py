@@ -1,0 +1,98 @@
+"""What an instance is known by: a digest of its content, however its file is written."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from pydantic import BaseModel
+
+_DOUBLE = struct.Struct("<d")
+
+
+def digest_of(instance: BaseModel) -> str:
+    """SHA-256 of the content of an instance, in hexadecimal digits; its objective is left out.
+
+    Equal instances have equal digests, whatever the order of fields, the form of numbers and the
+    compression of their files, and whether defaults are written; the order of lists counts. What is hashed is
+    the instance as a value, written as follows:
+
+    - a number (or true, 1, and false, 0) as ``d`` and its 8 bytes as a double, the lowest first;
+    - a text as ``s``, its length in bytes, ``:``, and these bytes (UTF-8); null as ``n``;
+    - a list as ``[``, its length, ``:``, and its entries; one of numbers alone as ``D``, its length, ``:``,
+      and 8 bytes for each; one of texts alone as ``S``, the list of their lengths in characters, and they;
+    - an object as ``{``, for each field its name, as a text, and its value, in the order of the names by code
+      points, and ``}``. Of objects with fixed fields those with their default are left out; options in rows
+      count as columns.
+    """
+    parts: list[bytes] = []
+    _write_fields(instance, parts, ("objective",))
+    return sha256(b"".join(parts)).hexdigest()
+
+
+def _write(value: Any, parts: list[bytes]) -> None:
+    if isinstance(value, str):
+        parts.append(_text(value))
+    elif isinstance(value, float | int):
+        parts.append(b"d" + _DOUBLE.pack(value))
+    elif isinstance(value, BaseModel):
+        _write_fields(value, parts)
+    elif value is None:
+        parts.append(b"n")
+    elif isinstance(value, list | tuple):
+        _write_list(value, parts)
+    else:
+        parts.append(b"{")
+        for name in sorted(value):
+            parts.append(_text(name))
+            _write(value[name], parts)
+        parts.append(b"}")
+
+
+def _write_fields(model: BaseModel, parts: list[bytes], without: tuple[str, ...] = ()) -> None:
+    """Write the fields that have not their default."""
+    content = vars(model)
+    parts.append(b"{")
+    for name, text, default in _fields(type(model)):
+        value = content[name]
+        if value is not default and value != default and name not in without:
+            parts.append(text)
+            _write(value, parts)
+    parts.append(b"}")
+
+
+@cache
+def _fields(model: type[BaseModel]) -> list[tuple[str, bytes, Any]]:
+    """Names of the fields, as texts and as they are written, and their defaults."""
+    return [
+        (name, _text(name), ... if field.is_required() else field.get_default(call_default_factory=True))
+        for name, field in sorted(model.model_fields.items())
+    ]
+
+
+def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None:
+    # Columns of options are most of an instance.
+    try:
+        if values and isinstance(values[0], str):
+            texts = "".join(values).encode()
+            parts += [b"S", _numbers([len(text) for text in values]), texts]
+            return
+        if values and isinstance(values[0], float | int):
+            parts.append(_numbers(values))
+            return
+    except (TypeError, struct.error):  # not all are of one kind
+        pass
+    parts.append(b"[%d:" % len(values))
+    for value in values:
+        _write(value, parts)
+
+
+def _numbers(values: list[Any] | tuple[Any, ...]) -> bytes:
+    return b"D%d:" % len(values) + struct.pack(f"<{len(values)}d", *values)
+
+
+def _text(text: str) -> bytes:
+    content = text.encode()
+    return b"s%d:%b" % (len(content), content)
