@@ -96,7 +96,7 @@ def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) 
     proven, bound = None if verdict.proof is None else verdict.proof.bound, document.get("bound")
     if proven is not None:
         word = "less" if sense == "min" else "more"
-        told = f"prices prove that no decision can have {word} than {goal.amount(proven)}"
+        told = f"{_proofs(document)} that no decision can have {word} than {goal.amount(proven)}"
         yield told if verdict.proven_gap is None else f"{told} ({gap_text(verdict.proven_gap)})"
     if bound is None or not verdict.claimed:
         return
@@ -108,8 +108,14 @@ def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) 
         told = f"bound {goal.amount(bound)} claimed, no certificate proves it"
         yield f"{told}: it is taken on trust{trusted}"
     else:
-        yield f"bound {goal.amount(bound)} claimed, prices prove {goal.amount(proven)}"
+        yield f"bound {goal.amount(bound)} claimed, {_proofs(document)} {goal.amount(proven)}"
         yield f"the rest of the bound is the solver's word: it is taken on trust{trusted}"
+
+
+def _proofs(document: dict[str, Any]) -> str:
+    """What proves."""
+    leaves = [node for node in document["certificate"].get("tree") or [] if node.get("prices") is not None]
+    return f"prices in {len(leaves):,} cases prove" if len(leaves) > 1 else "prices prove"
 
 
 def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool) -> int:
