@@ -116,11 +116,12 @@ class Prover:
         given = _Given(self, paid, allowed, in_range(self.near, paid))
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
         prove_by = _threshold if self.instance.objective in BOTTLENECK else _sum
-        proven, reach, leeway = prove_by(given, used)
+        proven, reach, leeway, excess = prove_by(given, used)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
-        return Proof([], bound, honest, float_above(leeway), exact=given.options.arithmetic.exact)
+        exact = given.options.arithmetic.exact
+        return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
 
     @cached_property
     def near(self) -> Options:
@@ -156,8 +157,8 @@ class _Given(NamedTuple):
 Charged = Sequence[tuple["Row", Fraction]]
 
 
-def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
-    """Of a sum what is proven, what can have been claimed, and the leeway of `Proof`."""
+def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+    """Of a sum what is proven, what can have been claimed, and leeway and excess of `Proof`."""
     cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
@@ -166,19 +167,23 @@ def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
         terms += sum((Fraction(job.weight) for job in instance.jobs), Fraction(0))
-    return bound.low, _claimed(bound.high, abs(bound.high) + terms), _tolerated(charged)
+    leeway = _tolerated(charged)
+    reach = _claimed(bound.high, abs(bound.high) + terms)
+    return bound.low, reach, leeway, bound.low - leeway - cheapest.dearest
 
 
-def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction]:
+def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """Likewise of the worst job's value."""
     if not given.prover.instance.jobs:
-        return Fraction(0), Fraction(0), Fraction(0)
+        return Fraction(0), Fraction(0), Fraction(0), Fraction(-1)
     reach, capacity = reach_of(given.options, given.prices, given.allowed), _capacity(charged)
     arithmetic = given.options.arithmetic
     proven = reach.threshold(reach.low, capacity, arithmetic)
-    lenient = reach.threshold(reach.low, capacity + _tolerated(charged), arithmetic)
+    most = capacity + _tolerated(charged)
+    lenient = reach.threshold(reach.low, most, arithmetic)
     claimed = reach.threshold(reach.surely(), capacity, arithmetic)
-    return proven, _claimed(max(proven, claimed), abs(claimed)), proven - lenient
+    excess = Fraction(1 if reach.none_fits(most, arithmetic) else -1)
+    return proven, _claimed(max(proven, claimed), abs(claimed)), proven - lenient, excess
 
 
 def _capacity(charged: Charged) -> Fraction:

@@ -37,10 +37,13 @@ class LeastCosts(NamedTuple):
         Sum of the magnitudes of the costs and charges that `total` is the sum of: whoever computes it in
         doubles is off by some rounding of these, even where they cancel. 0 in doubles, whose enclosure has
         that width.
+    dearest : Fraction
+        Not below what any choice of options costs, without charges, whatever splits leave.
     """
 
     total: Enclosure
     size: Fraction
+    dearest: Fraction
 
 
 def least_costs(
@@ -71,19 +74,36 @@ def least_costs(
         If a job has none without them.
     """
     if not options.instance.jobs:
-        return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0))
+        return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0), Fraction(0))
     arithmetic, left = options.arithmetic, allowed or {}
-    if arithmetic.exact:
-        listed = _left(options.all, left)
-        if near is not None:
-            listed = _perhaps_cheapest(listed, near, prices)
-        parts = [_least(listed, options, prices)]
-    else:
-        parts = [_least(_left(options.of(jobs), left), options, prices) for jobs in options.chunks(chunk)]
+    parts, dearest = [], []
+    doubles = None if near is None or not arithmetic.exact else near.parts(chunk)
+    for every in options.parts(chunk):
+        listed = _left(every, left)
+        if near is not None and doubles is not None:
+            listed = _perhaps_cheapest(listed, next(doubles), near, prices)
+        parts.append(_least(listed, options, prices))
+        # In rational numbers that is no small part of the work, and no matter of prices.
+        if options.dearest is None:
+            dearest.append(_dearest(every, arithmetic))
     low, high, late, *sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
     _require_options(options.instance, low, left)
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
-    return LeastCosts(total, -arithmetic.sum_below(-sizes[0]) if sizes else Fraction(0))
+    size = -arithmetic.sum_below(-sizes[0]) if sizes else Fraction(0)
+    if dearest:
+        options.dearest = -arithmetic.sum_below(-np.concatenate(dearest))
+    assert options.dearest is not None
+    return LeastCosts(total, size, options.dearest)
+
+
+def _dearest(listed: Listed, arithmetic: Arithmetic) -> Numbers:
+    """Not below what each job's dearest option costs."""
+    ran, waited = (
+        np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
+        for worth in (listed.running, listed.waiting)
+    )
+    found = np.maximum(np.maximum.reduceat(ran, listed.start), waited)
+    return np.where(found == -np.inf, 0, found)
 
 
 def reach_of(
@@ -94,7 +114,7 @@ def reach_of(
     There must be jobs.
     """
     left = allowed or {}
-    parts = (_left(options.of(jobs), left) for jobs in options.chunks(chunk))
+    parts = (_left(listed, left) for listed in options.parts(chunk))
     reach = Reach.joined(_reach(listed, options, prices) for listed in parts)
     _require_options(options.instance, np.minimum.reduceat(reach.low, reach.start), left)
     return reach
@@ -139,9 +159,8 @@ def _but(options: Worth, left: BoolArray) -> Worth:
     return options._replace(possible=options.possible & left, certain=options.certain & left)
 
 
-def _perhaps_cheapest(listed: Listed, near: Options, prices: RowPrices) -> Listed:
+def _perhaps_cheapest(listed: Listed, doubles: Listed, near: Options, prices: RowPrices) -> Listed:
     """Without options that cost more than another of the job, by doubles with a bound on their error."""
-    doubles = near.all
     ran = _around(doubles.running, near, prices, listed.running)
     waited = _around(doubles.waiting, near, prices, listed.waiting)
     least = np.minimum(np.minimum.reduceat(ran[1], listed.start), waited[1])

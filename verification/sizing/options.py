@@ -107,6 +107,8 @@ class Options:
     ----------
     uses : dict of Use to int
         Everything that options pay for, numbered; 0 is no use.
+    dearest : Fraction, optional
+        Not below what any choice of options costs, once that was found.
     start : int array, shape (n_offers + 1,)
         Where each offer's configurations begin among the rows.
     unit_s, power_w, idle_w : arrays, shape (n_rows,)
@@ -128,6 +130,7 @@ class Options:
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
         self.instance, self.configurations, self.arithmetic = instance, configurations, arithmetic
         self.uses: dict[Use, int] = {("joule",): 1}
+        self.dearest: Fraction | None = None
         self.round_s = arithmetic.number(instance.round_s)
         offers: dict[Hashable, tuple[Configurations, list[Configuration], str]] = {}
         keys: list[Hashable] = []
@@ -222,9 +225,15 @@ class Options:
             yield np.arange(first, last)
             first = last
 
+    def parts(self, size: int) -> Iterator[Listed]:
+        """Options of all jobs, about so many together; kept where that is one part."""
+        if len(self) <= size:
+            yield self._all
+        else:
+            yield from map(self.of, self.chunks(size))
+
     @cached_property
-    def all(self) -> Listed:
-        """Options of all jobs."""
+    def _all(self) -> Listed:
         return self.of(np.arange(len(self.offer)))
 
     def of(self, jobs: IntArray) -> Listed:

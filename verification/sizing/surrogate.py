@@ -70,3 +70,8 @@ class Reach(NamedTuple):
         levels = np.unique(values[values < np.inf])
         place = bisect_left(levels, True, key=pays_no_more)
         return Fraction(levels[min(place, len(levels) - 1)])
+
+    def none_fits(self, capacity: Fraction, arithmetic: Arithmetic) -> bool:
+        """Whether the options that pay least pay more than a capacity: there is no decision then."""
+        least = np.minimum.reduceat(np.where(self.low < np.inf, self.charge, np.inf), self.start)
+        return bool(np.any(least == np.inf)) or arithmetic.sum_below(least) > capacity
