@@ -21,6 +21,7 @@ from wattsched.formulations.sharing.columns import (
 )
 from wattsched.formulations.sharing.data import Patterns
 from wattsched.formulations.sharing.decisions import certificate_prices, decide, point
+from wattsched.formulations.sharing.splits import counts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES
@@ -45,7 +46,9 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     """
     data = set_partitioning(patterns, objective)
     if count_columns(data) <= MOST_COLUMNS:
-        return _model(data, all_columns(data))
+        columns = all_columns(data)
+        model = _model(data, columns)
+        return replace(model, counts=lambda: counts_of(data, columns, model.program))
     generated = generate(data, timer or Timer())
     prices = None if generated.prices is None else certificate_prices(data, generated.prices)
     return replace(_model(data, generated.columns), outside=generated.bound, prices=prices)

@@ -33,7 +33,7 @@ class Allowed:
     def __init__(self, instance: Instance, configurations: JobConfigurations, taken: Sequence[Taken]):
         self.of_job: dict[int, BoolArray] = {}
         numbers = {job.name: j for j, job in enumerate(instance.jobs)} if taken else {}
-        for split, inside in taken:
+        for split, inside, _ in taken:
             if not isinstance(name := split.get("job"), str) or name not in numbers:
                 raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
             j = numbers[name]
