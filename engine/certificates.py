@@ -24,11 +24,11 @@ from wattsched.verification.tree import prove_tree
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
-_LEAST_S = 0.5
+_LEAST_S = 1.0
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
-_VERIFYING = 0.3
+_VERIFYING = 0.2
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ def _placement() -> Problem[Any, Any, Any]:
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
     from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance
-    from wattsched.verification.placement.bound import prove
+    from wattsched.verification.placement.bound import Prover, prove
     from wattsched.verification.placement.checker import check
 
     return Problem(
@@ -268,6 +268,7 @@ def _placement() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
+        prover=Prover,
         heuristics=HEURISTICS,
     )
 

@@ -85,15 +85,15 @@ class Branching(ABC, Generic[CaseT]):
         """Prices of rows that splits have added, by the nodes of these splits."""
         return {}
 
-    @abstractmethod
-    def inherited(self, case: CaseT, prices: FloatArray, child: CaseT) -> FloatArray:
-        """Prices of a case for one that it was split into."""
+    def inherited(self, prices: FloatArray) -> FloatArray:
+        """Prices of a case for those that it was split into."""
+        return prices
 
     @abstractmethod
     def _restrict(self, case: CaseT) -> None:
         """Have the solver hold a case."""
 
-    def _prices(self, case: CaseT, duals: FloatArray) -> FloatArray:
+    def _prices(self, duals: FloatArray) -> FloatArray:
         """Prices of a case's rows from the solver's duals."""
         return self._model.prices(duals[: self._model.program.n_rows], self.whole.n_rows)
 
@@ -102,26 +102,27 @@ class Branching(ABC, Generic[CaseT]):
 
         Where it has no point, a ray of its dual proves the value. None if neither is done in time.
         """
-        solver, program = self._solver, self.program(case)
+        solver = self._solver
         self._restrict(case)
+        program = self.program(case)
         if (left_s := timer.remaining_s()) is not None:
             solver.setOptionValue("time_limit", solver.getRunTime() + left_s)
         status = run(solver)
         if status == Status.kInfeasible:
-            ray = self._ray(case)
+            ray = self._ray()
             return None if ray is None else _along(program, ray, value)
         solution = solver.getSolution()
         if status != Status.kOptimal or not has_point(solver) or not solution.dual_valid:
             return None
-        prices, _ = certified(program, self._prices(case, np.asarray(solution.row_dual)))
+        prices, _ = certified(program, self._prices(np.asarray(solution.row_dual)))
         x = self._model.point(np.asarray(solution.col_value))
         return Solved(x, prices, program.lagrangian_bound(prices))
 
-    def _ray(self, case: CaseT) -> FloatArray | None:
+    def _ray(self) -> FloatArray | None:
         status, found, ray = self._solver.getDualRay()
         if status != highspy.HighsStatus.kOk or not found:
             return None
-        return self._prices(case, np.asarray(ray))
+        return self._prices(np.asarray(ray))
 
 
 def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
@@ -147,10 +148,6 @@ class ByChoices(Branching[BoolArray]):
         n, cost = self.whole.n_choices, self.whole.cost.copy()
         cost[:n][~case] = np.inf
         return replace(self.whole, cost=cost)
-
-    def inherited(self, case: BoolArray, prices: FloatArray, child: BoolArray) -> FloatArray:
-        """Rows are the same in all cases."""
-        return prices
 
     def _restrict(self, case: BoolArray) -> None:
         n, held = self.whole.n_choices, self._model.program
@@ -204,47 +201,58 @@ class Limit:
 
 
 class ByCounts(Branching[dict[int, Limit]]):
-    """Cases limit counts; each is a row below those of the program, in the order in which they were met."""
+    """Cases limit counts; each has a row below those of the program, in the order in which they were met."""
 
     def __init__(self, counts: Counts) -> None:
         super().__init__(counts.program)
-        self._counts, self._rows = counts, dict[int, int]()
+        self._counts, self._place = counts, dict[int, int]()
+        self._grown = counts.program
 
     def root(self) -> dict[int, Limit]:
         """No count is limited."""
         return {}
 
     def program(self, case: dict[int, Limit]) -> Program:
-        """Every limited count has a row below those of the program."""
-        if not case:
-            return self.whole
-        limits = list(case.values())
-        return replace(
-            self.whole,
-            matrix=csc_array(vstack([self.whole.matrix, self._counts.matrix[list(case)]])),
-            row_lower=np.concatenate([self.whole.row_lower, [limit.least for limit in limits]]),
-            row_upper=np.concatenate([self.whole.row_upper, [limit.most for limit in limits]]),
-        )
+        """Every count that was met has a row below those of the program."""
+        least, most = self._limits(case)
+        lower = np.concatenate([self.whole.row_lower, least])
+        return replace(self._grown, row_lower=lower, row_upper=np.concatenate([self.whole.row_upper, most]))
 
-    def inherited(self, case: dict[int, Limit], prices: FloatArray, child: dict[int, Limit]) -> FloatArray:
-        """A count that is split again keeps its place, another one comes last."""
-        return np.concatenate([prices, np.zeros(len(child) - len(case))])
+    def inherited(self, prices: FloatArray) -> FloatArray:
+        """Counts that were met since then have no price."""
+        return np.concatenate([prices, np.zeros(self._grown.n_rows - len(prices))])
+
+    def _limits(self, case: dict[int, Limit]) -> tuple[FloatArray, FloatArray]:
+        """Limits of all counts that were met."""
+        least, most = np.full(len(self._place), -np.inf), np.full(len(self._place), np.inf)
+        for count, limit in case.items():
+            least[self._place[count]], most[self._place[count]] = limit.least, limit.most
+        return least, most
 
     def _restrict(self, case: dict[int, Limit]) -> None:
-        base = self._model.program.n_rows
-        for count in case.keys() - self._rows.keys():
-            row = self._counts.matrix[[count]]
-            self._solver.addRow(-np.inf, np.inf, row.nnz, row.indices.astype(np.int32), row.data)
-            self._rows[count] = base + len(self._rows)
-        limits = [case.get(count, Limit()) for count in self._rows]
-        least, most = (np.array([getattr(limit, name) for limit in limits]) for name in ("least", "most"))
-        numbers = np.array(list(self._rows.values()), dtype=np.int32)
-        self._solver.changeRowsBounds(len(numbers), numbers, least, most)
+        if new := [count for count in case if count not in self._place]:
+            self._meet(new)
+        least, most = self._limits(case)
+        rows = self._model.program.n_rows + np.arange(len(least), dtype=np.int32)
+        self._solver.changeRowsBounds(len(rows), rows, least, most)
 
-    def _prices(self, case: dict[int, Limit], duals: FloatArray) -> FloatArray:
-        # Counts are of integer columns, which are not scaled.
-        of_counts = duals[[self._rows[count] for count in case]] / self._model.cost_factor
-        return np.concatenate([super()._prices(case, duals), of_counts])
+    def _meet(self, new: list[int]) -> None:
+        """Give counts a row."""
+        rows, free, grown = self._counts.matrix[new], np.full(len(new), np.inf), self._grown
+        begins, columns = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
+        self._solver.addRows(len(new), -free, free, rows.nnz, begins, columns, rows.data)
+        self._place |= {count: len(self._place) + i for i, count in enumerate(new)}
+        self._grown = replace(
+            grown,
+            matrix=csc_array(vstack([grown.matrix, rows])),
+            row_lower=np.concatenate([grown.row_lower, -free]),
+            row_upper=np.concatenate([grown.row_upper, free]),
+        )
+
+    def _prices(self, duals: FloatArray) -> FloatArray:
+        """Prices of the program's rows, then of counts: of integer columns, which are not scaled."""
+        of_counts = duals[self._model.program.n_rows :] / self._model.cost_factor
+        return np.concatenate([super()._prices(duals), of_counts])
 
     def split(
         self, case: dict[int, Limit], solved: Solved, node: int, value: float
@@ -282,5 +290,6 @@ class ByCounts(Branching[dict[int, Limit]]):
 
     def split_prices(self, case: dict[int, Limit], prices: FloatArray) -> dict[int, float]:
         """Prices of the rows of counts, by the nodes whose splits limit them."""
-        rows = zip(case.values(), prices[self.whole.n_rows :].tolist(), strict=True)
-        return {limit.of_least if y > 0 else limit.of_most: y for limit, y in rows if y != 0.0}
+        of_counts = prices[self.whole.n_rows :]
+        priced = [(limit, float(of_counts[self._place[count]])) for count, limit in case.items()]
+        return {limit.of_least if y > 0 else limit.of_most: y for limit, y in priced if y != 0.0}

@@ -121,7 +121,7 @@ def prove(
 
 def _child(branching: Branching[Any], node: _Open, case: Any, number: int) -> _Open:
     """A child begins with the prices of the node above."""
-    prices = branching.inherited(node.case, node.prices, case)
+    prices = branching.inherited(node.prices)
     return _Open(branching.program(case).lagrangian_bound(prices), number, case, prices)
 
 
