@@ -12,6 +12,7 @@ import numpy as np
 from wattsched.call import Call
 from wattsched.formulations.counts import Counts
 from wattsched.formulations.model import Model
+from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.result import Certificate, Node
 from wattsched.solvers import tree
@@ -24,7 +25,10 @@ from wattsched.verification.tree import prove_tree
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
-_LEAST_S = 1.0
+# Columns times nodes of a tree that nobody asked for: half a second's worth, as long as most solves take.
+# Trees that count take a dozen LPs for a node, and up to two seconds.
+_USUAL_WORK = 400_000
+_USUAL_COUNTING = 100_000
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
@@ -93,9 +97,9 @@ class Priced:
             proof, nodes = _by_counts(call, model.counts(), value)
             proven = proof.bound
         elif model.split is not None:
-            timer = _timer(call)
+            timer, most = _limits(call, _USUAL_WORK, model.program)
             with call.timer.phase("prove"):
-                grown = tree.prove(model.program, value, timer, prices=self.prices)
+                grown = tree.prove(model.program, value, timer, prices=self.prices, nodes=most)
                 nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
             proven = model.program.reported(grown.bound)
         else:
@@ -123,23 +127,28 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     return Certificate(prices=alone or {}, bound=proof.bound, tree=[] if alone else nodes)
 
 
-def _timer(call: Call) -> Timer:
-    """On its own account proving may take as long as all that it follows."""
-    allowed_s = max(_LEAST_S, sum(call.timer.phase_s.values())) if call.prove_s is None else call.prove_s
-    left_s = call.timer.remaining_s()
-    return Timer(allowed_s if left_s is None else min(allowed_s, left_s))
+def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
+    """Time and nodes of a tree, by the usual work.
+
+    Nodes and not seconds limit what nobody asked for: it is the same on every machine.
+    """
+    limits_s = [s for s in (call.prove_s, call.timer.remaining_s()) if s is not None]
+    most = tree.MOST_NODES if call.prove_s is not None else work // max(1, program.n_columns)
+    return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
 
 
 def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
     """What a tree that counts proves of a value, as the independent proof finds, and its nodes."""
-    timer = _timer(call)
+    timer, most = _limits(call, _USUAL_COUNTING, counts.program)
     if call.problem.prover is None or timer.over():
         return Proof(), []
     with call.timer.phase("prove"):
         prover, began_s = call.problem.prover(call.instance), time.perf_counter()
         prover({}, [])
-        leaf_s, left_s = time.perf_counter() - began_s, timer.remaining_s() or 0.0
-        most = int(min(tree.MOST_NODES, 2 * _VERIFYING * left_s / max(leaf_s, 1e-6)))
+        if (left_s := timer.remaining_s()) is not None:
+            # Half of the nodes are leaves, each of which is proven once more.
+            leaf_s = max(1e-6, time.perf_counter() - began_s)
+            most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
         grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
         nodes = [_counted(counts, node) for node in grown.nodes]
         sense = call.problem.objectives[call.instance.objective]

@@ -14,7 +14,7 @@ from strategies.trees import counting_trees, disturbed
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
-from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
+from wattsched.instances.sharing.instance import OBJECTIVES, Budgets, SharingInstance
 from wattsched.verification.sharing.bound import Prover
 from wattsched.verification.tree import prove_tree
 
@@ -97,6 +97,20 @@ def test_no_disturbed_tree_proves_more_than_the_optimum(
     assert proof.bound is not None
     over = proof.bound - result.objective if sense == "min" else result.objective - proof.bound
     assert over <= 1e-9 * max(0.1, abs(result.objective))
+
+
+def test_a_forged_infeasible_is_refused() -> None:
+    instance = generate("sharing", jobs=4, seed=1)
+    jobs = [job.model_copy(update={"can_wait": False}) for job in instance.jobs]
+    instance = instance.model_copy(update={"jobs": jobs})
+    short = instance.model_copy(update={"budgets": Budgets(power_w=1.0)})
+    result = solve(short).model_dump(mode="json")
+    assert result["termination"]["reason"] == "infeasible"
+    assert verdict_on(short, result).infeasible
+    wide = short.model_copy(update={"budgets": Budgets(power_w=1e6)})
+    verdict = verdict_on(wide, result)
+    assert not verdict.infeasible
+    assert any("leaves room for a decision" in fault for fault in verdict.faults)
 
 
 @pytest.fixture(scope="module")
