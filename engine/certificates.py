@@ -16,7 +16,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.result import Certificate, Node
 from wattsched.solvers import tree
-from wattsched.solvers.branching import AtMost
+from wattsched.solvers.branching import AtMost, Choices
 from wattsched.solvers.solution import proven_bound
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Proof
@@ -123,8 +123,9 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     proof, nodes = _by_counts(call, model.counts(), dearest + _EXCESS * max(1.0, abs(dearest)))
     if not nodes or proof.bound is None or proof.excess <= 0:
         return None
-    alone = nodes[0].prices if len(nodes) == 1 else None
-    return Certificate(prices=alone or {}, bound=proof.bound, tree=[] if alone else nodes)
+    if len(nodes) == 1:
+        return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
+    return Certificate(prices={}, bound=proof.bound, tree=nodes)
 
 
 def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
@@ -170,10 +171,10 @@ def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
     assert model.split is not None
     nodes = []
     for node in grown.nodes:
-        if not isinstance(node.split, np.ndarray):
+        if not isinstance(node.split, Choices):
             nodes.append(Node(prices=model.named_prices(node.prices)))
             continue
-        told = model.split(node.split)
+        told = model.split(node.split.columns)
         if told is None:
             return []
         split, swapped = told

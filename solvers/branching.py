@@ -41,8 +41,15 @@ class AtMost:
     most: int
 
 
-Split = IntArray | AtMost
-"""Choice columns of one group that are allowed inside, others of the group outside; or a count."""
+@dataclass(frozen=True)
+class Choices:
+    """A split: what is left of a group inside, and outside."""
+
+    columns: IntArray
+    others: IntArray
+
+
+Split = Choices | AtMost
 
 
 class Solved(NamedTuple):
@@ -156,18 +163,18 @@ class ByChoices(Branching[BoolArray]):
 
     def split(
         self, case: BoolArray, solved: Solved, node: int, value: float
-    ) -> tuple[IntArray, BoolArray, BoolArray] | None:
+    ) -> tuple[Choices, BoolArray, BoolArray] | None:
         """Split a group between its cheaper columns and the others."""
         columns = None if solved.x is None else self._cheaper(case, solved.x, solved.prices)
         if columns is None:
             return None
         start = self.whole.group_start
         group = int(np.searchsorted(start, columns[0], side="right")) - 1
+        left = start[group] + np.flatnonzero(case[start[group] : start[group + 1]])
+        others = np.setdiff1d(left, columns)
         inside, outside = case.copy(), case.copy()
-        outside[columns] = False
-        inside[start[group] : start[group + 1]] = False
-        inside[columns] = case[columns]
-        return columns, inside, outside
+        inside[others] = outside[columns] = False
+        return Choices(columns, others), inside, outside
 
     def _cheaper(self, case: BoolArray, x: FloatArray, prices: FloatArray) -> IntArray | None:
         """The cheaper columns of the fractional group whose columns differ most in priced use."""
