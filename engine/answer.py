@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.call import EARLIER, ROUNDING, Call, Candidate
-from wattsched.certificates import Priced
+from wattsched.certificates import Priced, no_decision
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
@@ -44,24 +44,25 @@ class Evidence:
     asked: Solution
     known: list[Candidate]
 
-    @cached_property
+    @property
     def certificate(self) -> Certificate | None:
         """Best bound that named row prices prove: those of the asked formulation, else of the default one."""
-        named = self._named
-        if named is None or named.named_prices is None:
-            return None if named is None or named.prices is None else self._proven(named.prices)
-        if named.lagrangian:
-            return None if self.priced is None else self.priced.certificate()
-        known = self._prices_of(named)
-        return self._proven(named.named_prices(known[-1])) if known else None
+        return None if self.priced is None else self.priced.certificate
 
     @cached_property
     def priced(self) -> Priced | None:
-        """The prices of the certificate, of a formulation whose own bound is what they prove."""
+        """The prices of the certificate."""
         named = self._named
-        if named is None or named.named_prices is None or not named.lagrangian:
-            return None
-        return Priced.best(named, self._prices_of(named))
+        if named is None or named.named_prices is None:
+            return (
+                None
+                if named is None or named.prices is None
+                else Priced.proven(self.call, named, named.prices)
+            )
+        known = self._prices_of(named)
+        if named.lagrangian:
+            return Priced.best(self.call, named, known)
+        return Priced.proven(self.call, named, named.named_prices(known[-1])) if known else None
 
     @cached_property
     def _named(self) -> Model[Any] | None:
@@ -90,14 +91,6 @@ class Evidence:
                 left_s = call.timer.remaining_s()
                 priced.append(dual_prices(program, left_s, start=start, enough=known)[0])
         return priced
-
-    def _proven(self, prices: Mapping[str, float]) -> Certificate | None:
-        """Certificate of prices, with the bound that the independent proof finds."""
-        with self.call.timer.phase("prove"):
-            proof = self.call.problem.prove(self.call.instance, prices)
-        if proof.bound is None or not np.isfinite(proof.bound):
-            return None
-        return Certificate(prices={name: y for name, y in prices.items() if y != 0.0}, bound=proof.bound)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -130,11 +123,12 @@ class Evidence:
         # Rounding in the last digits must not put the bound on the wrong side.
         bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
         if self.priced is not None and np.isfinite(bound):
-            certificate = self.priced.proven_further(call, cost, bound) or certificate
-        proven = cost if certificate is None else min(cost, call.sign * certificate.bound)
-        # What anybody can verify is better than a finer bound on the solver's word.
-        if certificate is not None and relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP):
-            bound = proven
+            certificate = self.priced.proven_further(cost, bound) or certificate
+        if certificate is not None:
+            proven = min(cost, call.sign * certificate.bound)
+            # What anybody can verify is better than a finer bound on the solver's word.
+            enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
+            bound = proven if enough else max(bound, proven)
         gap = relative_gap(cost, bound) if np.isfinite(bound) else None
         earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
@@ -195,10 +189,12 @@ class Evidence:
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
         if reasons:
-            return call.result(Termination("infeasible", detail="; ".join(reasons)), size=self.size)
+            ended = Termination("infeasible", detail="; ".join(reasons))
+            return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
         if self.whole and ended.reason == "infeasible":
             detail = f"{call.solver} proved that no decision exists"
-            return call.result(Termination("infeasible", detail=detail), size=self.size)
+            ended = Termination("infeasible", detail=detail)
+            return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:

@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wattsched.call import Call
+from wattsched.formulations.counts import Counts
 from wattsched.formulations.model import Model
+from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.result import Certificate, Node
 from wattsched.solvers import tree
+from wattsched.solvers.branching import AtMost, Choices
 from wattsched.solvers.solution import proven_bound
 from wattsched.topology.arrays import FloatArray
+from wattsched.verification.report import Proof
+from wattsched.verification.tree import prove_tree
 
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
 # Columns times nodes of a tree that nobody asked for: half a second's worth, as long as most solves take.
+# Trees that count take a dozen LPs for a node, and up to two seconds.
 _USUAL_WORK = 400_000
+_USUAL_COUNTING = 100_000
+# What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
+# verifying it may take.
+_EXCESS = 1e-3
+_VERIFYING = 0.2
 
 
 @dataclass(frozen=True)
 class Priced:
-    """The row prices of a program that prove most of all that are known.
+    """The row prices that prove most of all that are known.
 
     Attributes
     ----------
+    call : Call
     model : Model
-        Its rows have names, and every decision is a point of its program.
-    prices : float array, shape (n_rows,)
-    bound : float
-        On the cost.
+    certificate : Certificate
+        Of the prices alone.
+    prices : float array, shape (n_rows,), optional
+        The same, of a program whose rows all have names and that every decision is a point of.
     """
 
+    call: Call
     model: Model[Any]
-    prices: FloatArray
-    bound: float
+    certificate: Certificate
+    prices: FloatArray | None = None
 
     @classmethod
-    def best(cls, model: Model[Any], known: list[FloatArray]) -> Priced:
-        """The best of some prices."""
+    def best(cls, call: Call, model: Model[Any], known: list[FloatArray]) -> Priced | None:
+        """The best of some prices of a program whose own bound is what its prices prove."""
+        assert model.named_prices is not None
         bounds = [proven_bound(model.program, y) for y in known]
         best = int(np.argmax(bounds))
-        return cls(model, known[best], bounds[best])
-
-    def certificate(self) -> Certificate | None:
-        """Certificate of the prices alone."""
-        if not np.isfinite(self.bound) or self.model.named_prices is None:
+        if not np.isfinite(bounds[best]):
             return None
-        bound = self.model.program.reported(self.bound)
-        return Certificate(prices=self.model.named_prices(self.prices), bound=bound)
+        bound = model.program.reported(bounds[best])
+        certificate = Certificate(prices=model.named_prices(known[best]), bound=bound)
+        return cls(call, model, certificate, known[best])
 
-    def proven_further(self, call: Call, cost: float, bound: float) -> Certificate | None:
+    @classmethod
+    def proven(cls, call: Call, model: Model[Any], prices: Mapping[str, float]) -> Priced | None:
+        """Prices under the names of certificates, with the bound that the independent proof finds."""
+        with call.timer.phase("prove"):
+            proof = call.problem.prove(call.instance, prices)
+        if proof.bound is None or not np.isfinite(proof.bound):
+            return None
+        named = {name: y for name, y in prices.items() if y != 0.0}
+        return cls(call, model, Certificate(prices=named, bound=proof.bound))
+
+    def proven_further(self, cost: float, bound: float) -> Certificate | None:
         """Certificate with a tree that proves a claimed bound, or as much of it as the time for that allows.
 
         None where the prices alone prove it already, or the formulation has no trees.
@@ -65,39 +88,127 @@ class Priced:
         bound : float
             On the cost, as solvers claim it; no more is proven than the gap asked for needs.
         """
-        program = self.model.program
+        call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = min(bound, cost - gap * abs(cost))
-        if self.model.split is None or program.bottleneck is not None or self.bound >= value:
+        if call.sign * known.bound >= value or model.program.bottleneck is not None:
             return None
-        # Nodes and not seconds limit what nobody asked for: it is the same on every machine.
-        nodes_most = _USUAL_WORK // program.n_columns if call.prove_s is None else tree.MOST_NODES
-        limits_s = [s for s in (call.prove_s, call.timer.remaining_s()) if s is not None]
-        with call.timer.phase("prove"):
-            timer = Timer(min(limits_s, default=None))
-            grown = tree.prove(program, value, self.prices, timer, min(nodes_most, tree.MOST_NODES))
-            nodes = _named(self.model, grown)
-        if nodes is None or not self.bound < grown.bound < np.inf:
+        if model.counts is not None:
+            proof, nodes = _by_counts(call, model.counts(), value)
+            proven = proof.bound
+        elif model.split is not None:
+            timer, most = _limits(call, _USUAL_WORK, model.program)
+            with call.timer.phase("prove"):
+                grown = tree.prove(model.program, value, timer, prices=self.prices, nodes=most)
+                nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
+            proven = model.program.reported(grown.bound)
+        else:
             return None
-        root = self.certificate()
-        if root is None:
+        if not nodes or proven is None or not call.sign * known.bound < call.sign * proven < np.inf:
             return None
-        proven = program.reported(grown.bound)
-        return Certificate(prices=root.prices, bound=proven, price_bound=root.bound, tree=nodes)
+        return Certificate(prices=known.prices, bound=proven, price_bound=known.bound, tree=nodes)
 
 
-def _named(model: Model[Any], grown: tree.Tree) -> list[Node] | None:
-    """Nodes of a tree in the words of the instance, None where a split has none."""
+def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
+    """Certificate that an instance has no decision: what is proven exceeds whatever one could cost.
+
+    None where that is not proven in time, or the formulation has no trees.
+    """
+    if model is None or (model.counts is None and model.split is None) or call.problem.prover is None:
+        return None
+    nothing = call.problem.prover(call.instance)({}, [])
+    if nothing.bound is None or not np.isfinite(nothing.excess):
+        return None
+    dearest = call.sign * nothing.bound - nothing.excess
+    value = dearest + _EXCESS * max(1.0, abs(dearest))
+    if model.program.bottleneck is not None:
+        proof, nodes = _by_thresholds(call, model)
+    elif model.counts is not None:
+        proof, nodes = _by_counts(call, model.counts(), value)
+    else:
+        proof, nodes = _by_splits(call, model, value)
+    if not nodes or proof.bound is None or proof.excess <= 0:
+        return None
+    if len(nodes) == 1:
+        return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
+    return Certificate(prices={}, bound=proof.bound, tree=nodes)
+
+
+def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
+    """Time and nodes of a tree, by the usual work.
+
+    Nodes and not seconds limit what nobody asked for: it is the same on every machine.
+    """
+    limits_s = [s for s in (call.prove_s, call.timer.remaining_s()) if s is not None]
+    most = tree.MOST_NODES if call.prove_s is not None else work // max(1, program.n_columns)
+    return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
+
+
+def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
+    """What a tree that counts proves of a value, as the independent proof finds, and its nodes."""
+    timer, most = _limits(call, _USUAL_COUNTING, counts.program)
+    if call.problem.prover is None or timer.over():
+        return Proof(), []
+    with call.timer.phase("prove"):
+        prover, began_s = call.problem.prover(call.instance), time.perf_counter()
+        prover({}, [])
+        if (left_s := timer.remaining_s()) is not None:
+            # Half of the nodes are leaves, each of which is proven once more.
+            leaf_s = max(1e-6, time.perf_counter() - began_s)
+            most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
+        grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
+        nodes = [_counted(counts, node) for node in grown.nodes]
+        return _verified(call, nodes), nodes
+
+
+def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
+    """What a tree over choices proves of a value, as the independent proof finds, and its nodes."""
+    timer, most = _limits(call, _USUAL_WORK, model.program)
+    with call.timer.phase("prove"):
+        nodes = _nodes_of_splits(model, tree.prove(model.program, value, timer, nodes=most))
+        return _verified(call, nodes), nodes
+
+
+def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
+    """What prices prove of a bottleneck's worst threshold."""
+    from wattsched.solvers.dual import dual_prices
+
+    assert model.named_prices is not None
+    with call.timer.phase("prove"):
+        prices, _ = dual_prices(model.program, call.timer.remaining_s())
+        nodes = [Node(prices=model.named_prices(prices))]
+        return _verified(call, nodes), nodes
+
+
+def _verified(call: Call, nodes: list[Node]) -> Proof:
+    """What nodes prove by the independent proof."""
+    if not nodes or call.problem.prover is None:
+        return Proof()
+    sense = call.problem.objectives[call.instance.objective]
+    return prove_tree(call.problem.prover(call.instance), [node.model_dump() for node in nodes], sense)
+
+
+def _counted(counts: Counts, node: tree.Node) -> Node:
+    """Node of a tree that counts, in the words of the instance."""
+    if isinstance(node.split, AtMost):
+        split = {**counts.named(node.split.count), "at_most": node.split.most}
+        return Node(split=split, inside=node.inside, outside=node.outside)
+    of_splits = {f"split:{above}": counts.program.reported(y) for above, y in node.of_splits.items()}
+    return Node(prices=counts.named_prices(node.prices) | of_splits)
+
+
+def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
+    """Nodes of a tree in the words of the instance, none where a split has none."""
     assert model.named_prices is not None
     assert model.split is not None
     nodes = []
     for node in grown.nodes:
-        if node.columns is None or node.others is None:
+        if not isinstance(node.split, Choices):
             nodes.append(Node(prices=model.named_prices(node.prices)))
             continue
-        told = model.split(node.columns, node.others)
+        told = model.split(node.split.columns, node.split.others)
         if told is None:
-            return None
+            return []
         split, swapped = told
         inside, outside = (node.outside, node.inside) if swapped else (node.inside, node.outside)
         nodes.append(Node(split=split, inside=inside, outside=outside))

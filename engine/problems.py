@@ -222,7 +222,7 @@ def _sharing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sharing.data import patterns_of
     from wattsched.instances.sharing.decision import SharingDecision
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
-    from wattsched.verification.sharing.bound import prove
+    from wattsched.verification.sharing.bound import Prover, prove
     from wattsched.verification.sharing.checker import check
 
     return Problem(
@@ -238,6 +238,7 @@ def _sharing() -> Problem[Any, Any, Any]:
         safety_net="eaco",
         check=check,
         prove=prove,
+        prover=Prover,
         heuristics={
             "eaco": late("formulations.sharing.heuristics:eaco"),
             "fifo": late("formulations.sharing.heuristics:fifo"),
@@ -254,7 +255,7 @@ def _placement() -> Problem[Any, Any, Any]:
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
     from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance
-    from wattsched.verification.placement.bound import prove
+    from wattsched.verification.placement.bound import Prover, prove
     from wattsched.verification.placement.checker import check
 
     return Problem(
@@ -267,6 +268,7 @@ def _placement() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
+        prover=Prover,
         heuristics=HEURISTICS,
     )
 

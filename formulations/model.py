@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from wattsched.formulations.counts import Counts
 from wattsched.formulations.program import Program
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -37,7 +38,9 @@ class Model(Generic[DecisionT]):
     split : callable, optional
         Columns of one choice group, some inside and others outside, to the split of a certificate tree, and
         whether that has them the other way round; None for one that certificates cannot express. Columns of
-        the group that are in neither are ruled out by the splits before. Without it there are no trees.
+        the group that are in neither are ruled out by the splits before.
+    counts : callable, optional
+        What certificate trees count where they do not split groups. With neither there are no trees.
     prices : mapping of str to float, optional
         Certificate prices that are known from building the program.
     start : float array, optional
@@ -60,6 +63,7 @@ class Model(Generic[DecisionT]):
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
     split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None
+    counts: Callable[[], Counts] | None = None
     prices: Mapping[str, float] | None = None
     start: FloatArray | None = None
     outside: float = math.inf

@@ -106,7 +106,11 @@ def exceeds(value: float, limit: float, tolerance: float) -> bool:
 
 
 def charges(
-    prices: Mapping[str, object], limits: Collection[str], equalities: Collection[str], sense: str
+    prices: Mapping[str, object],
+    limits: Collection[str],
+    equalities: Collection[str],
+    sense: str,
+    demands: Collection[str] = (),
 ) -> tuple[dict[str, float], list[str]]:
     """What a unit of each row costs by the prices of a certificate, and what is wrong with them.
 
@@ -114,31 +118,33 @@ def charges(
     ----------
     prices : mapping of str to number
         Derivative of the objective by the bound of a row: not positive for ``min``, not negative for ``max``.
-        Of either sign for equalities. Rows that are not named have price 0.
-    limits, equalities : collections of str
-        The rows that there are.
+        The other way round for demands, of either sign for equalities. Rows that are not named have price 0.
+    limits, equalities, demands : collections of str
+        The rows that there are: of which there is so much, exactly so much is used, or at least.
 
     Returns
     -------
     charged : dict of str to float
-        In units of the cost that is minimised; of limits not negative.
+        In units of the cost that is minimised; of limits not negative, of demands not positive.
     faults : list of str
     """
     charged: dict[str, float] = {}
     faults = []
+    sign, wrong = (1.0, ("positive", "negative")) if sense == "min" else (-1.0, ("negative", "positive"))
     for name, price in prices.items():
         told = f"certificate: the price {price!r:.40} of row '{name}'"
         if not is_finite(price):
             faults.append(f"{told} is not a finite number")
         elif abs(price) > LARGEST_PRICE:
             faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
-        elif name in limits and ((price > 0) if sense == "min" else (price < 0)):
-            wrong, right = ("positive", "min") if sense == "min" else ("negative", "max")
-            faults.append(f"{told} is {wrong}: more of it cannot make a {right} objective worse")
-        elif name not in limits and name not in equalities:
+        elif name in limits and sign * price > 0:
+            faults.append(f"{told} is {wrong[0]}: more of it cannot make a {sense} objective worse")
+        elif name in demands and sign * price < 0:
+            faults.append(f"{told} is {wrong[1]}: to ask for more cannot make a {sense} objective better")
+        elif name not in limits and name not in equalities and name not in demands:
             faults.append(f"{told} proves nothing: the instance has no row of that name")
         elif abs(price) >= NEGLIGIBLE_PRICE:
-            charged[name] = -float(price) if sense == "min" else float(price)
+            charged[name] = -sign * float(price)
     return charged, faults
 
 

@@ -21,10 +21,11 @@ MOST_NODES = 100_000
 
 
 class Taken(NamedTuple):
-    """A split, and on which of its sides a leaf is."""
+    """A split, on which of its sides a leaf is, and the number of the node that has it."""
 
     split: Mapping[str, Any]
     inside: bool
+    node: int
 
 
 ProveLeaf = Callable[[Mapping[str, object], Sequence[Taken]], Proof]
@@ -82,7 +83,7 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
             child = node.get(side)
             if not isinstance(child, int) or isinstance(child, bool) or not number < child < len(nodes):
                 raise ValueError(f"node {number} of the tree: '{side}' must be the number of a later node")
-            waiting.append((child, [*taken, Taken(split, side == "inside")]))
+            waiting.append((child, [*taken, Taken(split, side == "inside", number)]))
     if not all(met):
         raise ValueError(f"node {met.index(False)} of the tree is reached by no split")
 

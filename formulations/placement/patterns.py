@@ -21,13 +21,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from wattsched.formulations.counts import Counts
 from wattsched.formulations.model import Model
 from wattsched.formulations.placement.data import Window
 from wattsched.formulations.placement.outcome_search import NEARBY, WIDTH, search_outcomes
-from wattsched.formulations.placement.outcomes import Outcomes, Prices, decide, every_outcome, fixed, used_by
+from wattsched.formulations.placement.outcomes import Outcomes, decide, every_outcome, fixed, used_by
+from wattsched.formulations.placement.splits import counts_of, named_prices
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
@@ -36,8 +39,10 @@ from wattsched.topology.arrays import FloatArray
 MOST_OUTCOMES = 100_000
 """Ways to host tasks that are looked at to list all outcomes; where there are more, outcomes are searched."""
 
+MOST_COUNTED = 2_000
+"""Outcomes, up to which certificate trees can be grown."""
+
 _SEARCH_SHARE = 0.7
-_NO_PRICE = 1e-9
 
 
 def build(
@@ -70,7 +75,9 @@ def build(
     every = every_outcome(window, most_outcomes, timer)
     if every is not None:
         found, prices = fixed(window, every, found)
-    outcomes = found.outcomes
+    outcomes, counts = found.outcomes, None
+    if every is not None and len(every) <= MOST_COUNTED:
+        counts = partial(_counts_of_all, window, every)
 
     def encode(decision: PlacementDecision) -> FloatArray | None:
         times = used_by(window, outcomes, decision)
@@ -80,7 +87,8 @@ def build(
         program=program_of(window, outcomes),
         decode=lambda x, starts: decide(window, outcomes, np.rint(x).astype(np.int64)),
         encode=encode,
-        prices=None if prices is None else named_prices(window, prices),
+        counts=counts,
+        prices=None if prices is None else named_prices(window, prices.task_worth, prices.node_cost),
         start=found.nodes.astype(float),
         outside=-math.inf if every is None else math.inf,
         cut=every is None and (cut or timer.over()),
@@ -89,15 +97,8 @@ def build(
     )
 
 
-def named_prices(window: Window, prices: Prices) -> dict[str, float]:
-    """Prices of the LP under the names of tasks and nodes."""
-    tasks, named = window.instance.tasks, {}
-    for task, profile in zip(tasks, window.profile, strict=True):
-        named[f"task:{task.name}"] = float(prices.task_worth[profile])
-    for cls, nodes in enumerate(window.classes.members):
-        if prices.node_cost[cls] > _NO_PRICE:
-            named |= {f"node:{window.nodes.names[node]}": -float(prices.node_cost[cls]) for node in nodes}
-    return named
+def _counts_of_all(window: Window, every: Outcomes) -> Counts:
+    return counts_of(window, every, program_of(window, every))
 
 
 def program_of(window: Window, outcomes: Outcomes) -> Program:

@@ -8,22 +8,32 @@ Every task is on one node or waits (prices :math:`\pi_t` of any sign), and a nod
         \Big(c_n(S) - \sum_{t \in S} \pi_t\Big)\Big) - \mu_n\Big]
 
 with the cost :math:`c_n(S)` of the changes on node n when it takes the tasks S, and :math:`w_t` of task t
-waiting, 0 if it fits nowhere. Where nodes can host too many sets to list, prices prove nothing.
+waiting, 0 if it fits nowhere. Splits of a certificate tree are rows more: they count nodes or tasks on them,
+and are paid by what nodes take. Where nodes can host too many sets to list, prices prove nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from wattsched.instances.placement.instance import PlacementInstance, Task
-from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
+from wattsched.topology.arrays import FloatArray
+from wattsched.verification.counting import Counted, counted, named
+from wattsched.verification.placement.checker import NodeState, fits_somewhere, waiting_w, worth
+from wattsched.verification.placement.hosting import Hostable, TooManyError, hostable
 from wattsched.verification.report import Proof, charges
+from wattsched.verification.tree import Taken
 
 MOST_STATES = 50_000
 """States of nodes to look at, at most."""
+
+SUM_ROUNDING = 1e-12
+"""By how much a sum of parts may be too large, relative to the sum of their magnitudes."""
 
 
 def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
@@ -37,99 +47,149 @@ def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
         As `report.charges` takes them: ``task:NAME`` (one more task like it), an equality, and ``node:NAME``
         (one more node like it).
     """
-    nodes = {f"node:{node.name}" for node in instance.nodes}
-    tasks = {f"task:{task.name}" for task in instance.tasks}
-    charged, faults = charges(prices, nodes, tasks, "min")
-    if faults:
-        return Proof(faults)
-    try:
-        return Proof(bound=_lower_bound(instance, charged))
-    except ValueError as error:
-        return Proof([f"certificate: {error}"])
+    return Prover(instance)(prices)
 
 
-def _lower_bound(instance: PlacementInstance, charged: Mapping[str, float]) -> float:
-    """Bound as of `prove`, from charges; a ValueError says that there is too much to list."""
-    placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
-    cost_of = {
-        task.name: worth(instance, 0.0, 0.0, waiting_w(instance, task)) if task in placeable else 0.0
-        for task in instance.tasks
-    }
-    parts = [min(-charged.get(f"task:{name}", 0.0), cost) for name, cost in cost_of.items()]
-    gains: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    one: dict[tuple[object, ...], Task] = {}
-    for task in placeable:
-        gains[_request(task)].append(-charged.get(f"task:{task.name}", 0.0))
-        one[_request(task)] = task
-    wanted = [(one[key], sorted(of_kind, reverse=True)) for key, of_kind in gains.items()]
-    usual, seen = instance.usual_tasks(), 0
-    known: dict[tuple[object, ...], float] = {}
-    for node in instance.nodes:
-        state = NodeState.of(instance, node, usual)
-        key = (*state.kind, min(state.memory_mib, sum(task.memory_mib for task in placeable)))
-        if key not in known:
-            known[key], states = _least(state, wanted, MOST_STATES - seen)
-            seen += states
-        price = charged.get(f"node:{node.name}", 0.0)
-        parts += [min(0.0, price + known[key]), -price]
-    # Rounding of the sum, on the safe side.
-    return math.fsum(parts) - 1e-12 * math.fsum(abs(part) for part in parts)
-
-
-def _request(task: Task) -> tuple[object, ...]:
-    return task.cpu_milli, task.memory_mib, task.gpus, task.gpu_milli, frozenset(task.gpu_types)
-
-
-Free = tuple[int, int, tuple[int, ...]]
-"""Free CPU and memory, and free thousandths of each GPU in ascending order."""
-
-
-def _least(node: NodeState, wanted: list[tuple[Task, list[float]]], most: int) -> tuple[float, int]:
-    """Least cost less prices of what a node can host, and the number of states looked at.
-
-    What the tasks cost depends on the state alone that they leave the node in, so of all sets that lead to
-    one the dearest counts.
+class Prover:
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
 
     Parameters
     ----------
-    node : NodeState
-    wanted : list of (Task, list of float)
-        Of each request a task, and the prices of all of them, the highest first.
-    most : int
-        States to look at, at most; ValueError beyond.
+    instance : PlacementInstance
+        As for `prove`.
     """
-    start = node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus))
-    earned: dict[Free, float] = {start: 0.0}
-    for task, prices in wanted:
-        level = dict(earned) if node.admits(task) else {}
-        for price in prices:
-            longer: dict[Free, float] = {}
-            for state, gain in level.items():
-                for left in _hosting(state, task):
-                    longer[left] = max(longer.get(left, -math.inf), gain + price)
-            level = longer
-            for state, gain in level.items():
-                earned[state] = max(earned.get(state, -math.inf), gain)
-            if len(earned) > most:
-                raise ValueError("the nodes can host too many sets of tasks to prove a bound from prices")
-    power_w, fragments = node.power_w(), node.fragmentation_gpus()
-    least = math.inf
-    for (cpu_milli, _memory, gpus), gain in earned.items():
-        after = replace(node, cpu_milli=cpu_milli, gpus=gpus)
-        added = after.power_w() - power_w, after.fragmentation_gpus() - fragments
-        least = min(least, worth(node.instance, *added, 0.0) - gain)
-    return least, len(earned)
+
+    def __init__(self, instance: PlacementInstance):
+        self.instance = instance
+        placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
+        self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
+        for task in placeable:
+            self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
+        self._alike: dict[tuple[object, ...], list[Task]] = defaultdict(list)
+        for task in placeable:
+            self._alike[_request(task)].append(task)
+        self._sets: dict[tuple[object, ...], Hostable] = {}
+        self._kinds: list[tuple[object, ...]] = []
+        self._too_many = ""
+        try:
+            self._list()
+        except TooManyError as error:
+            self._too_many = f"certificate: {error}"
+
+    def _list(self) -> None:
+        """List what each kind of node can host."""
+        wanted = [(tasks[0], len(tasks)) for tasks in self._alike.values()]
+        most_mib = sum(task.memory_mib * count for task, count in wanted)
+        usual, seen = self.instance.usual_tasks(), 0
+        for node in self.instance.nodes:
+            state = NodeState.of(self.instance, node, usual)
+            kind = (*state.kind, min(state.memory_mib, most_mib))
+            self._kinds.append(kind)
+            if kind not in self._sets:
+                self._sets[kind] = hostable(state, wanted, MOST_STATES - seen)
+                seen += self._sets[kind].seen
+
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound as `prove` does.
+
+        Parameters
+        ----------
+        taken : sequence of Taken
+            As `counting` reads them: splits count nodes that take any task, or as many at least as ``hosts``
+            says of tasks like some; or, where there is a ``task``, tasks like it. With ``nodes`` only these.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+        counts = [_Count.of(row, self.instance) for row in counted(taken, ("nodes", "hosts", "task"))]
+        nodes = {f"node:{node.name}" for node in self.instance.nodes}
+        tasks = {f"task:{task.name}" for task in self.instance.tasks}
+        inside = {count.split.row for count in counts if count.split.inside}
+        outside = {count.split.row for count in counts} - inside
+        charged, faults = charges(prices, nodes | inside, tasks, "min", outside)
+        if faults or self._too_many:
+            return Proof(faults or [self._too_many])
+        owed = [(count, charged[count.split.row]) for count in counts if count.split.row in charged]
+        parts = [-charge * count.split.limit for count, charge in owed]
+        parts += [min(-charged.get(f"task:{name}", 0.0), cost) for name, cost in self._waiting.items()]
+        parts += self._of_nodes(charged, owed)
+        # Rounding of the sum, on the safe side.
+        return Proof(bound=math.fsum(parts) - SUM_ROUNDING * math.fsum(abs(part) for part in parts))
+
+    def _of_nodes(self, charged: Mapping[str, float], owed: list[tuple[_Count, float]]) -> Iterator[float]:
+        """What nodes add to the bound, counts with their charges."""
+        # Of tasks with one request a node takes those whose prices are the highest.
+        gains = []
+        for alike in self._alike.values():
+            worths = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
+            gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
+        known: dict[tuple[object, ...], float] = {}
+        for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
+            here = [(count, charge) for count, charge in owed if count.holds(node.name)]
+            key = (kind, *(count.split.row for count, _ in here))
+            if key not in known:
+                known[key] = self._least(self._sets[kind], gains, here)
+            price = charged.get(f"node:{node.name}", 0.0)
+            yield min(0.0, price + known[key])
+            yield -price
+
+    def _least(self, sets: Hostable, gains: list[FloatArray], owed: list[tuple[_Count, float]]) -> float:
+        """Least cost less prices of what a node can host."""
+        cost = sets.cost.copy()
+        for column, gain in enumerate(gains):
+            cost -= gain[sets.tasks[:, column]]
+        for count, charge in owed:
+            cost += charge * count.times(sets, list(self._alike))
+        return float(cost.min())
 
 
-def _hosting(state: Free, task: Task) -> Iterator[Free]:
-    """What is free when a task has come, in every way that makes a difference."""
-    cpu_milli, memory_mib, gpus = state
-    left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
-    if min(left) < 0:
-        return
-    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:
-        if free >= task.gpu_milli and gpus.count(free) >= task.gpus:
-            rest = list(gpus)
-            for _gpu in range(task.gpus):
-                rest.remove(free)
-            yield (*left, tuple(sorted([*rest, *[free - task.gpu_milli] * task.gpus])))
+@dataclass(frozen=True)
+class _Count:
+    """What a split counts; ``task`` is the request of tasks, None where it counts nodes."""
+
+    split: Counted
+    nodes: frozenset[str] | None
+    hosts: Mapping[tuple[object, ...], int]
+    task: tuple[object, ...] | None
+
+    @classmethod
+    def of(cls, split: Counted, instance: PlacementInstance) -> _Count:
+        """Read a split; a ValueError says what is wrong with it."""
+        requests = {task.name: _request(task) for task in instance.tasks}
+        nodes = named(split.what, "nodes", {node.name for node in instance.nodes})
+        hosts, task = split.what.get("hosts"), split.what.get("task")
+        if task is not None and (not isinstance(task, str) or task not in requests):
+            raise ValueError(f"split.task: {task!r:.80} is not in the instance")
+        if hosts is not None and not isinstance(hosts, dict):
+            raise ValueError(f"split.hosts: must be an object of tasks and how many, not {hosts!r:.80}")
+        needed = {}
+        for name, many in (hosts or {}).items():
+            if name not in requests:
+                raise ValueError(f"split.hosts: {name!r:.80} is not in the instance")
+            if not isinstance(many, int) or isinstance(many, bool) or not 1 <= many <= len(requests):
+                raise ValueError(f"split.hosts: {many!r:.80} is no number of tasks like '{name}'")
+            needed[requests[name]] = many
+        within = None if nodes is None else frozenset(nodes)
+        return cls(split, within, needed, None if task is None else requests[task])
+
+    def holds(self, node: str) -> bool:
+        """Whether it counts on a node."""
+        return self.nodes is None or node in self.nodes
+
+    def times(self, sets: Hostable, requests: list[tuple[object, ...]]) -> FloatArray:
+        """How often it counts what a node can host, shape (n_sets,)."""
+        taken = sets.tasks.any(axis=1)
+        for request, many in self.hosts.items():
+            taken &= sets.tasks[:, requests.index(request)] >= many if request in requests else False
+        found = taken.astype(float)
+        if self.task is not None:
+            # A task that fits nowhere is on no node.
+            found *= sets.tasks[:, requests.index(self.task)] if self.task in requests else 0.0
+        return found
+
+
+def _request(task: Task) -> tuple[object, ...]:
+    gpu = (task.gpu_milli, frozenset(task.gpu_types)) if task.gpus else ()
+    return task.cpu_milli, task.memory_mib, task.gpus, *gpu

@@ -9,7 +9,8 @@ Every job is in one set or waits (prices :math:`u_j` of any sign), and capacitie
         \Big[c_p + \lambda a_p + \sum_{s \in p} \min_{j} (c_{js} + \lambda a_{js} - u_j)\Big]\Big)
 
 where a job that may not wait has no :math:`w_j`. Patterns are those that there are enough jobs for; the inner
-minimum may still take a job more than once, which can only lower the bound.
+minimum may still take a job more than once, which can only lower the bound. Splits of a certificate tree are
+rows like the others: they count units, or some of the jobs, and so are paid by patterns or by jobs in them.
 
 In doubles, a part of the sum can be too large by the rounding of prices and costs that cancel in it. Of a
 pattern in a decision these are no larger than the parts of its jobs and of the budgets that it keeps, and
@@ -19,16 +20,21 @@ what it costs.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
 
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance, UnitType
 from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.verification.counting import Counted, counted, named
 from wattsched.verification.report import ROUNDING, Proof, charges
-from wattsched.verification.sharing.outcomes import Outcomes, Rates
+from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
+from wattsched.verification.tree import Taken
 
 SUM_ROUNDING = 1e-13
 """By how much a sum of parts may be too large, relative to the sum of their magnitudes."""
@@ -45,26 +51,147 @@ def prove(instance: SharingInstance, prices: Mapping[str, object]) -> Proof:
         As `report.charges` takes them: ``job:NAME`` (one more job like it), an equality; ``nodes:TYPE`` or
         ``gpus:TYPE`` (one more unit), ``power_w``, ``energy_j``, ``carbon_g``.
     """
-    sense = OBJECTIVES[instance.objective]
-    limits = {unit.row: float(unit.count) for unit in instance.unit_types}
-    limits |= {pool.row: float(pool.gpus) for pool in instance.pools}
-    limits |= {name: limit for name, limit in instance.budgets if limit is not None}
-    found, faults = charges(prices, limits, {f"job:{job.name}" for job in instance.jobs}, sense)
-    if faults:
-        return Proof(faults)
-    charged, outcomes = defaultdict(float, found), Outcomes(instance)
-    # More of a job is less of a choice: what its row charges is what having decided it is worth.
-    gain = {job.name: -charged[f"job:{job.name}"] for job in instance.jobs}
-    paid = _paid(instance, charged, outcomes.rates)
-    parts = [min(gain[job.name], _waiting_cost(job, outcomes)) for job in instance.jobs]
-    parts += [-charged[row] * limit for row, limit in limits.items()]
-    for unit in instance.unit_types:
-        parts.append(unit.count * unit.sleep_power_w * paid.watt)
-        of_unit = charged[unit.row] + (0.0 if unit.pool is None else charged[f"gpus:{unit.pool}"] * unit.gpus)
-        least = min(_reduced(unit, paid, gain, outcomes), default=0.0)
-        parts.append(unit.count * min(0.0, of_unit + least))
-    bound = math.fsum(parts) - SUM_ROUNDING * math.fsum(map(abs, parts))
-    return Proof(bound=bound if sense == "min" else -bound)
+    return Prover(instance)(prices)
+
+
+class Prover:
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
+
+    Parameters
+    ----------
+    instance : SharingInstance
+        As for `prove`.
+    """
+
+    def __init__(self, instance: SharingInstance):
+        self.instance, self.outcomes = instance, Outcomes(instance)
+        self.sense = OBJECTIVES[instance.objective]
+        self.limits = {unit.row: float(unit.count) for unit in instance.unit_types}
+        self.limits |= {pool.row: float(pool.gpus) for pool in instance.pools}
+        self.budgets = {name: limit for name, limit in instance.budgets if limit is not None}
+        self._waiting = {job.name: _waiting_cost(job, self.outcomes) for job in instance.jobs}
+        members: defaultdict[str, list[int]] = defaultdict(list)
+        for j, job in enumerate(instance.jobs):
+            members[job.job_class].append(j)
+        self._jobs = {name: _Candidates(instance, own) for name, own in members.items()}
+        self._sets = {unit.name: list(_sets(unit, self._jobs, self.outcomes)) for unit in instance.unit_types}
+
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound as `prove` does.
+
+        Parameters
+        ----------
+        taken : sequence of Taken
+            As `counting` reads them: splits count units, of a ``unit_type`` where one is given, with a job of
+            each of the ``classes`` at least where these are given; or, where there are ``jobs``, how many of
+            these run on such units.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+        counts = [_Count.of(row, self.instance) for row in counted(taken, ("unit_type", "classes", "jobs"))]
+        inside = {count.split.row for count in counts if count.split.inside}
+        outside = {count.split.row for count in counts} - inside
+        rows, of_jobs = self.limits | self.budgets, {f"job:{job.name}" for job in self.instance.jobs}
+        found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, outside)
+        if faults:
+            return Proof(faults)
+        charged = defaultdict(float, found)
+        rows |= {count.split.row: float(count.split.limit) for count in counts}
+        parts = [-charged[row] * limit for row, limit in rows.items()]
+        parts += self._parts(charged, [(count, charged[count.split.row]) for count in counts])
+        bound = math.fsum(parts) - SUM_ROUNDING * math.fsum(map(abs, parts))
+        # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
+        leeway = math.fsum(charged[row] * ROUNDING * limit for row, limit in self.budgets.items())
+        excess = bound - leeway - self._dearest * (1 + ROUNDING)
+        return Proof(bound=bound if self.sense == "min" else -bound, excess=excess)
+
+    def _parts(self, charged: Mapping[str, float], counts: list[tuple[_Count, float]]) -> Iterator[float]:
+        """What jobs and units add to the bound, counts with their charges."""
+        paid = _paid(self.instance, charged, self.outcomes.rates)
+        # More of a job is less of a choice: what its row charges is what having decided it is worth.
+        gain = np.array([-charged[f"job:{job.name}"] for job in self.instance.jobs])
+        for job, worth in zip(self.instance.jobs, gain.tolist(), strict=True):
+            yield min(worth, self._waiting[job.name])
+        for unit in self.instance.unit_types:
+            yield unit.count * unit.sleep_power_w * paid.watt
+            of_unit = charged[unit.row]
+            of_unit += 0.0 if unit.pool is None else charged[f"gpus:{unit.pool}"] * unit.gpus
+            reduced = (self._reduced(one, paid, gain, counts) for one in self._sets[unit.name])
+            yield unit.count * min(0.0, of_unit + min(reduced, default=0.0))
+
+    def _reduced(self, one: _Set, paid: Rates, gain: FloatArray, counts: list[tuple[_Count, float]]) -> float:
+        """Cost of a set with its best jobs, less their prices."""
+        size, power_w = len(one.classes), one.outcome.power_w
+        total = paid.watt * (power_w - one.unit.sleep_power_w)
+        for count, charge in counts:
+            if charge and count.counts(one):
+                total += charge if count.jobs is None else 0.0
+                gain = gain if count.jobs is None else gain - charge * count.jobs
+        best: dict[str, float] = {}
+        for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
+            if name not in best:
+                best[name] = paid.epoch_s * epoch_s
+                if self.instance.objective == "throughput":
+                    best[name] -= self.outcomes.best_epoch_s(name) / epoch_s
+                slope = paid.joule * power_w / size * epoch_s
+                best[name] += self._jobs[name].least(slope, epoch_s, gain, shared=size > 1)
+            total += best[name]
+        return total
+
+    @cached_property
+    def _dearest(self) -> float:
+        """Cost that no decision exceeds: every job in its dearest set, every unit at its most."""
+        rates, costs = self.outcomes.rates, []
+        for unit in self.instance.unit_types:
+            most_w = max((one.outcome.power_w for one in self._sets[unit.name]), default=0.0)
+            costs.append(rates.watt * unit.count * max(unit.sleep_power_w, most_w))
+        epoch_s: defaultdict[str, float] = defaultdict(float)
+        epoch_j: defaultdict[str, float] = defaultdict(float)
+        for one in (one for sets in self._sets.values() for one in sets):
+            for name, seconds in zip(one.classes, one.outcome.epoch_s, strict=True):
+                epoch_s[name] = max(epoch_s[name], seconds)
+                epoch_j[name] = max(epoch_j[name], seconds * one.outcome.power_w / len(one.classes))
+        for job in self.instance.jobs:
+            name, waits = job.job_class, self._waiting[job.name]
+            runs = rates.epoch_s * epoch_s[name] + rates.joule * epoch_j[name] * job.remaining_epochs
+            costs.append(max(runs, waits if math.isfinite(waits) else 0.0))
+        return math.fsum(costs)
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Jobs of some classes on a unit."""
+
+    unit: UnitType
+    classes: tuple[str, ...]
+    outcome: SetOutcome
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What a split counts; ``jobs``, shape (n_jobs,), says which jobs, None where it counts units."""
+
+    split: Counted
+    unit_type: str | None
+    classes: Counter[str]
+    jobs: BoolArray | None
+
+    @classmethod
+    def of(cls, split: Counted, instance: SharingInstance) -> _Count:
+        unit_type = split.what.get("unit_type")
+        if unit_type is not None and unit_type not in [unit.name for unit in instance.unit_types]:
+            raise ValueError(f"split.unit_type: {unit_type!r:.80} is not in the instance")
+        classes = named(split.what, "classes", {each.name for each in instance.classes})
+        jobs = named(split.what, "jobs", {job.name for job in instance.jobs})
+        which = None if jobs is None else np.array([job.name in set(jobs) for job in instance.jobs])
+        return cls(split, unit_type, Counter(classes or ()), which)
+
+    def counts(self, one: _Set) -> bool:
+        """Whether it counts a set, or jobs in it."""
+        return self.unit_type in (None, one.unit.name) and self.classes <= Counter(one.classes)
 
 
 def _paid(instance: SharingInstance, charged: Mapping[str, float], rates: Rates) -> Rates:
@@ -78,48 +205,34 @@ def _waiting_cost(job: Job, outcomes: Outcomes) -> float:
     return math.inf if any(outcomes.why_not_wait(job)) else outcomes.waiting_cost(job)
 
 
-def _reduced(unit: UnitType, paid: Rates, gain: Mapping[str, float], outcomes: Outcomes) -> Iterator[float]:
-    """Cost of every pattern on a unit type with its best jobs, less their prices."""
+def _sets(unit: UnitType, jobs: Mapping[str, _Candidates], outcomes: Outcomes) -> Iterator[_Set]:
+    """Every set of classes on a unit of a type that there are enough jobs for."""
     instance = outcomes.instance
-    by_class: defaultdict[str, list[Job]] = defaultdict(list)
-    for job in instance.jobs:
-        by_class[job.job_class].append(job)
-    candidates = {
-        name: _Candidates(jobs, gain) for name, jobs in by_class.items() if unit.name in outcomes.alone[name]
-    }
+    here = sorted(name for name in jobs if unit.name in outcomes.alone[name])
     for size in range(1, min(instance.limits.jobs_per_set, len(instance.jobs)) + 1):
-        for classes in combinations_with_replacement(sorted(candidates), size):
-            if any(candidates[name].sociable < classes.count(name) for name in classes) and size > 1:
+        for classes in combinations_with_replacement(here, size):
+            if size > 1 and any(jobs[name].sociable < classes.count(name) for name in classes):
                 continue
             outcome = outcomes.of(unit.name, classes)
-            if outcome.refused:
-                continue
-            total = paid.watt * (outcome.power_w - unit.sleep_power_w)
-            best: dict[str, float] = {}
-            for name, epoch_s in zip(classes, outcome.epoch_s, strict=True):
-                if name not in best:
-                    slope = paid.joule * outcome.power_w / size * epoch_s
-                    best[name] = paid.epoch_s * epoch_s
-                    if instance.objective == "throughput":
-                        best[name] -= outcomes.best_epoch_s(name) / epoch_s
-                    best[name] += candidates[name].least(slope, epoch_s, shared=size > 1)
-                total += best[name]
-            yield total
+            if not outcome.refused:
+                yield _Set(unit, classes, outcome)
 
 
 class _Candidates:
     """Jobs of a class, of which a slot takes the one with the least cost less its price."""
 
-    def __init__(self, jobs: list[Job], gain: Mapping[str, float]):
+    def __init__(self, instance: SharingInstance, numbers: list[int]):
+        jobs = [instance.jobs[j] for j in numbers]
         self.sociable = sum(not job.exclusive for job in jobs)
+        self._numbers = np.array(numbers)
         self._epochs = np.array([job.remaining_epochs for job in jobs])
-        self._gain = np.array([gain[job.name] for job in jobs])
         # A job that may not share has no time to share in.
         deadline_s = np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs])
         self._alone_s = deadline_s * (1 + ROUNDING)
         self._shared_s = np.where([job.exclusive for job in jobs], -math.inf, self._alone_s)
 
-    def least(self, slope: float, epoch_s: float, *, shared: bool) -> float:
+    def least(self, slope: float, epoch_s: float, gain: FloatArray, *, shared: bool) -> float:
         """Least of ``slope * epochs - gain`` over the jobs that meet their deadlines, infinite for none."""
         in_time = self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s)
-        return float(np.min((slope * self._epochs - self._gain)[in_time], initial=math.inf))
+        costs = slope * self._epochs - gain[self._numbers]
+        return float(np.min(costs[in_time], initial=math.inf))

@@ -31,7 +31,7 @@ class Splits:
     def allowed(self, taken: Sequence[Taken]) -> Allowed:
         """What jobs may do on the sides of splits that were taken; a ValueError says what a split lacks."""
         found: dict[int, BoolArray] = {}
-        for split, inside in taken:
+        for split, inside, _ in taken:
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:
                 self._read[id(split)] = (split, *self._named(split))

@@ -1,0 +1,72 @@
+"""What certificate trees split decisions by where choices are counted: sums of integer columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.formulations.program import Program
+from wattsched.topology.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums of a program's columns that are whole numbers in every decision.
+
+    Attributes
+    ----------
+    program : Program
+        Every decision is a point of it, and no bound of a column is ever reached: the prices of its rows tell
+        everything.
+    named_prices : callable
+        Prices of its rows to those of certificates, in the objective's sense.
+    matrix : csr_array, shape (n_counts, n_columns)
+        How often each column counts.
+    level : int array, shape (n_counts,)
+        Counts of a lower level are split first.
+    named : callable
+        What a count counts, in the words of certificates.
+    """
+
+    program: Program
+    named_prices: Callable[[FloatArray], dict[str, float]]
+    matrix: csr_array
+    level: IntArray
+    named: Callable[[int], dict[str, Any]]
+
+
+class Counting:
+    """Gathers counts by keys, and how often columns count."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Hashable, int] = {}
+        self._levels: list[int] = []
+        self._entries: list[tuple[int, int, float]] = []
+
+    def add(self, level: int, key: Hashable, column: int, times: float = 1.0) -> None:
+        """Let a column count; the level is that of the key's first."""
+        count = self.keys.setdefault(key, len(self.keys))
+        if count == len(self._levels):
+            self._levels.append(level)
+        self._entries.append((count, column, times))
+
+    def counts(
+        self,
+        program: Program,
+        named_prices: Callable[[FloatArray], dict[str, float]],
+        named: Callable[[Any], dict[str, Any]],
+    ) -> Counts:
+        """Counts so far; ``named`` says what a key counts."""
+        from scipy.sparse import coo_array
+
+        count, column, times = np.array(self._entries, dtype=float).reshape(-1, 3).T
+        places = count.astype(np.int64), column.astype(np.int64)
+        matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
+        keys = list(self.keys)
+        return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]))

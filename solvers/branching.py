@@ -1,0 +1,302 @@
+"""Cases of a program, and how they are split further: by the choices of a group, or by sums of columns.
+
+A case is a program with fewer points. Its LP relaxation is solved from the basis of the last case, and has
+prices that bound its points; of an infeasible case a ray of the dual bounds them by any value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, TypeVar
+
+import highspy
+import numpy as np
+from scipy.sparse import csc_array, vstack
+
+from wattsched.formulations.counts import Counts
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import FRACTIONAL
+from wattsched.solvers.lp import Status, has_point, loaded, run, scaled
+from wattsched.solvers.solution import Limits, certified
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+# How far along a ray of the dual prices are tried, in steps of this factor.
+_RAY = 8.0
+_RAY_STEPS = 60
+# Counts of a level whose sides are looked at, and the least that a side counts for, of what there is to gain.
+_CANDIDATES = 3
+_LEAST_GAIN = 1e-4
+
+CaseT = TypeVar("CaseT")
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A split: a count is at most this inside, and more outside."""
+
+    count: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A split: what is left of a group inside, and outside."""
+
+    columns: IntArray
+    others: IntArray
+
+
+Split = Choices | AtMost
+
+
+class Solved(NamedTuple):
+    """What the LP relaxation of a case says; no point where a ray proves the value that was asked for."""
+
+    x: FloatArray | None
+    prices: FloatArray
+    bound: float
+
+
+class Branching(ABC, Generic[CaseT]):
+    """How cases of a program are solved and split.
+
+    Parameters
+    ----------
+    program : Program
+        Without a bottleneck.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.whole, self._model = program, scaled(program)
+        self._solver = loaded(self._model, Limits(), Timer(), relaxed=True)
+        self._solver.setOptionValue("presolve", "off")
+
+    @abstractmethod
+    def root(self) -> CaseT:
+        """Case of all points."""
+
+    @abstractmethod
+    def program(self, case: CaseT) -> Program:
+        """Program of a case."""
+
+    @abstractmethod
+    def split(
+        self, case: CaseT, solved: Solved, node: int, value: float
+    ) -> tuple[Split, CaseT, CaseT] | None:
+        """Split of a node's case by its fractional point, inside and outside; None where there is none."""
+
+    def split_prices(self, case: CaseT, prices: FloatArray) -> dict[int, float]:
+        """Prices of rows that splits have added, by the nodes of these splits."""
+        return {}
+
+    def inherited(self, prices: FloatArray) -> FloatArray:
+        """Prices of a case for those that it was split into."""
+        return prices
+
+    @abstractmethod
+    def _restrict(self, case: CaseT) -> None:
+        """Have the solver hold a case."""
+
+    def _prices(self, duals: FloatArray) -> FloatArray:
+        """Prices of a case's rows from the solver's duals."""
+        return self._model.prices(duals[: self._model.program.n_rows], self.whole.n_rows)
+
+    def solve(self, case: CaseT, value: float, timer: Timer) -> Solved | None:
+        """Solve the LP relaxation of a case.
+
+        Where it has no point, a ray of its dual proves the value. None if neither is done in time.
+        """
+        solver = self._solver
+        self._restrict(case)
+        program = self.program(case)
+        if (left_s := timer.remaining_s()) is not None:
+            solver.setOptionValue("time_limit", solver.getRunTime() + left_s)
+        status = run(solver)
+        if status == Status.kInfeasible:
+            ray = self._ray()
+            return None if ray is None else _along(program, ray, value)
+        solution = solver.getSolution()
+        if status != Status.kOptimal or not has_point(solver) or not solution.dual_valid:
+            return None
+        prices, _ = certified(program, self._prices(np.asarray(solution.row_dual)))
+        x = self._model.point(np.asarray(solution.col_value))
+        return Solved(x, prices, program.lagrangian_bound(prices))
+
+    def _ray(self) -> FloatArray | None:
+        status, found, ray = self._solver.getDualRay()
+        if status != highspy.HighsStatus.kOk or not found:
+            return None
+        return self._prices(np.asarray(ray))
+
+
+def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
+    """Prices so far along a ray that they prove the value."""
+    ray = ray / max(float(np.abs(ray).max(initial=0.0)), 1e-300)
+    for sign in (1.0, -1.0):
+        for step in range(_RAY_STEPS):
+            prices, _ = certified(program, sign * ray * _RAY**step)
+            if (bound := program.lagrangian_bound(prices)) >= value:
+                return Solved(None, prices, bound)
+    return None
+
+
+class ByChoices(Branching[BoolArray]):
+    """Cases say which choice columns are left."""
+
+    def root(self) -> BoolArray:
+        """All columns are left."""
+        return np.ones(self.whole.n_choices, dtype=bool)
+
+    def program(self, case: BoolArray) -> Program:
+        """Columns that are not left cost too much."""
+        n, cost = self.whole.n_choices, self.whole.cost.copy()
+        cost[:n][~case] = np.inf
+        return replace(self.whole, cost=cost)
+
+    def _restrict(self, case: BoolArray) -> None:
+        n, held = self.whole.n_choices, self._model.program
+        columns = np.arange(n, dtype=np.int32)
+        self._solver.changeColsBounds(n, columns, held.lower[:n], np.where(case, held.upper[:n], 0.0))
+
+    def split(
+        self, case: BoolArray, solved: Solved, node: int, value: float
+    ) -> tuple[Choices, BoolArray, BoolArray] | None:
+        """Split a group between its cheaper columns and the others."""
+        columns = None if solved.x is None else self._cheaper(case, solved.x, solved.prices)
+        if columns is None:
+            return None
+        start = self.whole.group_start
+        group = int(np.searchsorted(start, columns[0], side="right")) - 1
+        left = start[group] + np.flatnonzero(case[start[group] : start[group + 1]])
+        others = np.setdiff1d(left, columns)
+        inside, outside = case.copy(), case.copy()
+        inside[others] = outside[columns] = False
+        return Choices(columns, others), inside, outside
+
+    def _cheaper(self, case: BoolArray, x: FloatArray, prices: FloatArray) -> IntArray | None:
+        """The cheaper columns of the fractional group whose columns differ most in priced use."""
+        program = self.whole
+        fraction = x[: program.n_choices]
+        split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
+        if not split.any():
+            return None
+        use = abs(program.matrix[:, : program.n_choices]).T @ np.abs(prices)
+        starts = program.group_start[:-1]
+        least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
+        most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
+        first, end = program.group_start[int(np.argmax(most - least)) :][:2]
+        columns = np.arange(first, end)
+        columns = columns[case[columns]]
+        below = use[columns] <= float(use[columns] @ fraction[columns])
+        if below.all() or not below.any():
+            # Both sides need a column, even where the last one is the only one that is split.
+            below = columns <= min(columns[split[columns]][0], columns[-2])
+        return np.asarray(columns[below])
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Least and most of a count, and the nodes whose splits say so."""
+
+    least: float = -np.inf
+    most: float = np.inf
+    of_least: int = -1
+    of_most: int = -1
+
+
+class ByCounts(Branching[dict[int, Limit]]):
+    """Cases limit counts; each has a row below those of the program, in the order in which they were met."""
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__(counts.program)
+        self._counts, self._place = counts, dict[int, int]()
+        self._grown = counts.program
+
+    def root(self) -> dict[int, Limit]:
+        """No count is limited."""
+        return {}
+
+    def program(self, case: dict[int, Limit]) -> Program:
+        """Every count that was met has a row below those of the program."""
+        least, most = self._limits(case)
+        lower = np.concatenate([self.whole.row_lower, least])
+        return replace(self._grown, row_lower=lower, row_upper=np.concatenate([self.whole.row_upper, most]))
+
+    def inherited(self, prices: FloatArray) -> FloatArray:
+        """Counts that were met since then have no price."""
+        return np.concatenate([prices, np.zeros(self._grown.n_rows - len(prices))])
+
+    def _limits(self, case: dict[int, Limit]) -> tuple[FloatArray, FloatArray]:
+        """Limits of all counts that were met."""
+        least, most = np.full(len(self._place), -np.inf), np.full(len(self._place), np.inf)
+        for count, limit in case.items():
+            least[self._place[count]], most[self._place[count]] = limit.least, limit.most
+        return least, most
+
+    def _restrict(self, case: dict[int, Limit]) -> None:
+        if new := [count for count in case if count not in self._place]:
+            self._meet(new)
+        least, most = self._limits(case)
+        rows = self._model.program.n_rows + np.arange(len(least), dtype=np.int32)
+        self._solver.changeRowsBounds(len(rows), rows, least, most)
+
+    def _meet(self, new: list[int]) -> None:
+        """Give counts a row."""
+        rows, free, grown = self._counts.matrix[new], np.full(len(new), np.inf), self._grown
+        begins, columns = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
+        self._solver.addRows(len(new), -free, free, rows.nnz, begins, columns, rows.data)
+        self._place |= {count: len(self._place) + i for i, count in enumerate(new)}
+        self._grown = replace(
+            grown,
+            matrix=csc_array(vstack([grown.matrix, rows])),
+            row_lower=np.concatenate([grown.row_lower, -free]),
+            row_upper=np.concatenate([grown.row_upper, free]),
+        )
+
+    def _prices(self, duals: FloatArray) -> FloatArray:
+        """Prices of the program's rows, then of counts: of integer columns, which are not scaled."""
+        of_counts = duals[self._model.program.n_rows :] / self._model.cost_factor
+        return np.concatenate([super()._prices(duals), of_counts])
+
+    def split(
+        self, case: dict[int, Limit], solved: Solved, node: int, value: float
+    ) -> tuple[AtMost, dict[int, Limit], dict[int, Limit]] | None:
+        """Split the fractional count whose two sides have the best bounds, of the most fractional ones."""
+        best, split = 0.0, None
+        for count, most in () if solved.x is None else self._fractional(solved.x):
+            now = case.get(count, Limit())
+            inside = case | {count: replace(now, most=most, of_most=node)}
+            outside = case | {count: replace(now, least=most + 1, of_least=node)}
+            # No side is worth more than to be proven.
+            gains = [min(value, self._optimum(side)) - solved.bound for side in (inside, outside)]
+            score = float(np.prod(np.maximum(gains, _LEAST_GAIN * (value - solved.bound))))
+            if split is None or score > best:
+                best, split = score, (AtMost(count, most), inside, outside)
+        return split
+
+    def _fractional(self, x: FloatArray) -> Iterator[tuple[int, int]]:
+        """The most fractional counts of each level, and what they are at least."""
+        values = self._counts.matrix @ x
+        off = np.abs(values - np.round(values))
+        order = np.lexsort((-off, self._counts.level))
+        order = order[off[order] > FRACTIONAL]
+        levels = self._counts.level[order]
+        rank = np.arange(len(order)) - np.searchsorted(levels, levels)
+        for count in order[rank < _CANDIDATES].tolist():
+            yield count, int(np.floor(values[count]))
+
+    def _optimum(self, case: dict[int, Limit]) -> float:
+        """Optimum of a case's LP relaxation as the solver says, infinite where there is none."""
+        self._restrict(case)
+        if run(self._solver) != Status.kOptimal:
+            return np.inf
+        return self._model.cost_of(self._solver.getInfo().objective_function_value)
+
+    def split_prices(self, case: dict[int, Limit], prices: FloatArray) -> dict[int, float]:
+        """Prices of the rows of counts, by the nodes whose splits limit them."""
+        of_counts = prices[self.whole.n_rows :]
+        priced = [(limit, float(of_counts[self._place[count]])) for count, limit in case.items()]
+        return {limit.of_least if y > 0 else limit.of_most: y for limit, y in priced if y != 0.0}

@@ -1,0 +1,126 @@
+"""Certificate trees of `placement`: whatever they count, no decision beats what their leaves prove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute_force.placement import optimum
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.placement import windows
+from strategies.trees import counting_trees, disturbed
+from strategies.windows import random_window
+
+from wattsched import solve
+from wattsched.documents import verdict_on
+from wattsched.instances.generators import generate
+from wattsched.instances.placement.instance import PlacementInstance
+from wattsched.verification.placement.bound import Prover
+from wattsched.verification.tree import prove_tree
+
+SMALL = windows() | st.integers(0, 2**31).map(lambda seed: random_window(seed, most_tasks=5))
+
+
+@st.composite
+def splits(draw: st.DrawFn, instance: PlacementInstance) -> dict[str, Any]:
+    """Nodes or tasks, anywhere or on some nodes, or nodes that host some tasks."""
+    told: dict[str, Any] = {"at_most": draw(st.integers(0, 2))}
+    tasks = st.sampled_from([task.name for task in instance.tasks])
+    if draw(st.booleans()):
+        told["nodes"] = draw(st.lists(st.sampled_from([node.name for node in instance.nodes]), max_size=3))
+    if draw(st.booleans()):
+        told["task"] = draw(tasks)
+    if draw(st.booleans()):
+        told["hosts"] = dict.fromkeys(draw(st.lists(tasks, max_size=2, unique=True)), 1)
+    return told
+
+
+@st.composite
+def prices(draw: st.DrawFn, instance: PlacementInstance) -> dict[str, float]:
+    """Prices of any tasks and nodes, of the right signs."""
+    size = st.sampled_from([0.0, 1.0, 50.0, 300.0, 1e4])
+    found = {f"task:{task.name}": draw(st.sampled_from([-1.0, 1.0])) * draw(size) for task in instance.tasks}
+    return found | {f"node:{node.name}": -draw(size) for node in instance.nodes}
+
+
+@settings(max_examples=200)
+@given(data=st.data(), instance=SMALL)
+def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: PlacementInstance) -> None:
+    assume(instance.tasks)
+    nodes = data.draw(counting_trees(splits(instance), prices(instance), "min", 300.0))
+    proof = prove_tree(Prover(instance), nodes, "min")
+    assert not proof.faults
+    assert proof.bound is not None
+    truth = float(optimum(instance))
+    assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
+
+
+@settings(max_examples=60)
+@given(data=st.data(), seed=st.integers(0, 2**31))
+def test_no_disturbed_tree_proves_more_than_the_optimum(data: st.DataObject, seed: int) -> None:
+    instance = random_window(seed, most_tasks=6, most_nodes=4)
+    result = solve(instance, gap=0.0, prove=60.0)
+    assert result.objective is not None
+    if result.certificate is None or not result.certificate.tree:
+        return
+    tree = data.draw(disturbed([node.model_dump() for node in result.certificate.tree]))
+    proof = prove_tree(Prover(instance), tree, "min")
+    assert proof.bound is not None
+    assert proof.bound <= result.objective + 1e-7 * max(1.0, abs(result.objective))
+
+
+@settings(max_examples=100)
+@given(
+    instance=SMALL
+    | st.builds(generate, st.just("placement"), jobs=st.integers(2, 8), seed=st.integers(0, 99)),
+    gap=st.sampled_from([0.0, 1e-4]),
+)
+def test_what_is_called_optimal_is_proven_in_full(instance: PlacementInstance, gap: float) -> None:
+    result = solve(instance, gap=gap, prove=60.0)
+    if result.termination.reason != "optimal":
+        return
+    verdict = verdict_on(instance, result.model_dump(mode="json"))
+    assert not verdict.faults
+    assert verdict.proof is not None
+    assert verdict.proof.bound is not None
+    assert result.objective is not None
+    # What waits is dear: bounds are as exact as these costs, which cancel in them.
+    per_task, per_gpu = instance.waiting_rates_w()
+    unit = instance.fragmentation_w_per_gpu if instance.objective == "fragmentation" else 1.0
+    size = sum(per_task + per_gpu * task.demand_gpus for task in instance.tasks) / unit
+    allowed = (gap + 2e-9) * abs(result.objective) + 1e-9 * (1.0 + size)
+    assert abs(result.objective - verdict.proof.bound) <= allowed
+
+
+@pytest.fixture(scope="module")
+def demo() -> tuple[PlacementInstance, dict[str, Any]]:
+    instance = generate("placement", jobs=5, seed=2)
+    result = solve(instance, prove=60.0).model_dump(mode="json")
+    assert len(result["certificate"]["tree"]) > 2
+    return instance, result
+
+
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        ({"at_most": "1"}, "at_most: must be a whole number"),
+        ({"at_most": 1, "node": "n0"}, "'node' is not a field"),
+        ({"at_most": 1, "nodes": "n0"}, "nodes: must be a list"),
+        ({"at_most": 1, "nodes": ["n99"]}, "nodes: 'n99' is not in the instance"),
+        ({"at_most": 1, "task": "x"}, "task: 'x' is not in the instance"),
+        ({"at_most": 1, "task": ["t0"]}, "task: ['t0'] is not in the instance"),
+        ({"at_most": 1, "hosts": ["t0"]}, "hosts: must be an object"),
+        ({"at_most": 1, "hosts": {"x": 1}}, "hosts: 'x' is not in the instance"),
+        ({"at_most": 1, "hosts": {"t0": 0}}, "hosts: 0 is no number of tasks"),
+        ({"at_most": 1, "hosts": {"t0": True}}, "hosts: True is no number of tasks"),
+    ],
+)
+def test_a_tree_that_is_none_is_refused(
+    demo: tuple[PlacementInstance, dict[str, Any]], split: dict[str, Any], told: str
+) -> None:
+    instance, result = demo
+    forged = [{"split": split, "inside": 1, "outside": 2}, {"prices": {}}, {"prices": {}}]
+    changed = {**result, "certificate": {**result["certificate"], "tree": forged}}
+    faults = verdict_on(instance, changed).faults
+    assert any(told in fault for fault in faults), faults
