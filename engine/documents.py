@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wattsched.instances.errors import InputError, require, validated
+from wattsched.instances.errors import InputError, require, shown, validated
 from wattsched.instances.io import read_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def instance_of(document: Any, source: str = "") -> Any:
         raise InputError([f"the document must be an object, not {kind}"], source)
     found = document.get("format", INSTANCE_FORMAT)
     if found != INSTANCE_FORMAT:
-        raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
+        raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {shown(found)}"], source)
     rules = _problem_of(document, source)
     instance = validated(rules.instance, _renamed(rules, document, "objective"), source)
     if faults := rules.faults_in(instance):

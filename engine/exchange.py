@@ -20,7 +20,7 @@ from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import NoticeWarning, naming, require_known
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.traces import Format, TraceJob, formats, round_at
+from wattsched.instances.traces import Format, TraceJob, formats, round_at, using_gpus
 from wattsched.instances.traces.openb import read_openb
 from wattsched.placements import read_experiment
 from wattsched.problems import problem as find_problem
@@ -107,7 +107,9 @@ def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[st
     if "objective" in options:
         options["objective"] = find_problem("sizing").objective(options["objective"])
     at = options.pop("at", "busiest")
-    return round_at([job for trace in traces for job in trace], at, name=_stem(files[0]), **options)
+    with naming(", ".join(map(str, files))):
+        jobs = using_gpus(job for trace in traces for job in trace)
+    return round_at(jobs, at, name=_stem(files[0]), **options)
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -213,7 +215,8 @@ def export_program(
     except InfeasibleError as error:
         raise ValueError(f"there is no program: {error.detail}") from None
     if model.outside != math.inf:
-        told = "The program holds generated columns only: others may have better decisions."
+        name = getattr(instance, "name", instance)
+        told = f"{name}: the program holds generated columns only; others may have better decisions"
         warnings.warn(told, NoticeWarning, stacklevel=2)
     return write[form](model.program)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.data import comparable_options, expand
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
@@ -34,7 +34,7 @@ MOST_DOMAINS = 12
 
 def print_instance(out: Console, instance: Instance) -> None:
     """Print an instance."""
-    options = expand(instance)
+    options = comparable_options(instance)
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)

@@ -211,9 +211,7 @@ def round_at(
     ValueError
         When no job is in the system at `t`, or no model of the catalogue runs on the cluster.
     """
-    jobs = [job for job in trace if job.gpus > 0 and job.duration_s > 0]
-    if not jobs:
-        raise ValueError("the trace has no job that uses a GPU")
+    jobs = using_gpus(trace)
     moment = busiest_s(jobs) if t == "busiest" else float(t)
     here = [j for j in jobs if j.submitted_s <= moment < j.submitted_s + j.duration_s]
     if not here:
@@ -229,6 +227,21 @@ def round_at(
         round_s=round_s,
         name=f"{name}-{moment:.0f}",
     )
+
+
+def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
+    """Jobs that use a GPU for some time.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    jobs = list(trace)
+    using = [job for job in jobs if job.gpus > 0 and job.duration_s > 0]
+    if not using:
+        raise ValueError(f"has no job that uses a GPU for longer than 0 s, of {len(jobs):,} in all")
+    return using
 
 
 def busiest_s(jobs: Iterable[TraceJob]) -> float:
