@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,12 @@ def read_instance(path: str | Path) -> Any:
 
     Raises
     ------
+    TypeError
+        For what is no path.
     InputError
         With every fault found: of the file, of a field, or of what the fields mean together.
     """
+    require("path", path, (str, os.PathLike), "a path")
     return instance_of(read_json(path), source=str(path))
 
 
@@ -62,6 +66,7 @@ def read_result(path: str | Path) -> Result:
     InputError
         With one line per fault.
     """
+    require("path", path, (str, os.PathLike), "a path")
     return result_of(read_json(path), source=str(path))
 
 
@@ -164,13 +169,16 @@ def check(instance: BaseModel | str | Path, answer: BaseModel | str | Path) -> R
     InputError
         For files that are no instance, or neither a result nor a decision.
     """
+    from pydantic import BaseModel
+
     from wattsched.problems import problem
     from wattsched.result import Result
 
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
+    require("instance", instance, (BaseModel,), "an instance or a path")
     rules = problem(getattr(instance, "problem", ""))
-    require("instance", instance, (rules.instance,), "an instance")
+    require("instance", instance, (rules.instance,), "an instance or a path")
     if isinstance(answer, str | Path):
         answer = answer_of(read_json(answer), rules.name, str(answer))
     if not isinstance(answer, Result):

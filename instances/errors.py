@@ -107,7 +107,7 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
     TypeError
         That names the argument, and the type found.
     """
-    if not isinstance(value, kinds):
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
 
 

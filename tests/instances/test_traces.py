@@ -104,8 +104,11 @@ def test_a_moment_has_the_jobs_between_submission_and_end() -> None:
     trace = [TraceJob("early", 0, 100, 1), TraceJob("late", 100, 50, 2), TraceJob("none", 0, 100, 0)]
     for moment, names in ((0, ["early"]), (99.9, ["early"]), (100, ["late"]), (149.9, ["late"])):
         assert [job.name for job in round_at(trace, moment).jobs] == names
-    for moment in (-1, 150, float("nan")):
+    for moment in (-1, 150):
         with pytest.raises(ValueError, match="no job is in the system"):
+            round_at(trace, moment)
+    for moment in (float("nan"), float("-inf")):
+        with pytest.raises(ValueError, match="at: must be finite"):
             round_at(trace, moment)
     with pytest.raises(ValueError, match="no job that uses a GPU"):
         round_at(trace[2:], 0)
