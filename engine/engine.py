@@ -97,7 +97,7 @@ def solve(
         An earlier answer to start from, for example last round's: its decision where it is still possible,
         and its prices.
     stop : threading.Event, optional
-        Ends the call like a time limit as soon as it is set, from another thread.
+        Ends the call as soon as it is set, from another thread; the limit is then called "stopped".
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
         for; 0 for none. Default: as long as all that came before took.
@@ -137,7 +137,7 @@ def solve(
         raise
     if result is None:
         request.give_up()
-        return request.in_hand("no decision was checked in time", "time")
+        return request.in_hand("time" if stop is None or not stop.is_set() else "stopped")
     request.close()
     return result
 
