@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -36,6 +37,8 @@ EXIT_CODES = {
 }
 """All that a command ever ends with, and what each means."""
 
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
 DEBUG = "WATTSCHED_DEBUG"
 LONGEST_LINE = 1_500
 """Characters of a message; names of files have up to 4,096."""
@@ -67,7 +70,9 @@ def exit_code_of(run: Callable[[], Any]) -> int:
         return _refuse([error.format_message()])
     except OSError as error:
         _forget_output()
-        return _refuse([f"{error.filename}: {reason(error)}" if error.filename else reason(error)])
+        # Files have names; what fails without one while it writes is standard output.
+        name = error.filename or ("standard output" if error.errno in WRITING else "")
+        return _refuse([f"{name}: {reason(error)}" if name else reason(error)])
     except BaseException as error:  # SystemExit, too, whose code would be anything
         return _exception(error)
 

@@ -48,6 +48,9 @@ def instance_of(document: Any, source: str = "") -> Any:
         names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
         kind = names.get(type(document), "a number")
         raise InputError([f"the document must be an object, not {kind}"], source)
+    if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
+        told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
+        raise InputError([told], source)
     found = document.get("format", INSTANCE_FORMAT)
     if found != INSTANCE_FORMAT:
         raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {shown(found)}"], source)

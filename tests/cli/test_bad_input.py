@@ -182,6 +182,10 @@ def test_empty_names_and_numbers_without_end_are_refused(run, arguments):
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_limit_that_is_too_large_is_not_called_infinite(run):
+    assert "'1e400' is beyond the largest number" in run("solve", DEMO, "--time-limit", "1e400").stderr
+
+
 @pytest.mark.parametrize("name", ["time_limit", "gap", "seed"])
 def test_endless_integers_are_refused_in_python_too(name):
     with pytest.raises(ValueError, match=name):

@@ -77,7 +77,7 @@ def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
 
 def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = replay("--policy", "fifo,elastic", "-o", out, "--plot", tmp_path / "r.svg")
+    result = replay("--policy", "fifo,elastic", "-o", out, "--plot", out / "r.svg")
     assert result.exit_code == 0, result.output
     for policy in ("fifo", "elastic"):
         rows = list(csv.DictReader((out / f"{policy}-0-jobs.csv").open()))
