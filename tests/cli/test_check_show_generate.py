@@ -162,6 +162,13 @@ def test_fit_prints_parameters_and_errors_and_writes_a_profile_that_solves(run, 
     assert run("solve", write(tiny)).exit_code == 0
 
 
+def test_show_tells_what_jobs_draw_beyond_the_board_limit(run, tiny, write):
+    assert "board" not in run("show", write(tiny)).stdout.replace("at its board limit", "")
+    tiny["jobs"][0]["options"][0]["power_w"] = 80.0
+    told = run("show", write(tiny)).stdout
+    assert "options draw beyond that: up to 80 W on a GPU of G; full then 320 W" in told
+
+
 def test_fit_prints_every_power_limit_and_is_called_as_the_rows_that_were_chosen(run, write, tmp_path):
     rows = [
         f"{network},{batch},{limit},{batch * (2 - limit / 300)},{limit - batch / 8}"

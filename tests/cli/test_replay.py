@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 LIST = (
     "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
@@ -52,6 +53,20 @@ def test_a_line_per_policy_in_every_table(replay: Run) -> None:
     ] * 3  # fmt: skip
     assert " kg" in result.stdout
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_line_per_policy_at_every_width(replay: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide() -> Console:
+        return Console(width=width, force_terminal=True, color_system=None, highlight=False)
+
+    monkeypatch.setattr("wattsched.cli.replay.console", wide)
+    policies = ("gavel-max-min", "fifo", "elastic-completion+zeus")
+    result = replay("--policy", ",".join(policies), "--carbon", "400")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == ["policy", *policies] * 3
 
 
 def test_json_holds_the_figures(replay: Run) -> None:
