@@ -39,6 +39,9 @@ EXIT_CODES = {
 
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
+NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+"""What the loader says of a library for which there is no memory; numpy says it among much else."""
+
 DEBUG = "WATTSCHED_DEBUG"
 LONGEST_LINE = 1_500
 """Characters of a message; names of files have up to 4,096."""
@@ -96,6 +99,9 @@ def _exception(error: BaseException) -> int:
         return _refuse(f"{error.source}: {line}" if error.source else line for line in error.faults)
     if isinstance(error, MemoryError):
         _say([f"error: out of memory: {error}".rstrip(": ")])
+        return NO_SOLUTION
+    if isinstance(error, ImportError) and any(words in str(error) for words in NO_ROOM):
+        _say(["error: out of memory: a library could not be loaded"])
         return NO_SOLUTION
     if os.environ.get(DEBUG):
         traceback.print_exc()
