@@ -49,7 +49,7 @@ def test_help_lists_all_codes(run):
     "told",
     [
         "scipy/_sparsetools.so: failed to map segment from shared object",
-        "IMPORTANT: PLEASE READ THIS\n\nOriginal error was: numpy.so: failed to map segment from shared object",
+        "IMPORTANT: READ THIS\n\nOriginal error was: numpy.so: failed to map segment from shared object",
         "highspy.so: cannot allocate memory",
     ],
 )
