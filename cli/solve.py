@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -192,5 +193,5 @@ def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoRe
             instance,
             points,
             time_limit=limits.time_limit,
-            solve=lambda one, time_limit: _solve(one, asked, replace(limits, time_limit=time_limit)),
+            solve=lambda one, time_limit=math.inf: _solve(one, asked, replace(limits, time_limit=time_limit)),
         )
