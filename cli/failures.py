@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -38,6 +39,11 @@ EXIT_CODES = {
 }
 """All that a command ever ends with, and what each means."""
 
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+"""What the loader says of a library for which there is no memory; numpy says it among much else."""
+
 DEBUG = "WATTSCHED_DEBUG"
 LONGEST_LINE = 1_500
 """Characters of a message; names of files have up to 4,096."""
@@ -69,7 +75,9 @@ def exit_code_of(run: Callable[[], Any]) -> int:
         return _refuse([error.format_message()])
     except OSError as error:
         _forget_output()
-        return _refuse([f"{error.filename}: {reason(error)}" if error.filename else reason(error)])
+        # Files have names; what fails without one while it writes is standard output.
+        name = error.filename or ("standard output" if error.errno in WRITING else "")
+        return _refuse([f"{name}: {reason(error)}" if name else reason(error)])
     except BaseException as error:  # SystemExit, too, whose code would be anything
         return _exception(error)
 
@@ -93,6 +101,9 @@ def _exception(error: BaseException) -> int:
         return _refuse(f"{error.source}: {line}" if error.source else line for line in error.faults)
     if isinstance(error, MemoryError):
         _say([f"error: out of memory: {error}".rstrip(": ")])
+        return NO_SOLUTION
+    if isinstance(error, ImportError) and any(words in str(error) for words in NO_ROOM):
+        _say(["error: out of memory: a library could not be loaded"])
         return NO_SOLUTION
     if os.environ.get(DEBUG):
         traceback.print_exc()

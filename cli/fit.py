@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,13 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Number, Whole, filling
+from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
     from wattsched.perfmodels.fit import FitReport
+
+
+MODEL_COLUMNS = ("network", "model", "model_name")
 
 
 def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -32,7 +37,7 @@ class Fit:
     Parameters
     ----------
     model : str, optional
-        Name of the model (default: the file's name).
+        Name of the model (default: the network or model that --where chooses, or the file's name).
     gpu_type : str
         Name of the GPU type.
     where : dict
@@ -57,7 +62,8 @@ class Fit:
         from wattsched.perfmodels.power import PowerModel
         from wattsched.report.terminal import progress
 
-        model, power = self.model or Path(self.csv_file).stem, None
+        chosen = [value for column, value in (self.where or {}).items() if column in MODEL_COLUMNS]
+        model, power = self.model or next(iter(chosen), Path(self.csv_file).stem), None
         if self.watts is not None:
             with refusing(options=dict.fromkeys(("static_w", "dynamic_w", "sync_w"), "--watts")):
                 power = PowerModel(static_w=self.watts[0], dynamic_w=self.watts[1], sync_w=self.watts[2])
@@ -99,17 +105,33 @@ def command(fit: Fit, output: str | None) -> None:
 
 def _print(report: FitReport) -> None:
     from wattsched.report.terminal import console, heading, line, table
-    from wattsched.report.wording import count, number, percent
 
     out, profile, error = console(), report.profile, report.profile.fit_error
     measurements = count(len(report.measurements), "measurement")
     line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
-    parts = {"Throughput": profile.throughput, "Power": profile.power, "Clock": profile.frequency}
+    power, limits = profile.power, profile.power_limits
+    meant = {"sync_w"} if limits is not None else set(type(power).model_fields)
+    parts = {"Throughput": profile.throughput, "Power": power, "Clock": profile.frequency}
     for title, part in parts.items():
         if part is not None:
             heading(out, title)
-            rows = [(name, number(value)) for name, value in part if isinstance(value, (int, float))]
-            table(out, ["", ">"], rows, header=False)
+            # Beside a table of limits the other watts mean nothing.
+            told = [(name, value) for name, value in part if part is not power or name in meant]
+            table(out, ["", ">"], [(name, _amount(value)) for name, value in told], header=False)
+    if limits is not None:
+        heading(
+            out, "Power limits", "slowdown against the highest, and watts; least and largest over the batches"
+        )
+        rows = [
+            (f"{limit:g} W", _ends(times), _ends(watts))
+            for limit, times, watts in zip(
+                limits.limit_w,
+                zip(*limits.slowdown, strict=True),
+                zip(*limits.power_w, strict=True),
+                strict=True,
+            )
+        ]
+        table(out, [">limit", ">slowdown", ">W"], rows)
     assert error is not None
     heading(out, "Relative error", "mean and largest")
     errors = {
@@ -119,3 +141,11 @@ def _print(report: FitReport) -> None:
     }
     known = [(n, percent(a), percent(b)) for n, (a, b) in errors.items() if a is not None and b is not None]
     table(out, ["", ">", ">"], known, header=False)
+
+
+def _amount(value: float | Sequence[float]) -> str:
+    return number(value) if isinstance(value, int | float) else listed(map(number, value))
+
+
+def _ends(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(number(end, 3) for end in (min(values), max(values))))

@@ -58,8 +58,6 @@ class Output(ParamType):
             self.fail(f"'{name}' is a folder", param, ctx)
         if os.path.islink(os.path.realpath(name)):
             self.fail(f"'{name}' is a loop of symbolic links", param, ctx)
-        if not Path(name).parent.is_dir():
-            self.fail(f"the folder '{Path(name).parent}' does not exist", param, ctx)
         return name
 
 
@@ -98,8 +96,20 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, if its outputs are none of its inputs."""
+        refuse_missing_folders(ctx)
         refuse_overwriting(ctx)
         return super().invoke(ctx)
+
+
+def refuse_missing_folders(context: click.Context) -> None:
+    """Refuse files in folders that are not there, but for the folder that the command makes."""
+    values = [(param, context.params.get(param.name or "")) for param in context.command.params]
+    outputs = [(p.opts[0], str(v), p.type.suffixes) for p, v in values if isinstance(p.type, Output) and v]
+    made = {os.path.realpath(name) for _, name, suffixes in outputs if not suffixes}
+    for option, name, suffixes in outputs:
+        folder = Path(name).parent
+        if suffixes and name != STANDARD and not folder.is_dir() and os.path.realpath(folder) not in made:
+            raise BadInput(f"{option} '{name}': the folder '{folder}' does not exist")
 
 
 def refuse_overwriting(context: click.Context) -> None:

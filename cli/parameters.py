@@ -71,8 +71,9 @@ class Number(ParamType):
         except ValueError:
             told = "not a number" if self.word is None else f"neither a number of seconds nor '{self.word}'"
             self.fail(f"'{value}' is {told}", param, ctx)
-        # What is too large for a number reads as infinite, too.
-        if not math.isfinite(read) and not (self.infinite and str(value).strip("+- ")[0] in "iInN"):
+        if math.isinf(read) and str(value).strip("+- ")[0] not in "iI":
+            self.fail(f"'{value}' is beyond the largest number, 1.8e308", param, ctx)
+        if not math.isfinite(read) and not self.infinite:
             self.fail(f"'{value}' is not a finite number", param, ctx)
         for end, within, told in self.ends:
             if not within(read, end):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def command(file: str) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
+    from wattsched.instances.errors import naming
     from wattsched.report.summary import print_result
     from wattsched.report.views import view
     from wattsched.tradeoffs import is_pareto, pareto_of
@@ -36,7 +37,8 @@ def command(file: str) -> None:
         view(problem).print_decision(out, decision, None)
     else:
         instance = instance_of(document, source=shown(file))
-        view(instance.problem).print_instance(out, instance)
+        with naming(shown(file)):
+            view(instance.problem).print_instance(out, instance)
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:

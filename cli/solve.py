@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,14 +105,17 @@ def command(
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
     3 if there is none, 4 if none was found in time.
     """
+    from wattsched.instances.errors import naming
+
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
     instance, limits = _read(file, limits)
     if instance is None:
         click.echo(f"{file}: no decision, the instance was not read in time", err=True)
         return NO_SOLUTION
-    traced = None if points is None else _trace(instance, points, asked, limits)
-    answer = traced or _solve(instance, asked, limits)
+    with naming(shown(file)):
+        traced = None if points is None else _trace(instance, points, asked, limits)
+        answer = traced or _solve(instance, asked, limits)
     if output is not None:
         write(output, answer_text(answer))
     if as_json and output != STANDARD:
@@ -205,5 +209,5 @@ def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoRe
             instance,
             points,
             time_limit=limits.time_limit,
-            solve=lambda one, time_limit: _solve(one, asked, replace(limits, time_limit=time_limit)),
+            solve=lambda one, time_limit=math.inf: _solve(one, asked, replace(limits, time_limit=time_limit)),
         )

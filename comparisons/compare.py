@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from wattsched.arguments import require_types
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
@@ -116,6 +117,7 @@ def compare(
     wattsched.InputError
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
+    require_types(compare, {"settings": settings, "folder": folder, "progress": progress})
     settings = settings or Settings()
     cases, repeated = _cases(_several("instances", instances, BaseModel | str | Path))
     solvers = _several("solvers", solvers, str)
@@ -149,7 +151,7 @@ def compare(
 
 def _several(name: str, given: Any, kind: Any) -> list[Any]:
     """Things of an argument, each once where they are names; one alone may stand for a list of it."""
-    one = isinstance(given, kind) or not isinstance(given, Iterable)
+    one = isinstance(given, kind | Mapping) or not isinstance(given, Iterable)
     items = [given] if one else list(given)
     require_range(bool(items), name, "one at least", "none")
     for item in items:

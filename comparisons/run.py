@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from wattsched.formulations.external import source_of
 from wattsched.problems import problem
 from wattsched.report.wording import printable
+from wattsched.solvers.solution import Limit
 from wattsched.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Run:
     version: str
     status: Literal["optimal", "feasible", "infeasible", "no_solution", "error", "skipped"]
     sense: Literal["min", "max"] = "min"
-    limit: Literal["time", "gap", "nodes"] | None = None
+    limit: Limit | None = None
     detail: Line = ""
     objective: float | None = None
     bound: float | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
@@ -189,7 +190,8 @@ class Call:
         """Answer when the call cannot go on: the best checked decision."""
         if self.latest is None:
             return self.result(Termination("no_solution", limit, detail))
-        return self.latest.model_copy(update={"time_s": self._time_s()})
+        ended = self.latest.termination.model_copy(update={"limit": limit})
+        return self.latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
 
     def worker(self) -> Worker:
         """Process for solvers."""
@@ -279,11 +281,14 @@ class Request:
         if self.call is not None:
             self.call.close()
 
-    def in_hand(self, detail: str, limit: Limit | None) -> Result:
+    def in_hand(self, limit: Literal["time", "stopped"]) -> Result:
         """Answer when the request cannot be followed any further."""
+        known, ended = self.instance, "in time" if limit == "time" else "before the call was stopped"
+        detail = f"no decision was checked {ended}"
         if self.call is not None:
             return self.call.in_hand(detail, limit)
-        known = self.instance
+        if isinstance(known, str | os.PathLike):
+            detail = f"the instance was not read {ended}"
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
             digest="",
@@ -292,9 +297,7 @@ class Request:
             solver=self.solver,
             objective_name=str(self.objective or getattr(known, "objective", "")),
             sense="min",
-            termination=TerminationReport(
-                reason="no_solution", limit=limit, detail="the instance was not read in time"
-            ),
+            termination=TerminationReport(reason="no_solution", limit=limit, detail=detail),
             proven_gap=None,
             gap_asked=self.limits.gap,
             claimed=False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Real
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from wattsched.instances.errors import InputError, require, require_range, validated
+from wattsched.instances.errors import InputError, require, require_range, shown, validated
 from wattsched.instances.io import read_json
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ def read_instance(path: str | Path) -> Any:
 
     Raises
     ------
+    TypeError
+        For what is no path.
     InputError
         With every fault found: of the file, of a field, or of what the fields mean together.
     """
+    require("path", path, (str, os.PathLike), "a path")
     return instance_of(read_json(path), source=str(path))
 
 
@@ -44,9 +48,12 @@ def instance_of(document: Any, source: str = "") -> Any:
         names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
         kind = names.get(type(document), "a number")
         raise InputError([f"the document must be an object, not {kind}"], source)
+    if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
+        told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
+        raise InputError([told], source)
     found = document.get("format", INSTANCE_FORMAT)
     if found != INSTANCE_FORMAT:
-        raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {found!r:.80}"], source)
+        raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {shown(found)}"], source)
     rules = _problem_of(document, source)
     instance = validated(rules.instance, _renamed(rules, document, "objective"), source)
     if faults := rules.faults_in(instance):
@@ -62,6 +69,7 @@ def read_result(path: str | Path) -> Result:
     InputError
         With one line per fault.
     """
+    require("path", path, (str, os.PathLike), "a path")
     return result_of(read_json(path), source=str(path))
 
 
@@ -188,6 +196,8 @@ def check(
     InputError
         For files that are no instance, or neither a result nor a decision.
     """
+    from pydantic import BaseModel
+
     from wattsched.problems import problem
     from wattsched.result import Result
 
@@ -196,8 +206,9 @@ def check(
         require_range(0 <= require_gap < 1, "require_gap", "at least 0 and below 1", require_gap)
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
+    require("instance", instance, (BaseModel,), "an instance or a path")
     rules = problem(getattr(instance, "problem", ""))
-    require("instance", instance, (rules.instance,), "an instance")
+    require("instance", instance, (rules.instance,), "an instance or a path")
     if isinstance(answer, str | Path):
         answer = answer_of(read_json(answer), rules.name, str(answer))
     if not isinstance(answer, Result):

@@ -99,7 +99,7 @@ def solve(
         An earlier answer to start from, for example last round's: its decision where it is still possible,
         and its prices.
     stop : threading.Event, optional
-        Ends the call like a time limit as soon as it is set, from another thread.
+        Ends the call as soon as it is set, from another thread; the limit is then called "stopped".
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
         for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
@@ -125,7 +125,7 @@ def solve(
     require("objective", objective, (str, NoneType), "a name")
     require("stop", stop, (Event, NoneType), "a threading.Event")
     require("prove", prove, (Real, NoneType), "a number of seconds")
-    if prove is not None and not 0.0 <= prove < 1e300:
+    if prove is not None and not 0.0 <= (prove := _float("prove", prove)) < 1e300:
         raise ValueError(f"prove must be at least 0 and below 1e300, got {prove}")
     watched = limits.time_s is not None or stop is not None
     request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched, prove)
@@ -139,7 +139,7 @@ def solve(
         raise
     if result is None:
         request.give_up()
-        return request.in_hand("no decision was checked in time", "time")
+        return request.in_hand("time" if stop is None or not stop.is_set() else "stopped")
     request.close()
     return result
 
@@ -253,26 +253,50 @@ def _earlier(problem: Problem[Any, Any, Any], answer: Any) -> tuple[Any, Mapping
     return answer, prices
 
 
+def seconds_of(name: str, limit: float | None) -> float | None:
+    """Seconds of a limit, None for none or an infinite one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        That names the limit, where it is not positive, or no number.
+    """
+    require(name, limit, (Real, NoneType), "a number of seconds")
+    if limit is None:
+        return None
+    seconds = _float(name, limit)
+    if not seconds > 0.0:
+        raise ValueError(f"{name} must be positive, got {limit}")
+    if 1e300 <= seconds < np.inf:
+        raise ValueError(f"{name} must be below 1e300, or inf, got {limit}")
+    return None if seconds == np.inf else seconds
+
+
+def _float(name: str, value: float) -> float:
+    """Python's own number: those of numpy warn when they are compared with larger ones than they can be."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1e300") from None
+
+
 def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
     """Limits of a call, checked: ValueError names what is out of range, TypeError what is no number."""
     require("gap", gap, (Real,), "a number")
-    require("time_limit", time_limit, (Real, NoneType), "a number of seconds")
     require("threads", threads, (Integral,), "a whole number")
     require("seed", seed, (Integral,), "a whole number")
     for holds, told in (
         (0.0 <= gap < 1.0, f"gap must be at least 0 and below 1, got {gap}"),
-        (time_limit is None or time_limit > 0.0, f"time_limit must be positive, got {time_limit}"),
-        (time_limit in (None, np.inf) or time_limit < 1e300, "time_limit must be below 1e300, or inf"),
         (threads >= 1, f"threads must be at least 1, got {threads}"),
         (0 <= seed < 2**31, f"seed must be between 0 and {2**31 - 1}, got {seed}"),
     ):
         if not holds:
             raise ValueError(told)
-    finite = None if time_limit is None or np.isinf(time_limit) else float(time_limit)
+    time_s = seconds_of("time_limit", time_limit)
     # More threads than processors only fight each other; counting them takes a while.
     useful = 1 if threads == 1 else min(threads, os.cpu_count() or 1)
     # Numbers of numpy become Python's: not every solver takes them.
-    return Limits(gap=float(gap), time_s=finite, threads=int(useful), seed=int(seed))
+    return Limits(gap=float(gap), time_s=time_s, threads=int(useful), seed=int(seed))
 
 
 def _solved(call: Call, earlier: Any) -> Result:

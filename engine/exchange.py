@@ -10,28 +10,28 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import NoneType
+from typing import Any, Literal
 
+from pydantic import BaseModel
+
+from wattsched.arguments import require_types
 from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
 from wattsched.instances.clusters import known_gpu_type
-from wattsched.instances.errors import NoticeWarning, naming, require_known
+from wattsched.instances.errors import NoticeWarning, naming, require, require_known, require_range
 from wattsched.instances.io import read_json
+from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.traces import Format, TraceJob, formats, round_at
+from wattsched.instances.traces import Format, TraceJob, formats, round_at, using_gpus
 from wattsched.instances.traces.openb import read_openb
 from wattsched.placements import read_experiment
 from wattsched.problems import problem as find_problem
 from wattsched.solvers.export import to_lp, to_mps
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.exchange import from_node_link, from_slurm, to_node_link, to_slurm
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from wattsched.instances.placement.instance import PlacementInstance
-    from wattsched.topology.cluster import Cluster
 
 File = str | Path
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -74,14 +74,17 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     OSError
         When a file cannot be read.
     """
-    if form not in (known := formats()):
-        raise ValueError(f"form: '{form}' is not known; there are {', '.join(known)}")
+    require_known("form", form, known := formats())
+    for file in files:
+        require("files", file, (str, os.PathLike), "paths")
     found, window = known[form], options.get("window") is not None
     own = [] if window else [parameter.name for parameter in reading_of(found)]
     rest = WINDOW if window and found.windows else ROUND if found.yields == "jobs" else ()
     for name in options:
         if name not in (*own, *rest):
             raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
+    require_types(_window if window else found.read, options)
+    require_types(round_at, options)
     if window:
         return _window(files, **options)
     for number, file in enumerate(files):
@@ -107,7 +110,9 @@ def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[st
     if "objective" in options:
         options["objective"] = find_problem("sizing").objective(options["objective"])
     at = options.pop("at", "busiest")
-    return round_at([job for trace in traces for job in trace], at, name=_stem(files[0]), **options)
+    with naming(", ".join(map(str, files))):
+        jobs = using_gpus(job for trace in traces for job in trace)
+    return round_at(jobs, at, name=_stem(files[0]), **options)
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -155,6 +160,8 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
     OSError
         When the file cannot be read.
     """
+    require_types(read_cluster, {"file": file, "gpu_type": gpu_type, "gpus_per_node": gpus_per_node})
+    require_range(gpus_per_node >= 1, "gpus_per_node", "at least 1", gpus_per_node)
     name = str(file)
     with naming(file):
         if name.endswith(".csv"):
@@ -206,6 +213,8 @@ def export_program(
         As `solve`; also when there is no decision, and so no program, or when it holds what such a file
         cannot.
     """
+    for option, value in (("formulation", formulation), ("objective", objective)):
+        require(option, value, (str, NoneType), "a name")
     write = {"mps": to_mps, "lp": to_lp}
     require_known("form", form, write)
     try:
@@ -213,7 +222,8 @@ def export_program(
     except InfeasibleError as error:
         raise ValueError(f"there is no program: {error.detail}") from None
     if model.outside != math.inf:
-        told = "The program holds generated columns only: others may have better decisions."
+        name = getattr(instance, "name", instance)
+        told = f"{name}: the program holds generated columns only; others may have better decisions"
         warnings.warn(told, NoticeWarning, stacklevel=2)
     return write[form](model.program)
 
@@ -227,6 +237,7 @@ def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") 
         For an unknown form, or if the instance has no cluster, or Slurm could not say it.
     """
     require_known("form", form, ("json", "conf"))
+    require("instance", instance, (BaseModel,), "an instance")
     cluster = cluster_of(instance)
     return to_node_link(cluster) + "\n" if form == "json" else to_slurm(cluster)
 

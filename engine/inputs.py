@@ -7,6 +7,7 @@ import gzip
 import io
 import math
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -38,9 +39,34 @@ class TooLargeError(ValueError):
 
 
 def most_mb() -> int:
-    """Megabytes that a file may have after decompression."""
-    asked = os.environ.get(MOST_MB_VARIABLE, "")
-    return int(asked) if asked.isdecimal() and 0 < len(asked) < 8 else MOST_MB
+    """Megabytes that a file may have after decompression.
+
+    Raises
+    ------
+    ValueError
+        When the variable that changes them says nothing of the kind.
+    """
+    asked = os.environ.get(MOST_MB_VARIABLE, str(MOST_MB))
+    if not re.fullmatch("[0-9]{1,7}", asked) or not int(asked):
+        told = "must be a whole number of megabytes, from 1 to 9999999"
+        raise ValueError(f"the environment variable {MOST_MB_VARIABLE} {told}, got {echo(asked)}")
+    return int(asked)
+
+
+def number_in(text: str) -> float:
+    """Number as CSV files write it, in ASCII digits and without separators of thousands.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or another notation of Python's.
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"{echo(text)} is not a number in digits 0 to 9")
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{echo(text)} is not a number") from None
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -119,9 +145,10 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
     _require_text(content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.
     reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""), strict=True)
-    columns, left = 0, ROWS_PER_MB * most_mb()
+    columns, left, begun = 0, ROWS_PER_MB * most_mb(), 1
     try:
         for cells in reader:
+            begun = reader.line_num + 1
             if not cells:
                 continue
             if not columns:
@@ -135,7 +162,11 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
             else:
                 left -= 1
             yield reader.line_num, cells
+        if not columns:
+            raise ValueError("is empty")
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise ValueError(f"line {begun}: a quotation mark opens a cell that does not end") from None
         raise ValueError(f"line {reader.line_num}: {error}") from None
     except UnicodeDecodeError:
         _decoded(content)
@@ -173,10 +204,12 @@ class Row:
         """Cell as a finite number."""
         text = self.text(column)
         try:
-            value = float(text)
-        except ValueError:
-            raise self.fault(column, f"{echo(text)} is not a number") from None
-        if not math.isfinite(value) or value < least:
+            value = number_in(text)
+        except ValueError as error:
+            raise self.fault(column, str(error)) from None
+        if not math.isfinite(value):
+            raise self.fault(column, f"must be a finite number, got {echo(text, '')}")
+        if value < least:
             raise self.fault(column, f"must be at least {least:g}, got {echo(text, '')}")
         if 0 < abs(value) < SMALLEST:
             raise self.fault(column, f"must be 0 or at least {SMALLEST:g}, got {echo(text, '')}")
@@ -205,7 +238,7 @@ def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
         As `csv_lines`, and for a column that is missing.
     """
     lines = csv_lines(path)
-    _, header = next(lines, (1, []))
+    _, header = next(lines)
     for column in columns:
         if column not in header:
             raise ValueError(f"{path}, line 1: the column '{column}' is missing, found {listed(header)}")

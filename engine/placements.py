@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wattsched.instances.errors import NoticeWarning, naming
+from wattsched.arguments import require_types
+from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
 from wattsched.replay.placement.curves import Curves, mean
@@ -35,6 +37,9 @@ def read_experiment(
     OSError
         When a file cannot be read.
     """
+    require_types(read_experiment, locals())
+    require_range(0 <= arrivals < math.inf, "arrivals", "at least 0 and finite", arrivals)
+    require_range(seed >= 0, "seed", "at least 0", seed)
     with naming(nodes):
         cluster = read_nodes(nodes)
     with naming(tasks):
@@ -104,8 +109,12 @@ def place_tasks(
     ValueError
         If there is no such policy, or none is named.
     """
+    require_types(place_tasks, locals())
     if not policies or not seeds:
         raise ValueError(f"{'seeds' if policies else 'policies'}: name one at least")
+    require_range(min(seeds) >= 0, "seeds", "at least 0", min(seeds))
+    require_range(processes >= 1, "processes", "at least 1", processes)
+    require_range(bound_gap is None or 0 <= bound_gap < 1, "bound_gap", "at least 0 and below 1", bound_gap)
     runs: dict[str, list[Curves]] = {policy: [] for policy in policies}
     total = len(policies) * len(seeds)
     progress(policies[0], 0, total)

@@ -22,7 +22,7 @@ from wattsched.formulations.infeasibility import (
 )
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
-from wattsched.instances.errors import FormerNameWarning, unknown_objective
+from wattsched.instances.errors import FormerNameWarning, shown, unknown_objective
 from wattsched.verification.claims import DecisionT, InstanceT, Rules
 
 DataT = TypeVar("DataT")
@@ -291,7 +291,7 @@ def problem(name: object) -> Problem[Any, Any, Any]:
         If there is none of that name.
     """
     if not isinstance(name, str) or name not in PROBLEMS:
-        raise ValueError(f"problem: must be one of {', '.join(PROBLEMS)}, got {name!r:.80}")
+        raise ValueError(f"problem: must be one of {', '.join(PROBLEMS)}, got {shown(name)}")
     return _made(name)
 
 

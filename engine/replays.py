@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
-from wattsched.instances.errors import naming, require, require_range
+from wattsched.arguments import require_types
+from wattsched.instances.errors import naming, require_range
 from wattsched.instances.io import write_atomically
 from wattsched.instances.traces import TraceJob, formats
 from wattsched.instances.traces.carbon import read_carbon
@@ -81,6 +83,7 @@ class JobSource:
     to_day: float | None = None
 
     def __post_init__(self) -> None:
+        require_types(JobSource, vars(self))
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
         if self.form != LIST and self.form not in formats():
@@ -187,16 +190,16 @@ class ReplaySettings:
     gap: float = 5e-3
 
     def __post_init__(self) -> None:
-        for name in (one.name for one in fields(self) if one.name != "budget"):
-            value = getattr(self, name)
-            if value is not None and not (name in ("carbon", "tariff") and isinstance(value, File)):
-                require(name, value, (Real,), "a number")
-                require_range(0 <= value <= sys.float_info.max, name, "at least 0 and finite", value)
+        require_types(ReplaySettings, vars(self))
+        for name, value in vars(self).items():
+            if isinstance(value, Real):
+                require_range(0 <= float(value) <= sys.float_info.max, name, "at least 0 and finite", value)
         require_range(self.gap < 1, "gap", "below 1", self.gap)
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
-        quantity = None if self.budget is None else self.budget[0]
+        quantity, amount = self.budget or (None, 1.0)
+        require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None and quantity not in QUANTITIES:
             raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
         if quantity == "carbon_g" and self.carbon == 0.0:
@@ -231,8 +234,8 @@ def _maker(trace: Trace, settings: ReplaySettings) -> Callable[[str], Replay]:
 
 def _over_time(asked: float | File, begin_s: float) -> Carbon:
     """What a kWh emits or costs over time, or the same all the time."""
-    if isinstance(asked, int | float):
-        return Carbon.constant(asked)
+    if not isinstance(asked, str | Path):
+        return Carbon.constant(float(asked))
     with naming(asked):
         return Carbon.of(read_carbon(asked), begin_s)
 
@@ -270,6 +273,10 @@ class Journal:
     checkpoint_s: float = 30.0
     resume: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_types(Journal, vars(self))
+        require_range(self.checkpoint_s >= 0, "checkpoint_s", "at least 0", self.checkpoint_s)
 
     def open(self, settings: ReplaySettings) -> None:
         """Begin, or make sure that what is there is of the same options.
@@ -370,10 +377,12 @@ def replay_jobs(
         the budget or sleep as asked, or the journal is of other options; later, if a policy breaks the rules
         or a checkpoint is damaged.
     """
+    require_types(replay_jobs, locals())
     if not policies:
         raise ValueError("policies: name one at least")
     settings = settings or ReplaySettings()
     by_seed = {0: traces} if isinstance(traces, Trace) else traces
+    require_range(bool(by_seed), "traces", "one at least", "none")
     makers = {seed: _maker(trace, settings) for seed, trace in by_seed.items()}
     for policy in policies:
         next(iter(makers.values()))(policy)

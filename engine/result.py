@@ -21,7 +21,7 @@ class TerminationReport(Strict):
     """Why the solver stopped; `limit` is what cut it short, `detail` a sentence."""
 
     reason: Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
-    limit: Literal["time", "gap", "nodes"] | None = None
+    limit: Literal["time", "gap", "nodes", "stopped"] | None = None
     detail: str = ""
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
+from wattsched.arguments import require_types
 from wattsched.documents import result_of
-from wattsched.engine import solve, sound_instance
+from wattsched.engine import seconds_of, solve, sound_instance
 from wattsched.formulations.timer import Timer
-from wattsched.instances.errors import InputError, require, require_known, validated
+from wattsched.instances.errors import InputError, require, require_known, require_range, validated
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
 from wattsched.result import Finite, Result, TerminationReport
@@ -99,18 +99,17 @@ def pareto(
         For an unknown trade-off, if there are less than 2 points, or the instance has no forecast of the
         criterion.
     """
+    require_types(pareto, {"points": points, "tradeoff": tradeoff, "time_limit": time_limit, "solve": solve})
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
     objective = horizon.objective
     against: Tradeoff = objective if objective in get_args(Tradeoff) else "carbon"
     against = against if tradeoff is None else tradeoff
     require_known("tradeoff", against, get_args(Tradeoff))
-    require("points", points, (Integral,), "a whole number")
-    if points < 2:
-        raise ValueError(f"frontier: needs at least 2 points, got {points}")
+    require_range(points >= 2, "points", "at least 2", points)
     require_forecast(horizon, against)
     ended: list[TerminationReport] = []
-    timer = Timer(time_limit)
+    timer = Timer(seconds_of("time_limit", time_limit))
 
     def point(objective: str, limit: float | None = None) -> ParetoPoint | None:
         left_s = timer.share(1.0 / max(1, points - len(ended))).limit_s

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,13 +18,37 @@ from wattsched.topology.cluster import FaultCount, TooManyFaultsError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+LARGEST_WHOLE = 2.0**63
 MOST_LINES = 20
 LONGEST_LINE = 1_000
 MOST_FAULTS = 1_000
 """Faults that are told apart: each takes a kilobyte, and a file may have millions."""
 
-_shown = reprlib.Repr()
+
+class _Shown(reprlib.Repr):
+    """Short text of a value as JSON spells it."""
+
+    def repr_bool(self, value: bool, level: int) -> str:
+        return str(value).lower()
+
+    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802  # reprlib asks by the type's name
+        return "null"
+
+    def repr_float(self, value: float, level: int) -> str:
+        if math.isinf(value):
+            # Whatever it was that Python reads so: Infinity, 1e999, or hundreds of digits.
+            return f"a number {'below -' if value < 0 else 'beyond '}{sys.float_info.max:.1e}"
+        return "NaN" if math.isnan(value) else repr(value)
+
+
+_shown = _Shown()
 _shown.maxstring = _shown.maxother = _shown.maxlong = 60
+
+
+def shown(value: object) -> str:
+    """Value of a document in a message, as JSON spells it, and not all of it where it is long."""
+    return _shown.repr(value)
+
 
 # pydantic's type of a fault -> the sentence, filled from its context.
 _SENTENCES = {
@@ -81,7 +107,7 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
     TypeError
         That names the argument, and the type found.
     """
-    if not isinstance(value, kinds):
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
 
 
@@ -181,9 +207,11 @@ class NoticeWarning(UserWarning):
 
 @contextmanager
 def naming(file: str | Path) -> Iterator[None]:
-    """Name the file in what is wrong with it, a ValueError."""
+    """Name the file in what is wrong with it, a ValueError or an InputError that names none."""
     try:
         yield
+    except InputError as error:
+        raise error if error.source else InputError(error.faults, str(file)) from None
     except ValueError as error:
         told = echo(error, "", LONGEST_LINE)
         raise ValueError(told if str(file) in told else f"{file}: {told}") from None
@@ -230,12 +258,14 @@ def _beginning(value: Any, depth: int = 12) -> Any:
 
 def _sentences(fault: Any) -> list[str]:
     kind, context = fault["type"], dict(fault.get("ctx", {}))
-    got = _shown.repr(fault["input"])
+    got = shown(fault["input"])
     if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
         return ["must not be empty"]
     if kind in ("value_error", "assertion_error"):
         # Our own validators join what they found.
         return str(context.get("error", fault["msg"])).split("; ")
+    if kind.startswith("int_") and isinstance(fault["input"], float) and abs(fault["input"]) >= LARGEST_WHOLE:
+        return [f"is too large for a whole number, got {got}"]
     if kind in _SENTENCES:
         return [_SENTENCES[kind].format(**context, got=got)]
     message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)

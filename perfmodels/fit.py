@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wattsched.arguments import require_types
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.power import (
     FrequencyModel,
@@ -106,6 +107,12 @@ def fit_profile(
     OSError
         If the file cannot be opened.
     """
+    require_types(fit_profile, locals())
+    for name, value, least in (("gpus_per_node", gpus_per_node, 1), ("folds", folds, 0)):
+        if value < least:
+            raise ValueError(f"{name}: must be at least {least}, got {value}")
+    if samples_per_epoch is not None and not 0 < samples_per_epoch < np.inf:
+        raise ValueError(f"samples_per_epoch: must be above 0 and finite, got {samples_per_epoch}")
     if isinstance(measurements, Measurements):
         m = measurements
     else:

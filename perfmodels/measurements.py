@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wattsched.inputs import csv_lines, echo, listed
+from wattsched.inputs import csv_lines, echo, listed, number_in
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.
@@ -189,7 +190,7 @@ def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, R
 def _with_placement(path: Path, line: int, row: Row) -> Row:
     """Add GPUs and nodes of a placement like 44: a digit per node, the GPUs used on it."""
     placement = row["placement"]
-    if not placement.isdecimal() or "0" in placement:
+    if not re.fullmatch("[1-9]+", placement):
         raise ValueError(
             f"{path.name} line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
         )
@@ -202,9 +203,9 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray
     for i, (line, row) in enumerate(rows):
         place = f"{path.name} line {line}, column '{column}'"
         try:
-            values[i] = float(row[column])
-        except ValueError:
-            raise ValueError(f"{place}: {echo(row[column])} is not a number") from None
+            values[i] = number_in(row[column])
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from None
         if not math.isfinite(values[i]):
             raise ValueError(f"{place}: {echo(row[column])} must be finite")
         if values[i] < 0 or (values[i] == 0 and column not in MAY_BE_ZERO):

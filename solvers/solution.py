@@ -24,7 +24,7 @@ from wattsched.topology.arrays import FloatArray
 _SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
 
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
-Limit = Literal["time", "gap", "nodes"]
+Limit = Literal["time", "gap", "nodes", "stopped"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.data import comparable_options, expand
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
@@ -30,11 +30,12 @@ POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "fre
 
 MOST_POOLS = 16
 MOST_DOMAINS = 12
+NEARLY_W = 1 + 1e-6
 
 
 def print_instance(out: Console, instance: Instance) -> None:
     """Print an instance."""
-    options = expand(instance)
+    options = comparable_options(instance)
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
@@ -82,9 +83,10 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         nodes = [n for n in cluster.nodes if domain.name in cluster.domain_names()[n.name]]
         standing = standing_power_w(instance, options.pools, domain.name)
         rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, nodes)))
-    heading(out, "Power", "the cap between the idle cluster and every GPU at its limit")
+    heading(out, "Power", "the cap between the idle cluster and every GPU at its board limit")
     columns = ["", ">idle", ">cap", ">full", ""]
     table(out, columns, rows, beyond=len(cluster.power_domains) - MOST_DOMAINS)
+    _print_draw_beyond(out, instance, options, full)
     scope = "in this round" if budgets.scope == "round" else "until every job is complete"
     if budgets.energy_j is not None:
         line(out, f"energy budget {energy(budgets.energy_j)} {scope}", indent=2)
@@ -92,6 +94,21 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         line(out, f"carbon budget {quantity(budgets.carbon_g, 'g')} of CO2 {scope}", indent=2)
     if instance.carbon_g_per_kwh is not None:
         line(out, f"carbon intensity {number(instance.carbon_g_per_kwh)} g/kWh", indent=2)
+
+
+def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:
+    """Tell of pools whose jobs can draw more than the boards are rated at, as measured ones do."""
+    alone = np.flatnonzero((options.pool >= 0) & (options.job_set < 0))
+    most_w = np.zeros(len(options.pools))
+    np.maximum.at(most_w, options.pool[alone], options.power_w[alone] / options.gpus[alone])
+    told = []
+    for pool, draw_w in zip(options.pools, most_w.tolist(), strict=True):
+        board_w = instance.cluster.gpu_types[pool.gpu_type].max_power_w
+        if board_w is not None and draw_w > NEARLY_W * board_w:
+            full_w += (draw_w - board_w) * int(pool.available.sum())
+            told.append(f"up to {quantity(draw_w, 'W')} on a GPU of {pool.name}")
+    if told:
+        line(out, f"options draw beyond that: {listed(told)}; full then {quantity(full_w, 'W')}", indent=2)
 
 
 def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple[str, ...]:
@@ -159,10 +176,10 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     if decision.waiting:
         stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
-        if len(stopped) == len(decision.waiting) > 1:
-            line(out, "all of them ran before", indent=2)
-        elif stopped:
-            line(out, f"of these stopped: {listed(stopped)}", indent=2)
+        if stopped:
+            many = "all" if len(stopped) == len(decision.waiting) else f"{len(stopped):,}"
+            who = "it" if len(decision.waiting) == 1 else f"{many} of them"
+            line(out, f"{who} ran before", indent=2)
 
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:

@@ -67,7 +67,8 @@ def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
             line(out, f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
         return
     heading(out, f"{goal.noun[:1].upper()}{goal.noun[1:]}")
-    stopped = f" (stopped by the {ended.limit} limit)" if ended.limit else ""
+    by = "the caller" if ended.limit == "stopped" else f"the {ended.limit} limit"
+    stopped = f" (stopped by {by})" if ended.limit else ""
     gap = proof_text(result.gap, result.proven_gap, result.claimed)
     line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
     if result.bound is not None:

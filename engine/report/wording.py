@@ -14,6 +14,8 @@ LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
 LONGEST = 1e15
+LONGEST_LIST = 160
+"""Characters of names in a row: two lines of most terminals."""
 NEARLY = 1 - 1e-9
 """From this part of a larger unit on, amounts are written in it: the last digits of a sum must not matter."""
 
@@ -94,8 +96,11 @@ def count(n: int, noun: str) -> str:
 def listed(names: Iterable[str], most: int = 12) -> str:
     """Names in a row, the first ones and a count when there are many."""
     names = list(names)
-    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    told = names[:most]
+    while len(told) > 1 and sum(map(len, told)) > LONGEST_LIST:
+        told.pop()
+    rest = f" and {len(names) - len(told):,} more" if len(names) > len(told) else ""
+    return ", ".join(told) + rest
 
 
 def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:

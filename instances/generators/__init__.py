@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Integral
 from pkgutil import resolve_name
 from typing import Any
 
-from wattsched.instances.errors import require, require_range
+from wattsched.arguments import require_types
+from wattsched.instances.errors import require, require_known, require_range
 
 FAMILIES = {
     "uniform": "sizing:uniform_round",
@@ -27,12 +28,6 @@ FAMILIES = {
 """Name to file and function, which is imported when it is asked for."""
 
 _COMMON = ("jobs", "gpus", "seed")
-
-_EXPECTED: dict[type, tuple[tuple[type, ...], str]] = {
-    int: ((Integral,), "a whole number"),
-    float: ((Real,), "a number"),
-    str: ((str,), "a name"),
-}
 
 MOST_JOBS = 1_000_000
 MOST_GPUS = 10_000_000
@@ -52,8 +47,7 @@ def builder(family: str) -> Callable[..., Any]:
     ValueError
         For an unknown family.
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family: '{family}' is not known, choose one of {', '.join(FAMILIES)}")
+    require_known("family", family, FAMILIES)
     made: Callable[..., Any] = resolve_name(f"{__name__}.{FAMILIES[family]}")
     return made
 
@@ -80,7 +74,9 @@ def options_of(family: str) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 
-def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, **options: Any) -> Any:
+def generate(
+    family: str, *, jobs: int | None = None, gpus: int | None = None, seed: int = 0, **options: Any
+) -> Any:
     """Generate an instance; equal arguments give equal instances.
 
     Parameters
@@ -88,7 +84,7 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
     family : str
         One of `families`.
     jobs : int
-        Number of jobs, from 1 to 1,000,000.
+        Number of jobs, from 1 to 1,000,000; without it only an unknown family is told.
     gpus : int, optional
         GPUs of the cluster, up to 10,000,000, rounded up to whole nodes (default: about half of what the
         jobs ask for).
@@ -109,16 +105,13 @@ def generate(family: str, *, jobs: int, gpus: int | None = None, seed: int = 0, 
         For a value of another type.
     """
     known = options_of(family)
+    require("jobs", jobs, (Integral,), "a whole number")
+    require_types(generate, {"gpus": gpus, "seed": seed})
     for name in options:
         if name not in known:
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
-    optional = {parameter.name for parameter in parameters_of(family) if "None" in parameter.annotation}
-    for name, value in {"jobs": jobs, "gpus": 1 if gpus is None else gpus, "seed": seed, **options}.items():
-        # Who has a default of a type takes values of that type, and None where that is said.
-        default = type(known.get(name, 0))
-        if default in _EXPECTED and not (value is None and name in optional):
-            require(name, value, *_EXPECTED[default])
+    require_types(builder(family), options)
     for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
         if count is not None:
             require_range(count >= 1, name, "at least 1", count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from wattsched.instances.clusters import known_gpu_type
@@ -32,7 +34,7 @@ def shifting_horizon(
     seed: int = 0,
     slots: int = 48,
     slot_s: float = 3600.0,
-    carbon: str | None = None,
+    carbon: str | Path | None = None,
     zone: str | None = None,
     start: str | None = None,
     carbon_fraction: float | None = 0.5,
@@ -49,7 +51,7 @@ def shifting_horizon(
         Slots of the horizon.
     slot_s : float
         Length of a slot in seconds.
-    carbon : str, optional
+    carbon : str or Path, optional
         CSV file of carbon intensities (default: made-up days with a dip at noon).
     zone : str, optional
         Column of that file.
@@ -137,7 +139,9 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
     return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
 
 
-def _recorded(carbon: str, zone: str | None, start: str | None, slots: int, slot_s: float) -> list[float]:
+def _recorded(
+    carbon: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
+) -> list[float]:
     """Forecast of a file, from a time on."""
     if not carbon:
         raise ValueError("carbon: the file name is empty")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from wattsched.instances.traces.snapshot import TraceJob as TraceJob
 from wattsched.instances.traces.snapshot import busiest_s as busiest_s
 from wattsched.instances.traces.snapshot import round_at as round_at
+from wattsched.instances.traces.snapshot import using_gpus as using_gpus
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and any file with a column of times and one of numbers; plain or compressed with
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -145,7 +146,7 @@ def utc_time(text: str) -> datetime:
     """
     text = text.strip()
     try:
-        if text.replace(".", "", 1).isdigit() and len(text.partition(".")[0]) >= 9:
+        if re.fullmatch(r"[0-9]{9,}(\.[0-9]*)?", text):
             return datetime.fromtimestamp(float(text), tz=UTC)
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):

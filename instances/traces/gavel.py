@@ -51,7 +51,7 @@ ON_ALL_GPUS = "simulation_throughputs.json"
 
 
 def read_gavel(
-    path: str | Path, virtual_cluster: str | None = None, throughputs: str | None = None
+    path: str | Path, virtual_cluster: str | None = None, throughputs: str | Path | None = None
 ) -> list[TraceJob]:
     """Jobs of a list; times in seconds on its clock.
 

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from wattsched.instances.clusters import capped_power_w, homogeneous_cluster
+from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.sizing.instance import Budgets, Instance, Job, Placement
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profile import Profile, find, models
@@ -180,7 +181,7 @@ class Roster:
 
 def round_at(
     trace: Iterable[TraceJob],
-    t: float | Literal["busiest"] = "busiest",
+    at: float | Literal["busiest"] = "busiest",
     cluster: Cluster | None = None,
     *,
     seed: int = 0,
@@ -192,14 +193,14 @@ def round_at(
 ) -> Instance:
     """Scheduling round of the jobs that are in the system at one moment.
 
-    These are the jobs with submission <= t < submission + duration, as if nobody had queued. In the order of
+    These are the jobs with submission <= at < submission + duration, as if nobody had queued. In the order of
     submission, each that still fits runs now, on the GPUs that its user asked for; the others wait. What a
     trace does not tell is filled in as `first_come_round` says.
 
     Parameters
     ----------
     trace : iterable of TraceJob
-    t : float or "busiest"
+    at : float or "busiest"
         Seconds on the trace's clock, or the full hour with the largest demand (`busiest_s`).
     cluster : Cluster, optional
         Default: 64 nodes of 8 A100 GPUs, 4 nodes to a rack.
@@ -209,12 +210,13 @@ def round_at(
     Raises
     ------
     ValueError
-        When no job is in the system at `t`, or no model of the catalogue runs on the cluster.
+        When no job is in the system then, or no model of the catalogue runs on the cluster.
     """
-    jobs = [job for job in trace if job.gpus > 0 and job.duration_s > 0]
-    if not jobs:
-        raise ValueError("the trace has no job that uses a GPU")
-    moment = busiest_s(jobs) if t == "busiest" else float(t)
+    jobs = using_gpus(trace)
+    if isinstance(at, str):
+        require_known("at", at, ("busiest",))
+    moment = busiest_s(jobs) if isinstance(at, str) else float(at)
+    require_range(np.isfinite(moment), "at", "finite", at)
     here = [j for j in jobs if j.submitted_s <= moment < j.submitted_s + j.duration_s]
     if not here:
         raise ValueError(f"no job is in the system {moment:g} s after the start of the trace")
@@ -229,6 +231,21 @@ def round_at(
         round_s=round_s,
         name=f"{name}-{moment:.0f}",
     )
+
+
+def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
+    """Jobs that use a GPU for some time.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    jobs = list(trace)
+    using = [job for job in jobs if job.gpus > 0 and job.duration_s > 0]
+    if not using:
+        raise ValueError(f"has no job that uses a GPU for longer than 0 s, of {len(jobs):,} in all")
+    return using
 
 
 def busiest_s(jobs: Iterable[TraceJob]) -> float:

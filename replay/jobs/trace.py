@@ -14,7 +14,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance, Job, OptionTable
-from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, start_of
+from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, start_of, using_gpus
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
@@ -200,12 +200,7 @@ def trace_of_durations(
     ValueError
         When no model of the catalogue, or none that a job names, runs on the cluster, or no job uses a GPU.
     """
-    recorded = sorted(
-        (job for job in recorded if job.gpus > 0 and job.duration_s > 0),
-        key=lambda j: (j.submitted_s, j.name),
-    )
-    if not recorded:
-        raise ValueError("the trace has no job that uses a GPU")
+    recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
     roster = Roster(cluster, pools_of(cluster))
     jobs, requested = [], []
     for job in recorded:

@@ -95,6 +95,16 @@ def test_every_fault_has_its_line(run, tiny, write):
     ] * 3
 
 
+@pytest.mark.parametrize("command", [["solve"], ["show"], ["export", "-o", "x.lp"]], ids=lambda c: c[0])
+def test_times_that_cannot_be_compared_are_refused_alike(run, tiny, write, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    tiny["jobs"][0]["remaining_work"] = 1e-300
+    path = write(tiny)
+    result = run(*command[:1], path, *command[1:])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {path}: job 'a': completion times must be from 1e-06 to")
+
+
 @pytest.mark.parametrize("command", ["solve", "show"])
 def test_missing_files_and_folders(run, tmp_path, command):
     for path, word in ((tmp_path / "nowhere.json", "no such file"), (tmp_path, "directory")):
@@ -170,6 +180,10 @@ def test_empty_names_and_numbers_without_end_are_refused(run, arguments):
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_limit_that_is_too_large_is_not_called_infinite(run):
+    assert "'1e400' is beyond the largest number" in run("solve", DEMO, "--time-limit", "1e400").stderr
 
 
 @pytest.mark.parametrize("name", ["time_limit", "gap", "seed"])

@@ -214,6 +214,38 @@ def test_fit_prints_parameters_and_errors_and_writes_a_profile_that_solves(run, 
     assert run("solve", write(tiny)).exit_code == 0
 
 
+def test_show_tells_what_jobs_draw_beyond_the_board_limit(run, tiny, write):
+    assert "board" not in run("show", write(tiny)).stdout.replace("at its board limit", "")
+    tiny["jobs"][0]["options"][0]["power_w"] = 80.0
+    told = run("show", write(tiny)).stdout
+    assert "options draw beyond that: up to 80 W on a GPU of G; full then 320 W" in told
+
+
+def test_fit_prints_every_power_limit_and_is_called_as_the_rows_that_were_chosen(run, write, tmp_path):
+    rows = [
+        f"{network},{batch},{limit},{batch * (2 - limit / 300)},{limit - batch / 8}"
+        for network in ("resnet50", "ncf")
+        for batch in (8, 16, 32)
+        for limit in (100, 200, 300)
+    ]
+    content = "network,batch_size,power_limit,time_per_epoch,average_power\n" + "\n".join(rows) + "\n"
+    path, profile = write(content, "summary.csv"), tmp_path / "profile.json"
+    chosen = ("--where", "network=resnet50", "--samples-per-epoch", "1000")
+    result = run("fit", path, *chosen, "-o", profile)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("resnet50 on GPU: 9 measurements")
+    table = result.stdout.partition("Power limits")[2].partition("Relative error")[0]
+    limits = json.loads(profile.read_text())["power_limits"]["limit_w"]
+    assert [f"{limit:g} W" in table for limit in limits] == [True, True, True]
+    assert "static_w" not in result.stdout  # of which nothing is used beside a table of limits
+    assert run("fit", path, *chosen, "--model", "mine").stdout.startswith("mine on GPU")
+    for command in ("show", "solve"):
+        refused = run(command, profile)
+        assert refused.exit_code == 2
+        told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
+        assert refused.stderr == f"error: {profile}: {told}\n"
+
+
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])
 def test_fit_refuses_other_tables_in_one_line(run, write, content):
     result = run("fit", write(content, "steps.csv"))

@@ -46,6 +46,22 @@ def test_help_lists_all_codes(run):
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        "scipy/_sparsetools.so: failed to map segment from shared object",
+        "IMPORTANT: READ THIS\n\nOriginal error was: numpy.so: failed to map segment from shared object",
+        "highspy.so: cannot allocate memory",
+    ],
+)
+def test_a_library_without_room_is_a_lack_of_memory(capsys, told):
+    def load() -> None:
+        raise ImportError(told)
+
+    assert exit_code_of(load) == 4
+    assert capsys.readouterr().err == "error: out of memory: a library could not be loaded\n"
+
+
+@pytest.mark.parametrize(
     "raised",
     [
         SystemExit(55), SystemExit("bye"), SystemExit(None), KeyboardInterrupt(), MemoryError(),

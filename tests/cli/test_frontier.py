@@ -41,11 +41,12 @@ def sharing(run: Run, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_frontier_of_shifting(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["60", "inf"])
+def test_the_frontier_of_shifting(run: Run, tmp_path: Path, limit: str) -> None:
     instance, points = tmp_path / "day.json", tmp_path / "points.json"
     size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
     assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
-    result = run("solve", instance, "--frontier", 3, "--time-limit", 60, "-o", points)
+    result = run("solve", instance, "--frontier", 3, "--time-limit", limit, "-o", points)
     assert result.exit_code == 0, result.output
     frontier = json.loads(points.read_text())
     assert 1 <= len(frontier["points"]) <= 3

@@ -168,4 +168,4 @@ def test_full_disk_is_one_line():
             command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
         )
     assert done.returncode == 2
-    assert done.stderr == "error: no space left on device\n"
+    assert done.stderr == "error: standard output: no space left on device\n"

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 LIST = (
     "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
@@ -54,6 +55,20 @@ def test_a_line_per_policy_in_every_table(replay: Run) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_line_per_policy_at_every_width(replay: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide() -> Console:
+        return Console(width=width, force_terminal=True, color_system=None, highlight=False)
+
+    monkeypatch.setattr("wattsched.cli.replay.console", wide)
+    policies = ("gavel-max-min", "fifo", "elastic-completion+zeus")
+    result = replay("--policy", ",".join(policies), "--carbon", "400")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == ["policy", *policies] * 3
+
+
 def test_json_holds_the_figures(replay: Run) -> None:
     found = document(replay("--policy", "fifo", "--round", "0", "--json"))["fifo"][0]
     assert found["jobs"] == 3
@@ -77,7 +92,7 @@ def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
 
 def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = replay("--policy", "fifo,elastic", "-o", out, "--plot", tmp_path / "r.svg")
+    result = replay("--policy", "fifo,elastic", "-o", out, "--plot", out / "r.svg")
     assert result.exit_code == 0, result.output
     for policy in ("fifo", "elastic"):
         rows = list(csv.DictReader((out / f"{policy}-0-jobs.csv").open()))
@@ -86,7 +101,7 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
         assert len((out / f"{policy}-0-rounds.csv").read_text().splitlines()) > 2
         assert (out / f"{policy}-0-power.csv").read_text().startswith("time_s,power_w\n")
     assert set(json.loads((out / "summary.json").read_text())["policies"]) == {"fifo", "elastic"}
-    assert (tmp_path / "r.svg").read_text().startswith("<?xml")
+    assert (out / "r.svg").read_text().startswith("<?xml")
 
 
 def test_parquet_needs_its_packages(replay: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

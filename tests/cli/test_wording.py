@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from wattsched.report.sizing import ranges
 from wattsched.report.views import view
-from wattsched.report.wording import duration, number, quantity, scarce, unit_price, worth
+from wattsched.report.wording import duration, listed, number, quantity, scarce, unit_price, worth
 
 COMPLETION = view("sizing").goal("total-completion", "min")
 
@@ -31,6 +31,15 @@ def test_numbers(value, text):
 @given(st.floats(min_value=-1e15, max_value=1e15, allow_subnormal=False))
 def test_numbers_keep_four_digits(value):
     assert float(number(value).replace(",", "")) == pytest.approx(value, rel=1e-3)
+
+
+@given(st.lists(st.text("ab-", min_size=1, max_size=60), min_size=1, max_size=40))
+def test_long_lists_name_the_first_and_count_the_rest(names):
+    told, _, rest = listed(names).partition(" and ")
+    shown = told.split(", ")
+    assert shown == names[: len(shown)]
+    assert len(told) <= 160 + 2 * 11 or len(shown) == 1
+    assert len(names) - len(shown) == int(rest.removesuffix(" more") or 0)
 
 
 def test_quantities_and_durations():

@@ -12,6 +12,7 @@ import wattsched
 from wattsched.deadline import on_time
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
+from wattsched.instances.io import write_json
 
 LONG_S = 60.0
 # Far below what hangs, far above what a busy machine adds.
@@ -93,8 +94,24 @@ def test_a_call_without_a_limit_can_be_stopped_with_what_it_has(monkeypatch: pyt
     begin = time.monotonic()
     result = wattsched.solve(generate("hetero", jobs=30, seed=1), solver="highs", stop=stop)
     assert time.monotonic() - begin < SOON_S
-    assert (result.termination.reason, result.termination.limit) == ("feasible", "time")
+    assert (result.termination.reason, result.termination.limit) == ("feasible", "stopped")
+    assert "(stopped by the caller)" in str(result)
     enough.set()
+
+
+@pytest.mark.parametrize("time_limit", [None, 60.0])
+@pytest.mark.parametrize("read", [True, False])
+def test_what_is_stopped_before_it_begins_says_so(
+    read: bool, time_limit: float | None, tmp_path: Path
+) -> None:
+    instance, stop = generate("uniform", jobs=300, seed=1), threading.Event()
+    write_json(tmp_path / "round.json", instance)
+    stop.set()
+    result = wattsched.solve(tmp_path / "round.json" if read else instance, stop=stop, time_limit=time_limit)
+    ended = result.termination
+    assert (ended.reason, ended.limit) == ("no_solution", "stopped")
+    assert ended.detail.endswith(" before the call was stopped")
+    assert read or "read" not in ended.detail
 
 
 def test_a_build_that_lacks_memory_is_no_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:

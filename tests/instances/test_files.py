@@ -158,6 +158,32 @@ def test_a_file_that_is_no_document_is_refused(tmp_path: Path, content: bytes, s
     assert said in file_faults(tmp_path / "round.json", content)
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('"gpus": 99999999999999999999', "gpus: is too large for a whole number, got 1e+20"),
+        (f'"gpus": {"9" * 5000}', "gpus: is too large for a whole number, got a number beyond 1.8e+308"),
+        ('"gpus": 1e400', "gpus: is too large for a whole number, got a number beyond 1.8e+308"),
+        ('"gpus": 1.5', "gpus: must be a whole number, got 1.5"),
+        ('"gpus": NaN', "got NaN"),
+        ('"gpus": null', "gpus: must be a whole number, got null"),
+        ('"gpus": {"a": [true, null]}', "gpus: must be a whole number, got {'a': [true, null]}"),
+    ],
+)
+def test_what_a_file_says_is_told_as_it_says_it(tmp_path: Path, written: str, said: str) -> None:
+    content = VALID.decode().replace('"gpus": 8', written, 1)
+    assert said in file_faults(tmp_path / "round.json", content.encode())
+
+
+@pytest.mark.parametrize("value", ["0", "abc", "-1", "nan", "", "1e3", "99999999"])
+def test_a_limit_of_inputs_that_is_none_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("WATTSCHED_INPUT_MB", value)
+    told = f"WATTSCHED_INPUT_MB must be a whole number of megabytes, from 1 to 9999999, got '{value}'"
+    assert told in file_faults(tmp_path / "round.json", VALID)
+
+
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "round.json"
     path.write_bytes(b"\xef\xbb\xbf" + VALID)
@@ -258,7 +284,7 @@ def without(row: dict[str, Any], key: str) -> dict[str, Any]:
             with_column(power_w=[1.0, -5.0]),
             ".options.power_w[1]: must be greater than or equal to 0, got -5",
         ),
-        (with_column(rate=[float("nan"), 1.0]), ".options.rate[0]: must be a finite number, got nan"),
+        (with_column(rate=[float("nan"), 1.0]), ".options.rate[0]: must be a finite number, got NaN"),
         (with_column(rate=[1.0]), ".options: the columns differ in length: "),
         (job(options=without(job()["options"], "power_w")), ".options.power_w: is missing"),
         (
@@ -268,7 +294,7 @@ def without(row: dict[str, Any], key: str) -> dict[str, Any]:
         (job(options=[ROW, without(ROW, "power_w")]), ".options: option 1 lacks 'power_w'"),
         (job(options=[]), ".options: a list of options must hold one object per option"),
         (job(options=5), ".options: must be a valid string, got 5"),
-        (job(weight=float("inf")), ".weight: must be a finite number, got inf"),
+        (job(weight=float("inf")), ".weight: must be a finite number, got a number beyond 1.8e+308"),
         (job(weight="1"), ".weight: must be a valid number, got '1'"),
         (job(weight=10**400), ".weight: must be a valid number, got 1000"),
         (job(min_gpus=10**40), ".min_gpus: must be less than or equal to 1000000, got 1000000000"),

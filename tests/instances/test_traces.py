@@ -104,8 +104,11 @@ def test_a_moment_has_the_jobs_between_submission_and_end() -> None:
     trace = [TraceJob("early", 0, 100, 1), TraceJob("late", 100, 50, 2), TraceJob("none", 0, 100, 0)]
     for moment, names in ((0, ["early"]), (99.9, ["early"]), (100, ["late"]), (149.9, ["late"])):
         assert [job.name for job in round_at(trace, moment).jobs] == names
-    for moment in (-1, 150, float("nan")):
+    for moment in (-1, 150):
         with pytest.raises(ValueError, match="no job is in the system"):
+            round_at(trace, moment)
+    for moment in (float("nan"), float("-inf")):
+        with pytest.raises(ValueError, match="at: must be finite"):
             round_at(trace, moment)
     with pytest.raises(ValueError, match="no job that uses a GPU"):
         round_at(trace[2:], 0)
@@ -204,11 +207,16 @@ OPENB = "sn,cpu_milli,memory_mib,gpu,model\nn,64000,262144,2,P100\n"
         ("itp", ITP + "y,1,2,3,4\n", "line 4: 5 cells"),
         ("itp", ITP + "y,later,2,3\n", "line 4, column 'submission_time': 'later' is not a number"),
         ("itp", ITP + "y,1,-2,3\n", "line 4, column 'duration': must be at least 0, got -2"),
-        ("itp", ITP + "y,1,nan,3\n", "line 4, column 'duration': must be at least 0, got nan"),
+        ("itp", ITP + "y,1,nan,3\n", "line 4, column 'duration': must be a finite number, got nan"),
+        ("itp", ITP + "y,1,1e400,3\n", "line 4, column 'duration': must be a finite number, got 1e400"),
+        ("itp", ITP + "y,1,1_000,3\n", "line 4, column 'duration': '1_000' is not a number in digits 0 to 9"),
+        ("itp", ITP + "y,1,2,١٠\n", "line 4, column 'num_gpu': '١٠' is not a number in"),
         ("itp", ITP + "y,1,2,1.5\n", "line 4, column 'num_gpu': '1.5' is not a whole number"),
         ("itp", ITP + ",1,2,3\n", "line 4, column 'job_id': is empty"),
-        ("itp", ITP + 'y,"1,2,3\n', "line 4: unexpected end of data"),
-        ("itp", "", "line 1: the column 'job_id' is missing"),
+        ("itp", ITP + 'y,"1,2,3\n', "line 4: a quotation mark opens a cell that does not end"),
+        ("itp", ITP + 'y,"1\n2,2,3\n', "line 4: a quotation mark opens a cell that does not end"),
+        ("itp", "", ": is empty"),
+        ("itp", "\n\n", ": is empty"),
         ("itp", PHILLY, "line 1: the column 'job_id' is missing, found"),
         ("philly", PHILLY + "today,1,1,1,a\n", "line 3, column 'timestamp': 'today' is not a time like"),
         ("philly", PHILLY + "2017-13-09 07:01:55,1,1,1,a\n", "line 3, column 'timestamp'"),

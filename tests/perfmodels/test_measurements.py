@@ -59,7 +59,7 @@ def test_one_workload_must_be_chosen(tmp_path):
 
 HEADER = "gpus,batch_size,step_time_s\n"
 BAD = {
-    "empty": ("", "steps.csv is empty"),
+    "empty": ("", "steps.csv: is empty"),
     "header alone": (HEADER, "has 0 measurements"),
     "one row": (HEADER + "1,8,0.1\n", "has 1 measurement, a fit needs 2 or more"),
     "missing gpus": ("batch_size,step_time_s\n8,1\n9,1\n", "lacks the column 'gpus'"),
