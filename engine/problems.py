@@ -190,7 +190,7 @@ def _shifting() -> Problem[Any, Any, Any]:
     from wattsched.formulations.shifting.infeasibility import diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
-    from wattsched.verification.shifting.bound import prove
+    from wattsched.verification.shifting.bound import Prover, prove
     from wattsched.verification.shifting.checker import check
 
     return Problem(
@@ -206,6 +206,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
+        prover=Prover,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
