@@ -33,7 +33,7 @@ CELLS = 2.5e8
 CELLS_PER_JOB = 2e7
 LEVELS = (64, 4096)
 """Fewest and most levels of a job's work."""
-LEVELS_OF_LEAF = 256
+LEVELS_OF_LEAF = 1024
 """Most levels of a job's work in a leaf of a tree, of which there are many."""
 
 

@@ -12,8 +12,8 @@ one. Schedules of the true job have thus counterparts that do no less work in th
 fall with the work left.
 
 Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
-same in the same slots. They may be through with their work sooner. So where a split forbids to end, what has
-no work left runs on, and an end too early counts as one at the earliest second that is allowed.
+same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
+work left runs on. Ends before the earliest second that is allowed are not forbidden but count as if at it.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
 it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
@@ -129,15 +129,16 @@ class CostToGo:
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
-        if not job.may_end(slot):
+        if slot < job.first_end:
             return cost + (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
         begin_s = slot * job.slot_s
         np.copyto(cost, job.delay * begin_s, where=move.ends)
         if begin_s + job.slot_s > job.deadline_s:
             cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
         if begin_s < job.after_s:
-            cost += job.delay * np.where(move.ends, np.maximum(job.after_s - begin_s - move.end_s, 0.0), 0.0)
-        cost += move.delay
+            cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
+        else:
+            cost += move.delay
         cost += job.joule[slot] * move.joules
         cost += job.gpu[slot][:, None]
         return cost
@@ -264,8 +265,8 @@ class LeastCost:
         last = np.minimum(begun + before, job.slots - 1)
         option, end_s = np.arange(len(self.full)), last * job.slot_s + used_s
         cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
-        cost += job.joule[last] * options.extra_w * used_s + job.delay * end_s
-        valid = (begun + before < job.slots) & (end_s <= job.deadline_s) & (end_s >= job.after_s)
+        cost += job.joule[last] * options.extra_w * used_s + job.delay * np.maximum(end_s, job.after_s)
+        valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
         valid &= forbidden[last + 1, option] == forbidden[begun[:, 0]]
         busy = np.flatnonzero(~job.idle)
         valid &= (begun <= busy.min(initial=job.slots)) & (last >= job.first_end)
@@ -295,11 +296,11 @@ class LeastCost:
         followed = _Followed(begun, np.array([job.held]), work, np.zeros(1), least, nowhere, nowhere)
         for slot in range(job.first, self.end):
             onward = self._step(slot, followed, to_go, trail)
-            too_early = not job.may_end(slot + 1) or (slot + 1) * job.slot_s < job.after_s
             followed = onward.take(np.flatnonzero(onward.least < self.known))
-            followed = followed.undominated(same_work=too_early)
+            followed = followed.undominated(same_work=slot + 1 < job.first_end)
             if len(followed.left) > MOST_FOLLOWED:
-                order = np.argsort(followed.least, kind="stable")
+                # What has more to do is less likely to end too early.
+                order = np.lexsort((-followed.left, followed.least))
                 dropped = min(dropped, float(followed.least[order[MOST_FOLLOWED]]))
                 followed = followed.take(order[:MOST_FOLLOWED])
             trail.append(followed)
@@ -334,8 +335,8 @@ class LeastCost:
         used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, job.slot_s)
         cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * options.extra_w * used_s
         end_s = slot * job.slot_s + used_s
-        in_time = ends & (end_s >= job.after_s) & (end_s <= job.deadline_s) & (slot >= job.first_end)
-        self._know(np.where(in_time, cost + job.delay * end_s, math.inf), trail)
+        in_time = ends & (end_s <= job.deadline_s) & (slot >= job.first_end)
+        self._know(np.where(in_time, cost + job.delay * np.maximum(end_s, job.after_s), math.inf), trail)
         # What is a rounding away from its end may as well go on.
         which, option = np.nonzero(left > able)
         idle = np.flatnonzero(job.idle[slot] & np.ones_like(never))

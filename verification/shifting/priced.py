@@ -81,7 +81,9 @@ class PricedJob:
     idle : bool array, shape (slots,)
         Whether nothing may run in a slot.
     after_s : float
-        It must not end before, and in a slot before `first_end` neither.
+        Ends before that count as if at it.
+    first_end : int
+        Slot that it must not end before.
     arrival_s : float
     first, slots : int
         First slot that the job may run in, and slots of the horizon.
@@ -115,10 +117,6 @@ class PricedJob:
         self.deadline_s = min(self.deadline_s, allowed.by_s)
         self.ran = job.has_run or held is not None
         self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
-
-    def may_end(self, slot: int) -> bool:
-        """Whether there is an end in a slot that splits allow."""
-        return slot >= self.first_end and (slot + 1) * self.slot_s > self.after_s
 
     def unfinished(self, work: FloatArray) -> FloatArray:
         """What work costs that is left at the end of the horizon."""

@@ -33,7 +33,7 @@ class Allowed:
     idle : bool array, shape (slots,)
         Whether it may run nothing in a slot.
     after_s, by_s : float
-        It must end later than the one, and by the other.
+        It ends later than the one, or counts as if it did, and by the other.
     first_end : int
         Slot that it must not end before.
     """
