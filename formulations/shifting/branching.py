@@ -35,7 +35,7 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.report import charges
-from wattsched.verification.shifting.bound import LEVELS_OF_LEAF, PricedInstance, Prover
+from wattsched.verification.shifting.bound import LEVELS, LEVELS_OF_LEAF, PricedInstance, Prover
 from wattsched.verification.shifting.splits import allowed_by
 from wattsched.verification.tree import Taken
 
@@ -73,7 +73,7 @@ class Branched:
 
 
 class _Priced(NamedTuple):
-    """Prices, the least costs of all jobs at them, what these prove together, and schedules that cost them."""
+    """Prices, least costs of all jobs at them, what these prove together, and schedules that cost so much."""
 
     prices: Prices
     least: list[float]
@@ -161,20 +161,17 @@ class _Branching:
     def _named(self, prices: Prices) -> dict[str, float]:
         return prices.named(self.horizon, self.objective)
 
-    def _price(
-        self, prices: Prices, taken: Sequence[Taken], known: tuple[int, _Priced] | None = None
-    ) -> _Priced:
-        """Least costs at prices; of one job alone where those of the others are known."""
+    def _price(self, prices: Prices, taken: Sequence[Taken], above: _Priced | None = None) -> _Priced:
+        """Least costs at prices; where those above are given, of the job alone that the last split is of."""
         horizon, instance = self.horizon, self.horizon.instance
         charged, _ = charges(self._named(prices), self.prover.limits, (), "min")
         allowed, priced = allowed_by(instance, taken), PricedInstance(instance, charged)
-        least, found = ([], []) if known is None else (list(known[1].least), [])
-        for number, job in enumerate(instance.jobs):
-            if known is not None and number != known[0]:
-                continue
+        least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
+        found = []
+        for number in range(horizon.n_jobs) if above is None else [self._job(taken[-1].split)]:
+            job = instance.jobs[number]
             one = priced.least_cost(job, allowed.get(job.name))
-            cost = one.bound(LEVELS_OF_LEAF)
-            least[number : number + 1] = [cost]
+            least[number] = one.bound(LEVELS_OF_LEAF if taken else LEVELS[1])
             if math.isfinite(one.known):
                 start = horizon.option_start[horizon.table[number]]
                 found.append((number, np.where(one.option == PAUSE, PAUSE, start + one.option)))
@@ -261,11 +258,11 @@ class _Branching:
         self.nodes += [{}, {}]
         for side in ("inside", "outside"):
             taken = (*node.taken, Taken(split, side == "inside"))
-            priced = self._price(node.priced.prices, taken, (self._job(split), node.priced))
+            priced = self._price(node.priced.prices, taken, above=node.priced)
             yield _Node(priced.bound, above[side], priced, taken)
 
     def _split(self, node: _Node, solution: MasterSolution) -> dict[str, Any] | None:
-        """Of some splits the one after which the LP over the known schedules costs most on its cheaper side."""
+        """Of some splits the one after which the LP over the known schedules costs most on both sides."""
         best, most = None, -math.inf
         for split in self._candidates(solution):
             costs = [self._lp((*node.taken, Taken(split, inside))).cost for inside in (True, False)]
