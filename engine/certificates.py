@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wattsched.call import Call
+from wattsched.formulations.cases import Cases
 from wattsched.formulations.model import Model
-from wattsched.formulations.timer import Timer
 from wattsched.result import Certificate, Node
 from wattsched.solvers import tree
 from wattsched.solvers.solution import proven_bound
@@ -19,6 +19,8 @@ from wattsched.topology.arrays import FloatArray
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
 _LEAST_S = 0.02
+# What branching of a problem's own may take at least for a proof, and where nothing limits the call.
+_CASES_S, _SEARCH_S = 3.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,7 @@ class Priced:
             return None
         # On its own account proving may take as long as all that it follows.
         allowed_s = max(_LEAST_S, sum(spent_s.values())) if call.prove_s is None else call.prove_s
-        left_s = call.timer.remaining_s()
-        timer = Timer(allowed_s if left_s is None else min(allowed_s, left_s))
+        timer = call.timer.at_most(allowed_s)
         with call.timer.phase("prove"):
             grown = tree.prove(program, value, self.prices, timer)
             nodes = _named(self.model, grown)
@@ -80,6 +81,37 @@ class Priced:
             return None
         prices, root = self.certificate(), program.reported(grown.bound)
         return None if prices is None else Certificate(prices=prices.prices, bound=root, tree=nodes)
+
+
+def by_cases(
+    call: Call, decision: Any, cost: float, bound: float, certificate: Certificate | None
+) -> Cases[Any] | None:
+    """What a problem's own branching finds where prices alone do not prove a decision within the gap.
+
+    Parameters
+    ----------
+    cost, bound : float
+        Of the decision, and on the cost as solvers claim it. What they have proved optimal is to be proven
+        in a few seconds, or as long as all took that came before; for others there is the time that is left.
+    """
+    branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
+    proven = -np.inf if certificate is None else call.sign * certificate.bound
+    if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
+        return None
+    if call.prove_s is not None:
+        timer = call.timer.at_most(call.prove_s)
+    elif bound >= cost - gap * abs(cost):
+        timer = call.timer.at_most(max(_CASES_S, sum(call.timer.phase_s.values())))
+    else:
+        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(1.0)
+    with call.timer.phase("prove"):
+        return branch(call.data, call.instance.objective, decision, gap, timer)
+
+
+def certificate_of(call: Call, cases: Cases[Any]) -> Certificate:
+    """Certificate of a proof by cases; a single case needs no tree."""
+    nodes = [Node(**node) for node in cases.nodes] if len(cases.nodes) > 1 else []
+    return Certificate(prices=dict(cases.prices), bound=call.sign * cases.bound, tree=nodes)
 
 
 def _named(model: Model[Any], grown: tree.Tree) -> list[Node] | None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wattsched.formulations.cases import Cases
 from wattsched.formulations.shifting.column_generation import MasterSolution, ScheduleMaster
 from wattsched.formulations.shifting.columns import (
     Prices,
@@ -35,7 +36,7 @@ from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.report import charges
-from wattsched.verification.shifting.bound import LEVELS, LEVELS_OF_LEAF, PricedInstance, Prover
+from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
 from wattsched.verification.shifting.splits import allowed_by
 from wattsched.verification.tree import Taken
 
@@ -48,28 +49,6 @@ _CLOSED, _EARLY = 1e-7, 0.1
 """Gap between a node's LP and its bound, relative to the LP, or to what is missing, at which rounds end."""
 _SMOOTHING = 0.5
 _MOST_RAISES = 6
-
-
-@dataclass(frozen=True)
-class Branched:
-    """What branching finds.
-
-    Attributes
-    ----------
-    nodes : list of mappings
-        Of a certificate tree: ``prices`` of leaves, ``split``, ``inside`` and ``outside`` of others.
-    prices : mapping of str to float
-        Of the root.
-    bound : float
-        What the leaves prove together.
-    decision : ShiftingDecision, optional
-        One that is better than the one given.
-    """
-
-    nodes: list[dict[str, Any]]
-    prices: Mapping[str, float]
-    bound: float
-    decision: ShiftingDecision | None
 
 
 class _Priced(NamedTuple):
@@ -100,7 +79,7 @@ class _Node:
 
 def branch(
     horizon: Horizon, objective: str, decision: ShiftingDecision, gap: float, timer: Timer
-) -> Branched | None:
+) -> Cases[ShiftingDecision] | None:
     """Prove that a decision is optimal, or find better ones and prove these; None for horizons too large.
 
     Parameters
@@ -138,7 +117,7 @@ class _Branching:
         """What a leaf's bound has to reach."""
         return self.value - self.gap * abs(self.value)
 
-    def run(self) -> Branched:
+    def run(self) -> Cases[ShiftingDecision]:
         """Split the node of least bound until all reach the target, or nodes or time run out."""
         root = _Node(-math.inf, 0, self._price(self.master.solve().prices, ()))
         left, leaves = [root], list[_Node]()
@@ -156,7 +135,7 @@ class _Branching:
         for node in leaves:
             self.nodes[node.number] = {"prices": self._named(node.priced.prices)}
         decision = decision_of(self.horizon, self.best) if self.improved else None
-        return Branched(self.nodes, self._named(root.priced.prices), min(n.bound for n in leaves), decision)
+        return Cases(self.nodes, self._named(root.priced.prices), min(n.bound for n in leaves), decision)
 
     def _named(self, prices: Prices) -> dict[str, float]:
         return prices.named(self.horizon, self.objective)
@@ -169,9 +148,12 @@ class _Branching:
         least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
         found = []
         for number in range(horizon.n_jobs) if above is None else [self._job(taken[-1].split)]:
+            if self.timer.over():
+                # What is known from above still holds.
+                break
             job = instance.jobs[number]
             one = priced.least_cost(job, allowed.get(job.name))
-            least[number] = one.bound(LEVELS_OF_LEAF if taken else LEVELS[1])
+            least[number] = one.bound(levels_of(one.size, MOST_CELLS, leaf=bool(taken)))
             if math.isfinite(one.known):
                 start = horizon.option_start[horizon.table[number]]
                 found.append((number, np.where(one.option == PAUSE, PAUSE, start + one.option)))
@@ -253,13 +235,13 @@ class _Branching:
 
     def _children(self, node: _Node, split: dict[str, Any]) -> Iterator[_Node]:
         """Both sides of a split; at first they have its prices, where only one job's least cost differs."""
-        above = {"split": split, "inside": len(self.nodes), "outside": len(self.nodes) + 1}
-        self.nodes[node.number] = above
+        first = len(self.nodes)
+        self.nodes[node.number] = {"split": split, "inside": first, "outside": first + 1}
         self.nodes += [{}, {}]
-        for side in ("inside", "outside"):
-            taken = (*node.taken, Taken(split, side == "inside"))
+        for number, inside in ((first, True), (first + 1, False)):
+            taken = (*node.taken, Taken(split, inside))
             priced = self._price(node.priced.prices, taken, above=node.priced)
-            yield _Node(priced.bound, above[side], priced, taken)
+            yield _Node(priced.bound, number, priced, taken)
 
     def _split(self, node: _Node, solution: MasterSolution) -> dict[str, Any] | None:
         """Of some splits the one after which the LP over the known schedules costs most on both sides."""

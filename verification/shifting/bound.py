@@ -94,9 +94,7 @@ class Prover:
         allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
         found = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
         together = sum(one.size for one in found)
-        levels = [int(np.clip(min(CELLS / together, CELLS_PER_JOB / one.size), *LEVELS)) for one in found]
-        most = LEVELS_OF_LEAF if taken else LEVELS[1]
-        least = [one.bound(min(some, most)) for one, some in zip(found, levels, strict=True)]
+        least = [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in found]
         if math.inf not in least:
             return self.together(charged, least)
         if taken:
@@ -115,6 +113,12 @@ class Prover:
             price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS
         )
         return Proof(bound=bound, excess=bound - leeway - self._dearest * (1 + ROUNDING))
+
+
+def levels_of(size: int, together: int, *, leaf: bool) -> int:
+    """Levels of a job's work, by slots and options that are looked at, of the job and of all together."""
+    most = LEVELS_OF_LEAF if leaf else LEVELS[1]
+    return int(np.clip(min(CELLS / together, CELLS_PER_JOB / size), LEVELS[0], most))
 
 
 class PricedInstance:

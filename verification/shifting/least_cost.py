@@ -130,7 +130,8 @@ class CostToGo:
         index += self.row
         cost: FloatArray = np.take(later, index)
         if slot < job.first_end:
-            return cost + (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
+            cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
+            return cost
         begin_s = slot * job.slot_s
         np.copyto(cost, job.delay * begin_s, where=move.ends)
         if begin_s + job.slot_s > job.deadline_s:
@@ -190,7 +191,7 @@ class _Followed(NamedTuple):
     option: IntArray
 
     def take(self, which: IntArray) -> _Followed:
-        return _Followed(*(values[which] for values in self))
+        return self._replace(**{name: values[which] for name, values in self._asdict().items()})
 
     def undominated(self, *, same_work: bool) -> _Followed:
         """Without schedules that leave as much work as another of their state, or more, at no less cost.
