@@ -32,7 +32,7 @@ from wattsched.formulations.shifting.columns import (
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.decisions import decision_of, schedules_of
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import FRACTIONAL
+from wattsched.formulations.tolerances import FRACTIONAL, ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.report import charges
@@ -49,6 +49,8 @@ _CLOSED, _EARLY = 1e-7, 0.1
 """Gap between a node's LP and its bound, relative to the LP, or to what is missing, at which rounds end."""
 _SMOOTHING = 0.5
 _MOST_RAISES = 6
+_BETWEEN = (0.45, 0.9)
+"""Where to split between two ends. On the outside earlier ends count as ends at the split: late ones help."""
 
 
 class _Priced(NamedTuple):
@@ -187,6 +189,7 @@ class _Branching:
             new = self.pool.add(asked.schedules)
             self.master.add(new)
             solution = self._lp(node.taken)
+            self._round(solution)
             cost = solution.cost + self.offset
             missing = max(_CLOSED * abs(cost), _EARLY * (self.target - cost))
             if cost - node.bound <= missing or (not len(new) and smoothing == 0.0):
@@ -196,7 +199,6 @@ class _Branching:
                 self.master.raise_limits()
                 solution = self._lp(node.taken)
             smoothing = _SMOOTHING if len(new) else 0.0
-        self._round(solution)
         return self._split(node, solution)
 
     def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
@@ -215,7 +217,7 @@ class _Branching:
         """Whether schedules are on a side of a split, were they of its job."""
         if "ends_by_s" in split:
             end_s, by_s = schedules.finish_s, split["ends_by_s"]
-            return np.asarray(end_s <= by_s if inside else end_s >= by_s)
+            return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
         option = schedules.option[:, split["slot"]]
         runs = (option != PAUSE) & np.isin(self.horizon.row[option], split["rows"])
         return np.asarray(runs == inside)
@@ -264,7 +266,9 @@ class _Branching:
             ends, mean_s = np.unique(some.finish_s), float(part @ some.finish_s / part.sum())
             if ends[-1] - ends[0] > FRACTIONAL * ends[-1]:
                 above = max(1, int(np.searchsorted(ends, mean_s)))
-                yield {"job": job.name, "ends_by_s": float(ends[above - 1 : above + 1].mean())}
+                for share in _BETWEEN:
+                    by_s = (1 - share) * ends[above - 1] + share * ends[above]
+                    yield {"job": job.name, "ends_by_s": float(by_s)}
             yield from self._of_slots(job.name, some, part)
 
     def _of_slots(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
