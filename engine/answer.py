@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.call import EARLIER, ROUNDING, Call, Candidate
-from wattsched.certificates import Priced, no_decision
+from wattsched.call import BRANCHING, EARLIER, ROUNDING, Call, Candidate
+from wattsched.certificates import Priced, by_cases, certificate_of, no_decision
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
@@ -110,11 +110,19 @@ class Evidence:
         return self._without_decision(failed)
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
-        call, certificate = self.call, self.certificate
+        call, certificate, bounds = self.call, self.certificate, list(self._bounds())
+        cost, known = call.sign * (report.objective or 0.0), max([-np.inf, *bounds])
+        cases = by_cases(call, decision, cost, known, certificate)
+        if cases is not None:
+            if certificate is None or cases.bound > call.sign * certificate.bound:
+                certificate = certificate_of(call, cases, certificate)
+                bounds.append(cases.bound)
+            better = None if cases.decision is None else call.checked(BRANCHING, cases.decision)
+            if better is not None and better.report is not None and better.cost < cost:
+                chosen, decision, report = better, better.decision, better.report
         objective = report.objective or 0.0
         cost = call.sign * objective
         most = cost + ROUNDING * max(1.0, abs(cost))
-        bounds = list(self._bounds())
         for b in bounds:
             if b > most:
                 found = f"the bound found is {call.sign * b:g}"
@@ -177,7 +185,7 @@ class Evidence:
     @property
     def _limit(self) -> Limit | None:
         """Limit that stopped the solver, or the formulation before it."""
-        return self.asked.termination.limit or ("time" if self.model.cut else None)
+        return self.asked.termination.limit or ("time" if self.model.cut or self.call.timer.over() else None)
 
     def _without_decision(self, failed: list[str]) -> Result:
         """No decision holds: infeasible if that can be shown, otherwise as the solver said."""

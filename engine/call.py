@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 EARLIER = "initial_solution"
 """Who made an earlier decision, in messages."""
 
+BRANCHING = "branching"
+"""Who made a decision that was found when another one was to be proven."""
+
 ROUNDING = 1e-6
 """A bound may be so much beyond a decision's cost, relative to it, by rounding."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.call import Call
+from wattsched.formulations.cases import Cases
 from wattsched.formulations.counts import Counts
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
@@ -33,6 +34,8 @@ _USUAL_COUNTING = 100_000
 # verifying it may take.
 _EXCESS = 1e-3
 _VERIFYING = 0.2
+# What branching of a problem's own may take at least for a proof, and where nothing limits the call.
+_CASES_S, _SEARCH_S = 3.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,43 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     if len(nodes) == 1:
         return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
     return Certificate(prices={}, bound=proof.bound, tree=nodes)
+
+
+def by_cases(
+    call: Call, decision: Any, cost: float, bound: float, certificate: Certificate | None
+) -> Cases[Any] | None:
+    """What a problem's own branching finds where prices alone do not prove a decision within the gap.
+
+    Parameters
+    ----------
+    cost, bound : float
+        Of the decision, and on the cost as solvers claim it. What they have proved optimal is to be proven
+        in a few seconds, or as long as all took that came before; for others there is the time that is left.
+    """
+    branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
+    proven = -np.inf if certificate is None else call.sign * certificate.bound
+    if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
+        return None
+    if call.prove_s is not None:
+        timer = call.timer.at_most(call.prove_s)
+    elif bound >= cost - gap * abs(cost):
+        timer = call.timer.at_most(max(_CASES_S, sum(call.timer.phase_s.values())))
+    else:
+        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(1.0)
+    with call.timer.phase("prove"):
+        return branch(call.data, call.instance.objective, decision, gap, timer)
+
+
+def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate:
+    """Certificate of a proof by cases; a single case needs no tree."""
+    bound = call.sign * cases.bound
+    if len(cases.nodes) == 1:
+        return Certificate(prices=dict(cases.prices), bound=bound)
+    if known is None:
+        proven = call.problem.prove(call.instance, cases.prices).bound
+        known = Certificate(prices=dict(cases.prices), bound=bound if proven is None else proven)
+    nodes = [Node(**node) for node in cases.nodes]
+    return Certificate(prices=known.prices, bound=bound, price_bound=known.bound, tree=nodes)
 
 
 def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:

@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from wattsched.formulations import external
+from wattsched.formulations.cases import Cases
 from wattsched.formulations.infeasibility import (
     InfeasibilityProof,
     ShortRow,
@@ -63,6 +64,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Former names of objectives, which are still read, and today's.
     traces_pareto : bool
         Whether `pareto` takes its instances.
+    branch : callable, optional
+        Data, objective, decision, gap and timer to a certificate tree that proves the decision, or a better
+        one, within the gap; None for instances that are too large.
     adapt : callable, optional
         A user's formulation, as `formulations.external` finds it, to a builder.
     """
@@ -79,6 +83,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
+    branch: Callable[[DataT, str, DecisionT, float, Timer], Cases[DecisionT] | None] | None = None
     adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
 
     @property
@@ -190,7 +195,7 @@ def _shifting() -> Problem[Any, Any, Any]:
     from wattsched.formulations.shifting.infeasibility import diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
-    from wattsched.verification.shifting.bound import prove
+    from wattsched.verification.shifting.bound import Prover, prove
     from wattsched.verification.shifting.checker import check
 
     return Problem(
@@ -206,6 +211,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prove=prove,
+        prover=Prover,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
             "carbon-blind": late("formulations.shifting.heuristics:carbon_blind"),
@@ -215,6 +221,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         refute=refute,
         former={"completion": "mean-completion"},
         traces_pareto=True,
+        branch=late("formulations.shifting.branching:branch"),
     )
 
 

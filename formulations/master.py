@@ -190,6 +190,11 @@ class RestrictedMaster:
         costs = np.array(np.broadcast_to(cost, len(columns)), float) / self._unit
         self._highs.changeColsCost(len(columns), np.asarray(columns, np.int32), costs)
 
+    def change_upper(self, columns: Sequence[int] | IntArray, upper: FloatArray) -> None:
+        """Change the most that columns may be; the least is 0."""
+        n = len(columns)
+        self._highs.changeColsBounds(n, np.asarray(columns, np.int32), np.zeros(n), upper)
+
     def solve(self, timer: Timer | None = None) -> LpOptimum:
         """Solve the LP as it is now; errors as of `solve_growing`."""
         solve_growing(self._highs, self._over, timer)

@@ -73,6 +73,11 @@ class Timer:
         remaining_s = self.remaining_s()
         return Timer(None if remaining_s is None else share * remaining_s, self.stopped)
 
+    def at_most(self, seconds: float) -> Timer:
+        """Timer for some seconds of what is left."""
+        remaining_s = self.remaining_s()
+        return Timer(seconds if remaining_s is None else min(seconds, remaining_s), self.stopped)
+
     def until(self, share: float) -> Timer:
         """Timer that is over when this share of the time up to the limit has passed."""
         whole_s = None if self._end is None else self._end - self._begin

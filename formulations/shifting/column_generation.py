@@ -25,7 +25,7 @@ from wattsched.formulations.shifting.data import CRITERIA, Horizon
 from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 FIRST_LIMIT, RAISE = 10.0, 10.0
 """Limit of prices in multiples of a job's typical cost, and what it is multiplied by when it binds."""
@@ -109,6 +109,11 @@ class ScheduleMaster:
         matrix = entries.matrix(self._lp.n_rows, n)
         matrix.data /= np.append(self._scale, np.ones(self._horizon.n_jobs))[matrix.indices]
         self._lp.add_columns(matrix, schedules.criteria[:, self._objective])
+
+    def restrict(self, keep: BoolArray) -> None:
+        """Allow only some of the schedules, by the order in which they were added."""
+        columns = len(self._spare) + np.arange(len(keep))
+        self._lp.change_upper(columns, np.where(keep, np.inf, 0.0))
 
     def solve(self) -> MasterSolution:
         """Solve the LP.

@@ -45,8 +45,8 @@ class Schedules(ColumnArrays):
 
     def hashes(self) -> list[Hashable]:
         """What tells schedules apart."""
-        rows = self.option.astype(np.int32)
-        return [(job, row.tobytes()) for job, row in zip(self.job.tolist(), rows, strict=True)]
+        rows = [row.tobytes() for row in self.option.astype(np.int32)]
+        return list(zip(self.job.tolist(), rows, self.finish_s.tolist(), strict=True))
 
 
 class SchedulePool(ColumnPool[Schedules]):

@@ -10,13 +10,13 @@ No code of formulations and solvers takes part in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges
-from wattsched.verification.shifting.least_cost import LeastCost, PricedJob, PricedOptions
+from wattsched.verification.shifting.least_cost import LeastCost
 from wattsched.verification.shifting.outcomes import (
     BUDGETS,
     CRITERIA,
@@ -24,12 +24,17 @@ from wattsched.verification.shifting.outcomes import (
     per_joule,
     standing_of,
 )
+from wattsched.verification.shifting.priced import PricedJob, PricedOptions
+from wattsched.verification.shifting.splits import Allowed, allowed_by
+from wattsched.verification.tree import Taken
 
 CELLS = 2.5e8
 """Slots by options by levels that all jobs may have together, some seconds' worth."""
 CELLS_PER_JOB = 2e7
 LEVELS = (64, 4096)
 """Fewest and most levels of a job's work."""
+LEVELS_OF_LEAF = 1024
+"""Most levels of a job's work in a leaf of a tree, of which there are many."""
 
 
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
@@ -43,55 +48,103 @@ def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
         As `report.charges` takes them, of the rows ``gpus:POOL@SLOT`` for the GPUs of a pool in a slot, and
         ``carbon_g``, ``energy_j``, ``money``, ``completion_s`` for budgets.
     """
-    standing = standing_of(instance)
-    if CRITERIA.get(instance.objective) not in {"completion_s", *standing}:
-        told = f"the objective '{instance.objective}' is unknown, or the instance lacks its forecast"
-        return Proof([f"certificate: {told}"])
-    budgets = {row: getattr(instance.budgets, field) for row, field in BUDGETS.items()}
-    limits = {row: limit for row, limit in budgets.items() if limit is not None}
-    for name, pool in instance.pools.items():
-        limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
-    charged, faults = charges(prices, limits, (), "min")
-    if faults:
-        return Proof(faults)
-    least = _least_costs(instance, charged)
-    if math.inf in least:
-        late = instance.jobs[least.index(math.inf)].name
+    return Prover(instance)(prices)
+
+
+class Prover:
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
+
+    Parameters
+    ----------
+    instance : ShiftingInstance
+        As for `prove`.
+    """
+
+    def __init__(self, instance: ShiftingInstance):
+        self.instance, self.standing = instance, standing_of(instance)
+        budgets = {row: getattr(instance.budgets, field) for row, field in BUDGETS.items()}
+        self.limits = {row: limit for row, limit in budgets.items() if limit is not None}
+        for name, pool in instance.pools.items():
+            self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
+        self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
+
+    @property
+    def _has_objective(self) -> bool:
+        return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
+
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound as `prove` does.
+
+        Parameters
+        ----------
+        taken : sequence of Taken
+            As `splits.allowed_by` takes them.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+        if not self._has_objective:
+            told = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
+            return Proof([f"certificate: {told}"])
+        charged, faults = charges(prices, self.limits, (), "min")
+        if faults:
+            return Proof(faults)
+        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
+        found = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
+        together = sum(one.size for one in found)
+        least = [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in found]
+        if math.inf not in least:
+            return self.together(charged, least)
+        if taken:
+            return Proof(bound=math.inf, excess=math.inf)
+        late = self.instance.jobs[least.index(math.inf)].name
         return Proof([f"certificate: job '{late}' has no schedule that ends in time"])
-    total = math.fsum(least) + standing.get(CRITERIA[instance.objective], 0.0)
-    owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
-    bound = total - owed - ROUNDING * (abs(total) + abs(owed))
-    # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
-    leeway = math.fsum(price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS)
-    dearest = objective_upper_bound(instance)
-    return Proof(bound=bound, excess=bound - leeway - dearest * (1 + ROUNDING))
+
+    def together(self, charged: Mapping[str, float], least: Sequence[float]) -> Proof:
+        """What the least costs of all jobs prove together at charges of rows."""
+        standing, limits = self.standing, self.limits
+        total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
+        owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
+        bound = total - owed - ROUNDING * (abs(total) + abs(owed))
+        # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
+        leeway = math.fsum(
+            price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS
+        )
+        return Proof(bound=bound, excess=bound - leeway - self._dearest * (1 + ROUNDING))
 
 
-def _least_costs(instance: ShiftingInstance, charged: Mapping[str, float]) -> list[float]:
-    """Least cost of each job's schedules at prices, or less; infinite for none."""
-    weight = {row: charged.get(row, 0.0) for row in BUDGETS}
-    weight[CRITERIA[instance.objective]] += 1.0
-    joule = np.zeros(instance.slots + 1)
-    for row, line in per_joule(instance).items():
-        joule += weight[row] * line
-    gpu = {
-        pool: np.array([charged.get(f"gpus:{pool}@{slot}", 0.0) for slot in range(instance.slots)])
-        for pool in instance.pools
-    }
-    weights = sum(job.weight for job in instance.jobs)
-    options: dict[int, PricedOptions] = {}
-    found = []
-    for job in instance.jobs:
-        table = instance.table_of(job)
-        if id(table) not in options:
-            options[id(table)] = PricedOptions.of(instance, table, gpu)
-        delay = weight["completion_s"] * job.weight / weights
-        found.append(LeastCost(PricedJob(instance, job, options[id(table)], delay, joule)))
-    together = sum(one.size for one in found)
-    levels = [int(np.clip(min(CELLS / together, CELLS_PER_JOB / one.size), *LEVELS)) for one in found]
-    # Completion counts from a job's arrival.
-    pairs = zip(found, levels, instance.jobs, strict=True)
-    return [one.bound(most) - one.job.delay * job.arrival_s for one, most, job in pairs]
+def levels_of(size: int, together: int, *, leaf: bool) -> int:
+    """Levels of a job's work, by slots and options that are looked at, of the job and of all together."""
+    most = LEVELS_OF_LEAF if leaf else LEVELS[1]
+    return int(np.clip(min(CELLS / together, CELLS_PER_JOB / size), LEVELS[0], most))
+
+
+class PricedInstance:
+    """Jobs at charges of rows, which do not interact any more."""
+
+    def __init__(self, instance: ShiftingInstance, charged: Mapping[str, float]):
+        self.instance = instance
+        weight = {row: charged.get(row, 0.0) for row in BUDGETS}
+        weight[CRITERIA[instance.objective]] += 1.0
+        self._joule = np.zeros(instance.slots + 1)
+        for row, line in per_joule(instance).items():
+            self._joule += weight[row] * line
+        self._gpu = {
+            pool: np.array([charged.get(f"gpus:{pool}@{slot}", 0.0) for slot in range(instance.slots)])
+            for pool in instance.pools
+        }
+        self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
+        self._options: dict[int, PricedOptions] = {}
+
+    def least_cost(self, job: ShiftingJob, allowed: Allowed | None = None) -> LeastCost:
+        """What finds the least cost of a job's schedules, or of those that are allowed."""
+        table = self.instance.table_of(job)
+        if id(table) not in self._options:
+            self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu)
+        delay = self._delay * job.weight
+        return LeastCost(PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed))
 
 
 def objective_upper_bound(instance: ShiftingInstance) -> float:

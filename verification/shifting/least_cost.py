@@ -11,6 +11,10 @@ them, and in the first slot of the run as much more as makes the sum of any numb
 one. Schedules of the true job have thus counterparts that do no less work in the same slots, and costs never
 fall with the work left.
 
+Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
+same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
+work left runs on. Ends before the earliest second that is allowed are not forbidden but count as if at it.
+
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
 it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
 """
@@ -19,16 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
-from wattsched.instances.sizing.instance import OptionTable
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.outcomes import after_horizon, fitting_rows
+from wattsched.verification.shifting.priced import PricedJob
 
 FEW_LEVELS = 64
 """Levels that are tried first."""
@@ -36,102 +37,10 @@ MOST_FOLLOWED = 100
 """Schedules of a job that are followed together."""
 _MARGIN = 1e-7
 """Share of a level by which levels done exceed what rounding could make too few."""
+PAUSE = -1
+"""In place of an option."""
 _PAUSED, _NEVER = -2, -1
 """States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
-
-
-@dataclass(frozen=True)
-class PricedOptions:
-    """Rows of a table that fit into their pools, and what they are charged.
-
-    Attributes
-    ----------
-    rate, power_w, extra_w : float arrays, shape (n_options,)
-        `extra_w` is the draw above that of idle GPUs.
-    kinds : dict of (int, str, int or None) to int
-        GPU count, pool and batch size: options of one kind change into each other without a restart.
-    kind : int array, shape (n_options,)
-    gpu : float array, shape (slots, n_options)
-        Charge for the GPUs of an option.
-    after : (float, float)
-        Rate and watts of what is left after the horizon.
-    """
-
-    rate: FloatArray
-    power_w: FloatArray
-    extra_w: FloatArray
-    kinds: dict[tuple[int, str, int | None], int]
-    kind: IntArray
-    gpu: FloatArray
-    after: tuple[float, float]
-
-    @classmethod
-    def of(cls, instance: ShiftingInstance, table: OptionTable, gpu: dict[str, FloatArray]) -> PricedOptions:
-        """Options of a table; `gpu` is the charge for a GPU by pool, then slot."""
-        rows = fitting_rows(instance, table)
-        gpus = np.array(table.gpus, dtype=float)[rows]
-        power_w = np.array(table.power_w, dtype=float)[rows]
-        idle_w = np.array([instance.pools[table.pool[r]].idle_power_w for r in rows])
-        batch: list[int | None] = (
-            [None] * len(table.gpus) if table.batch_size is None else [*table.batch_size]
-        )
-        each = [(table.gpus[r], table.pool[r], batch[r]) for r in rows]
-        kinds = {kind: k for k, kind in enumerate(dict.fromkeys(each))}
-        return cls(
-            rate=np.array(table.rate, dtype=float)[rows],
-            power_w=power_w,
-            extra_w=np.maximum(power_w - gpus * idle_w, 0.0),
-            kinds=kinds,
-            kind=np.array([kinds[kind] for kind in each], dtype=np.int64),
-            gpu=np.array([gpu[table.pool[r]] for r in rows]).T * gpus,
-            after=after_horizon(instance, table),
-        )
-
-
-class PricedJob:
-    """A job, its options, and what they are charged.
-
-    Attributes
-    ----------
-    options : PricedOptions
-    delay : float
-        Charge for a second of completion time, which counts from the beginning of the horizon here.
-    joule : float array, shape (slots + 1,)
-        Charge for a joule, at last after the horizon.
-    first, slots : int
-        First slot that the job may run in, and slots of the horizon.
-    deadline_s : float
-        Infinite for none.
-    ran : bool
-        Makes the first start a restart.
-    held : int
-        Kind of options that needs no restart in the first slot, -1 for none.
-    """
-
-    def __init__(
-        self,
-        instance: ShiftingInstance,
-        job: ShiftingJob,
-        options: PricedOptions,
-        delay: float,
-        joule: FloatArray,
-    ):
-        held = job.current
-        self.options, self.delay, self.joule = options, delay, joule
-        self.slot_s, self.slots = instance.slot_s, instance.slots
-        self.first = math.ceil(job.arrival_s * (1 - ROUNDING) / instance.slot_s)
-        self.work, self.restart_s, self.must_finish = job.remaining_work, job.restart_s, job.must_finish
-        self.deadline_s = math.inf if job.deadline_s is None else job.deadline_s * (1 + ROUNDING)
-        self.ran = job.has_run or held is not None
-        self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
-
-    def unfinished(self, work: FloatArray) -> FloatArray:
-        """What work costs that is left at the end of the horizon."""
-        rate, power_w = self.options.after
-        seconds = work / rate
-        end_s = self.slots * self.slot_s + seconds
-        cost = self.delay * end_s + self.joule[-1] * power_w * seconds
-        return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)
 
 
 class _Move:
@@ -199,11 +108,12 @@ class CostToGo:
         of_kind = again[options]
         for kinds, options in more:
             of_kind[kinds] = np.minimum(of_kind[kinds], again[options])
-        np.minimum(later[_PAUSED], of_kind.min(axis=0), out=now[_PAUSED])
-        np.minimum(later[_NEVER], start.min(axis=0), out=now[_NEVER])
+        paused, never = (later[_PAUSED], later[_NEVER]) if self.job.idle[slot] else (math.inf, math.inf)
+        np.minimum(paused, of_kind.min(axis=0), out=now[_PAUSED])
+        np.minimum(never, start.min(axis=0), out=now[_NEVER])
         # A run that goes on is not begun again, or every slot would be given a part of a level.
         running = now[: self.n]
-        np.minimum(going_on, later[_PAUSED], out=running)
+        np.minimum(going_on, paused, out=running)
         np.minimum(running, _of_others(of_kind)[self.job.options.kind], out=running)
         for options, partners in self.partners:
             running[options] = np.minimum(running[options], start[partners])
@@ -219,13 +129,19 @@ class CostToGo:
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
+        if slot < job.first_end:
+            cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
+            return cost
         begin_s = slot * job.slot_s
         np.copyto(cost, job.delay * begin_s, where=move.ends)
         if begin_s + job.slot_s > job.deadline_s:
             cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
-        cost += move.delay
+        if begin_s < job.after_s:
+            cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
+        else:
+            cost += move.delay
         cost += job.joule[slot] * move.joules
-        cost += job.options.gpu[slot][:, None]
+        cost += job.gpu[slot][:, None]
         return cost
 
 
@@ -262,6 +178,8 @@ class _Followed(NamedTuple):
         Its kind, which needs no restart.
     left, cost, least : float arrays
         Work left, cost so far, and with it what the rest costs at least.
+    origin, option : int arrays
+        Number of the same schedule among those of the slot before, and what it runs in the last slot.
     """
 
     state: IntArray
@@ -269,16 +187,23 @@ class _Followed(NamedTuple):
     left: FloatArray
     cost: FloatArray
     least: FloatArray
+    origin: IntArray
+    option: IntArray
 
     def take(self, which: IntArray) -> _Followed:
-        state, kind, left, cost, least = self
-        return _Followed(state[which], kind[which], left[which], cost[which], least[which])
+        return self._replace(**{name: values[which] for name, values in self._asdict().items()})
 
-    def undominated(self) -> _Followed:
-        """Without schedules that leave as much work as another of their state, or more, at no less cost."""
+    def undominated(self, *, same_work: bool) -> _Followed:
+        """Without schedules that leave as much work as another of their state, or more, at no less cost.
+
+        Only as much, where having less to do may mean to end too early.
+        """
         if len(self.left) < 2:
             return self
         order = np.lexsort((self.cost, self.left, self.state))
+        if same_work:
+            state, left = self.state[order], self.left[order]
+            return self.take(order[np.append(True, (np.diff(state) != 0) | (np.diff(left) != 0))])
         # States are so far apart that the least cost so far begins anew with each of them.
         apart = 1.0 + 2 * float(np.abs(self.cost).max())
         cost = self.cost[order] - apart * self.state[order]
@@ -287,10 +212,19 @@ class _Followed(NamedTuple):
 
 
 class LeastCost:
-    """Finds the least cost of a job's schedules, or bounds it from below."""
+    """Finds the least cost of a job's schedules, or bounds it from below.
+
+    Attributes
+    ----------
+    known : float
+        Cost of a schedule; infinite if none is known.
+    option : int array, shape (slots,)
+        Options that this schedule runs in every slot, `PAUSE` for none.
+    """
 
     def __init__(self, job: PricedJob):
         self.job = job
+        self.option = np.full(job.slots, PAUSE)
         self.full = job.options.rate * job.slot_s
         self.known = float(self._single_runs().min(initial=math.inf))
         self.end = self._end()
@@ -306,15 +240,23 @@ class LeastCost:
         joules = job.work * float((options.extra_w / options.rate).min())
         # At high prices the difference is small beside its parts, and may be all rounding.
         room = self.known * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
+        due = (
+            job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
+        )
         if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
-            return job.slots
-        return min(job.slots, max(job.first, math.ceil(room / (job.delay * job.slot_s))) + 1)
+            return max(job.first, due)
+        return max(job.first, min(due, math.ceil(room / (job.delay * job.slot_s)) + 1))
 
     def _single_runs(self) -> FloatArray:
-        """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options)."""
+        """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options).
+
+        `option` is then the cheapest of them.
+        """
         job, options = self.job, self.job.options
+        none = np.zeros((1, len(self.full)))
         each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
-        spent = np.concatenate([np.zeros((1, len(self.full))), np.cumsum(each, axis=0)])
+        spent = np.concatenate([none, np.cumsum(each, axis=0)])
+        forbidden = np.concatenate([none, np.cumsum(np.isinf(job.gpu), axis=0)])
         needs_s = job.work / options.rate + (job.restart_s if job.ran else 0.0)
         # A run that takes longer than there are slots is not valid, however long.
         needed = np.minimum(np.ceil(needs_s / job.slot_s - 1e-6), job.slots + 1.0).astype(np.int64)
@@ -324,20 +266,25 @@ class LeastCost:
         last = np.minimum(begun + before, job.slots - 1)
         option, end_s = np.arange(len(self.full)), last * job.slot_s + used_s
         cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
-        cost += job.joule[last] * options.extra_w * used_s + job.delay * end_s
+        cost += job.joule[last] * options.extra_w * used_s + job.delay * np.maximum(end_s, job.after_s)
         valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
-        return np.where(valid, cost, math.inf)
+        valid &= forbidden[last + 1, option] == forbidden[begun[:, 0]]
+        busy = np.flatnonzero(~job.idle)
+        valid &= (begun <= busy.min(initial=job.slots)) & (last >= job.first_end)
+        cost = np.where(valid, cost, math.inf)
+        if valid.any():
+            begin, chosen = divmod(int(np.argmin(cost)), len(self.full))
+            self.option[job.first + begin : int(last[begin, chosen]) + 1] = chosen
+        return cost
 
     def bound(self, levels: int) -> float:
-        """Least cost, or less, by at most so many levels of the job's work.
-
-        Completion counts from the beginning of the horizon. Few levels are tried first.
-        """
+        """Least cost, or less, by at most so many levels of the job's work; few levels are tried first."""
         best, tried = -math.inf, min(FEW_LEVELS, levels)
         while True:
             best = max(best, self._bound(tried))
             if best >= self.known or tried >= levels:
-                return best
+                # Completion counts from the job's arrival.
+                return best - self.job.delay * self.job.arrival_s
             tried = min(4 * tried, levels)
 
     def _bound(self, levels: int) -> float:
@@ -345,25 +292,40 @@ class LeastCost:
         begun, work = np.array([_PAUSED if job.ran else _NEVER]), np.array([job.work])
         # What is held may go on without a restart, of which the levels know nothing.
         least = np.full(1, -math.inf) if job.held >= 0 else to_go.at(job.first, begun, work)
-        dropped = math.inf
-        followed = _Followed(begun, np.array([job.held]), work, np.zeros(1), least)
+        dropped, trail = math.inf, list[_Followed]()
+        nowhere = np.zeros(1, dtype=np.int64)
+        followed = _Followed(begun, np.array([job.held]), work, np.zeros(1), least, nowhere, nowhere)
         for slot in range(job.first, self.end):
-            ended, onward = self._step(slot, followed, to_go)
-            self.known = min(self.known, ended)
-            followed = onward.take(np.flatnonzero(onward.least < self.known)).undominated()
+            onward = self._step(slot, followed, to_go, trail)
+            followed = onward.take(np.flatnonzero(onward.least < self.known))
+            followed = followed.undominated(same_work=slot + 1 < job.first_end)
             if len(followed.left) > MOST_FOLLOWED:
-                order = np.argsort(followed.least, kind="stable")
+                # What has more to do is less likely to end too early.
+                order = np.lexsort((-followed.left, followed.least))
                 dropped = min(dropped, float(followed.least[order[MOST_FOLLOWED]]))
                 followed = followed.take(order[:MOST_FOLLOWED])
+            trail.append(followed)
             if not len(followed.left):
                 break
-        if self.end == job.slots:
+        if self.end == job.slots and len(followed.left):
             unfinished = followed.cost + job.unfinished(followed.left)
-            self.known = min(self.known, float(unfinished.min(initial=math.inf)))
+            self._know(unfinished[:, None], trail)
         return max(float(least[0]), min(self.known, dropped))
 
-    def _step(self, slot: int, before: _Followed, to_go: CostToGo) -> tuple[float, _Followed]:
-        """Least cost of schedules that end in the slot, and those that go on after it."""
+    def _know(self, cost: FloatArray, trail: list[_Followed]) -> None:
+        """Keep the cheapest of some schedules, by those followed so far and the option of the next slot."""
+        if (least := float(cost.min(initial=math.inf))) >= self.known:
+            return
+        which, option = divmod(int(np.argmin(cost)), cost.shape[1])
+        self.known, slot = least, self.job.first + len(trail)
+        self.option = np.full(self.job.slots, PAUSE)
+        self.option[slot : slot + 1] = option
+        for followed in reversed(trail):
+            slot -= 1
+            self.option[slot], which = followed.option[which], followed.origin[which]
+
+    def _step(self, slot: int, before: _Followed, to_go: CostToGo, trail: list[_Followed]) -> _Followed:
+        """Those that go on after the slot; the cheapest that ends in it may be known from now on."""
         job, options = self.job, self.job.options
         never = before.state == _NEVER
         free = (before.kind[:, None] == options.kind) | never[:, None]
@@ -372,13 +334,17 @@ class LeastCost:
         # Twice what counts as rounding, so that nothing ends later here than in truth.
         ends = left <= able + 2 * ROUNDING * self.full
         used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, job.slot_s)
-        cost = before.cost[:, None] + options.gpu[slot] + job.joule[slot] * options.extra_w * used_s
+        cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * options.extra_w * used_s
         end_s = slot * job.slot_s + used_s
-        in_time = ends & (end_s <= job.deadline_s)
-        ended = float((cost + job.delay * end_s)[in_time].min(initial=math.inf))
-        which, option = np.nonzero(~ends)
-        state = np.concatenate([np.where(never, _NEVER, _PAUSED), option])
-        kind = np.concatenate([np.full(len(never), -1), options.kind[option]])
-        rest = np.concatenate([before.left, (left - able)[which, option]])
-        spent = np.concatenate([before.cost, cost[which, option]])
-        return ended, _Followed(state, kind, rest, spent, spent + to_go.at(slot + 1, state, rest))
+        in_time = ends & (end_s <= job.deadline_s) & (slot >= job.first_end)
+        self._know(np.where(in_time, cost + job.delay * np.maximum(end_s, job.after_s), math.inf), trail)
+        # What is a rounding away from its end may as well go on.
+        which, option = np.nonzero(left > able)
+        idle = np.flatnonzero(job.idle[slot] & np.ones_like(never))
+        state = np.concatenate([np.where(never, _NEVER, _PAUSED)[idle], option])
+        kind = np.concatenate([np.full(len(idle), -1), options.kind[option]])
+        rest = np.concatenate([before.left[idle], (left - able)[which, option]])
+        spent = np.concatenate([before.cost[idle], cost[which, option]])
+        least = spent + to_go.at(slot + 1, state, rest)
+        chosen = np.concatenate([np.full(len(idle), PAUSE), option])
+        return _Followed(state, kind, rest, spent, least, np.concatenate([idle, which]), chosen)

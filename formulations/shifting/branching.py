@@ -1,0 +1,287 @@
+"""Branch and price for small horizons: decisions whose optimality a certificate tree proves.
+
+A node allows each job some of its schedules. Its LP proposes prices; the least cost of every job at these,
+which the checker's dynamic program finds, bounds the node and has the schedules that the LP lacks (Barnhart,
+Johnson, Nemhauser, Savelsbergh and Vance 1998, "Branch-and-price"). A node is a leaf where its bound reaches
+the cost of the best decision. Others are split where the LP mixes schedules of a job: by when it ends, or by
+what it runs in a slot; of some such splits the one that is best by the schedules known so far.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wattsched.formulations.cases import Cases
+from wattsched.formulations.shifting.column_generation import MasterSolution, ScheduleMaster
+from wattsched.formulations.shifting.columns import (
+    Prices,
+    SchedulePool,
+    Schedules,
+    amounts,
+    follow,
+    is_valid,
+    never_run,
+    use,
+)
+from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.decisions import decision_of, schedules_of
+from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import FRACTIONAL, ROUNDING
+from wattsched.instances.shifting.decision import ShiftingDecision
+from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.verification.report import charges
+from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
+from wattsched.verification.shifting.splits import allowed_by
+from wattsched.verification.tree import Taken
+
+MOST_CELLS = 30_000
+"""Jobs by slots by options up to which horizons are small."""
+MOST_NODES = 2_000
+MOST_ROUNDS = 60
+"""Rounds of column generation in a node."""
+_CLOSED, _EARLY = 1e-7, 0.1
+"""Gap between a node's LP and its bound, relative to the LP, or to what is missing, at which rounds end."""
+_SMOOTHING = 0.5
+_MOST_RAISES = 6
+_BETWEEN = (0.45, 0.9)
+"""Where to split between two ends. On the outside earlier ends count as ends at the split: late ones help."""
+
+
+class _Priced(NamedTuple):
+    """Prices, least costs of all jobs at them, what these prove together, and schedules that cost so much."""
+
+    prices: Prices
+    least: list[float]
+    bound: float
+    schedules: Schedules
+
+
+@dataclass(order=True)
+class _Node:
+    """A node that is no leaf yet: what bounds it, and the splits that lead to it."""
+
+    bound: float
+    number: int
+    priced: _Priced = field(compare=False)
+    taken: tuple[Taken, ...] = field(compare=False, default=())
+
+    def learn(self, priced: _Priced) -> bool:
+        """Take prices that prove more."""
+        better = priced.bound > self.bound
+        if better:
+            self.bound, self.priced = priced.bound, priced
+        return better
+
+
+def branch(
+    horizon: Horizon, objective: str, decision: ShiftingDecision, gap: float, timer: Timer
+) -> Cases[ShiftingDecision] | None:
+    """Prove that a decision is optimal, or find better ones and prove these; None for horizons too large.
+
+    Parameters
+    ----------
+    decision : ShiftingDecision
+        A valid one.
+    gap : float
+        Relative gap that is to be proven.
+    """
+    known = schedules_of(horizon, decision)
+    cells = sum(len(horizon.options_of(job)) for job in range(horizon.n_jobs)) * horizon.slots
+    if known is None or not horizon.n_jobs or cells > MOST_CELLS:
+        return None
+    return _Branching(horizon, OBJECTIVES.index(objective), known, gap, timer).run()
+
+
+class _Branching:
+    """One search; its nodes and schedules grow."""
+
+    def __init__(self, horizon: Horizon, objective: int, known: Schedules, gap: float, timer: Timer):
+        self.horizon, self.objective, self.gap, self.timer = horizon, objective, gap, timer
+        self.prover, self.offset = Prover(horizon.instance), float(horizon.standing[objective])
+        self.best, self.value, self.improved = known, self._value(known), False
+        self.pool, self.master = SchedulePool(), ScheduleMaster(horizon, objective, known)
+        for schedules in (known, never_run(horizon, np.arange(horizon.n_jobs))):
+            self.master.add(self.pool.add(schedules))
+        self.nodes: list[dict[str, Any]] = [{}]
+        self.raised = 0
+
+    def _value(self, decision: Schedules) -> float:
+        return float(amounts(self.horizon, decision)[self.objective])
+
+    @property
+    def target(self) -> float:
+        """What a leaf's bound has to reach."""
+        return self.value - self.gap * abs(self.value)
+
+    def run(self) -> Cases[ShiftingDecision]:
+        """Split the node of least bound until all reach the target, or nodes or time run out."""
+        root = _Node(-math.inf, 0, self._price(self.master.solve().prices, ()))
+        left, leaves = [root], list[_Node]()
+        while left and left[0].bound < self.target:
+            if len(self.nodes) + 2 > MOST_NODES or self.timer.over():
+                break
+            node = heapq.heappop(left)
+            split = self._solve(node)
+            if split is None:
+                leaves.append(node)
+            else:
+                for child in self._children(node, split):
+                    heapq.heappush(left, child)
+        leaves += left
+        for node in leaves:
+            self.nodes[node.number] = {"prices": self._named(node.priced.prices)}
+        decision = decision_of(self.horizon, self.best) if self.improved else None
+        return Cases(self.nodes, self._named(root.priced.prices), min(n.bound for n in leaves), decision)
+
+    def _named(self, prices: Prices) -> dict[str, float]:
+        return prices.named(self.horizon, self.objective)
+
+    def _price(self, prices: Prices, taken: Sequence[Taken], above: _Priced | None = None) -> _Priced:
+        """Least costs at prices; where those above are given, of the job alone that the last split is of."""
+        horizon, instance = self.horizon, self.horizon.instance
+        charged, _ = charges(self._named(prices), self.prover.limits, (), "min")
+        allowed, priced = allowed_by(instance, taken), PricedInstance(instance, charged)
+        least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
+        found = []
+        for number in range(horizon.n_jobs) if above is None else [self._job(taken[-1].split)]:
+            if self.timer.over():
+                # What is known from above still holds.
+                break
+            job = instance.jobs[number]
+            one = priced.least_cost(job, allowed.get(job.name))
+            least[number] = one.bound(levels_of(one.size, MOST_CELLS, leaf=bool(taken)))
+            if math.isfinite(one.known):
+                start = horizon.option_start[horizon.table[number]]
+                found.append((number, np.where(one.option == PAUSE, PAUSE, start + one.option)))
+        bound = math.inf if math.inf in least else self.prover.together(charged, least).bound
+        jobs, options = zip(*found, strict=True) if found else ((), np.zeros((0, horizon.slots)))
+        schedules = follow(horizon, np.array(jobs, dtype=np.int64), np.array(options, dtype=np.int64))
+        schedules = self._delayed(schedules.take(np.flatnonzero(np.isfinite(schedules.finish_s))), taken)
+        return _Priced(prices, least, bound if bound is not None else -math.inf, schedules)
+
+    def _delayed(self, schedules: Schedules, taken: Sequence[Taken]) -> Schedules:
+        """Schedules with ends that count as later, as leaves do on the outside of splits."""
+        finish_s, criteria = schedules.finish_s.copy(), schedules.criteria.copy()
+        for split, inside, _ in taken:
+            if "ends_by_s" in split and not inside:
+                own = schedules.job == self._job(split)
+                finish_s[own] = np.maximum(finish_s[own], split["ends_by_s"])
+        criteria[:, 0] += self.horizon.share[schedules.job] * (finish_s - schedules.finish_s)
+        return Schedules(schedules.job, schedules.option, criteria, finish_s)
+
+    def _solve(self, node: _Node) -> dict[str, Any] | None:
+        """Generate schedules and prices of a node; a split, or None where it needs none or has none."""
+        smoothing = _SMOOTHING if node.taken else 0.0
+        solution = self._lp(node.taken)
+        for _ in range(MOST_ROUNDS):
+            if self.timer.over():
+                return None
+            asked = self._price(node.priced.prices.mixed(solution.prices, smoothing), node.taken)
+            node.learn(asked)
+            if node.bound >= self.target:
+                return None
+            new = self.pool.add(asked.schedules)
+            self.master.add(new)
+            solution = self._lp(node.taken)
+            self._round(solution)
+            cost = solution.cost + self.offset
+            missing = max(_CLOSED * abs(cost), _EARLY * (self.target - cost))
+            if cost - node.bound <= missing or (not len(new) and smoothing == 0.0):
+                if not solution.exceeds or self.raised == _MOST_RAISES:
+                    break
+                self.raised += 1
+                self.master.raise_limits()
+                solution = self._lp(node.taken)
+            smoothing = _SMOOTHING if len(new) else 0.0
+        return self._split(node, solution)
+
+    def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
+        """The LP over the schedules that splits allow."""
+        known = self.pool.all()
+        keep = np.ones(len(known), dtype=bool)
+        for split, inside, _ in taken:
+            keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
+        self.master.restrict(keep)
+        return self.master.solve()
+
+    def _job(self, split: Mapping[str, Any]) -> int:
+        return next(j for j, job in enumerate(self.horizon.instance.jobs) if job.name == split["job"])
+
+    def _is_on_side(self, split: Mapping[str, Any], schedules: Schedules, inside: bool) -> BoolArray:
+        """Whether schedules are on a side of a split, were they of its job."""
+        if "ends_by_s" in split:
+            end_s, by_s = schedules.finish_s, split["ends_by_s"]
+            return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
+        option = schedules.option[:, split["slot"]]
+        runs = (option != PAUSE) & np.isin(self.horizon.row[option], split["rows"])
+        return np.asarray(runs == inside)
+
+    def _round(self, solution: MasterSolution) -> None:
+        """Take the likeliest schedules, if they make a better decision."""
+        known = self.pool.all()
+        order = np.lexsort((-solution.share, known.job))
+        first = np.unique(known.job[order], return_index=True)[1]
+        likeliest = known.take(order[first])
+        decision = follow(self.horizon, likeliest.job, likeliest.option)
+        fits = len(decision) == self.horizon.n_jobs and is_valid(self.horizon, decision)
+        if not fits or (use(self.horizon, decision) > self.horizon.free_cells).any():
+            return
+        if (value := self._value(decision)) < self.value:
+            self.best, self.value, self.improved = decision, value, True
+
+    def _children(self, node: _Node, split: dict[str, Any]) -> Iterator[_Node]:
+        """Both sides of a split; at first they have its prices, where only one job's least cost differs."""
+        first = len(self.nodes)
+        self.nodes[node.number] = {"split": split, "inside": first, "outside": first + 1}
+        self.nodes += [{}, {}]
+        for number, inside in ((first, True), (first + 1, False)):
+            taken = (*node.taken, Taken(split, inside, node.number))
+            priced = self._price(node.priced.prices, taken, above=node.priced)
+            yield _Node(priced.bound, number, priced, taken)
+
+    def _split(self, node: _Node, solution: MasterSolution) -> dict[str, Any] | None:
+        """Of some splits the one after which the LP over the known schedules costs most on both sides."""
+        best, most = None, -math.inf
+        for split in self._candidates(solution):
+            sides = [(*node.taken, Taken(split, inside, node.number)) for inside in (True, False)]
+            costs = [self._lp(side).cost for side in sides]
+            gains = [min(cost + self.offset, self.target) - node.bound for cost in costs]
+            if (score := min(gains) + 0.1 * max(gains)) > most:
+                best, most = split, score
+        return best
+
+    def _candidates(self, solution: MasterSolution) -> Iterator[dict[str, Any]]:
+        """Splits of jobs of which the LP mixes schedules."""
+        known = self.pool.all()
+        for number, job in enumerate(self.horizon.instance.jobs):
+            mixed = np.flatnonzero((known.job == number) & (solution.share > FRACTIONAL))
+            if len(mixed) < 2:
+                continue
+            part, some = solution.share[mixed], known.take(mixed)
+            ends, mean_s = np.unique(some.finish_s), float(part @ some.finish_s / part.sum())
+            if ends[-1] - ends[0] > FRACTIONAL * ends[-1]:
+                above = max(1, int(np.searchsorted(ends, mean_s)))
+                for share in _BETWEEN:
+                    by_s = (1 - share) * ends[above - 1] + share * ends[above]
+                    yield {"job": job.name, "ends_by_s": float(by_s)}
+            yield from self._of_slots(job.name, some, part)
+
+    def _of_slots(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
+        """Split of the slot in which schedules differ most by GPUs of a pool, or else by watts."""
+        horizon, runs = self.horizon, some.option != PAUSE
+        own = horizon.options_of(int(some.job[0]))
+        features = [horizon.gpus * (horizon.pool == pool) for pool in range(len(horizon.capacity))]
+        for feature in (*features, horizon.power_w):
+            used = np.where(runs, feature[some.option], 0.0)
+            mean = part @ used / part.sum()
+            spread = part @ (used - mean) ** 2
+            slot = int(np.argmax(spread))
+            if spread[slot] > FRACTIONAL * feature.max() ** 2:
+                rows = horizon.row[own[feature[own] > mean[slot]]]
+                yield {"job": job, "slot": slot, "rows": sorted(rows.tolist())}

@@ -1,0 +1,106 @@
+"""Which schedules the splits of a certificate tree leave to the jobs.
+
+A split is of one job. Either ``ends_by_s``, seconds from the beginning of the horizon: inside it ends by
+then, outside later. Or ``slot`` and ``rows``, numbers of rows of its table: inside it runs in that slot as
+one of these, outside as another or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
+from wattsched.topology.arrays import BoolArray
+from wattsched.verification.report import ROUNDING, is_finite
+from wattsched.verification.tree import Taken
+
+
+@dataclass
+class Allowed:
+    """What a job may do.
+
+    Ends that are a rounding away from a limit are on both sides of it: nothing is lost between the two.
+
+    Attributes
+    ----------
+    runs : bool array, shape (slots, n_rows)
+        By slot and row of the job's table.
+    idle : bool array, shape (slots,)
+        Whether it may run nothing in a slot.
+    after_s, by_s : float
+        It ends later than the one, or counts as if it did, and by the other.
+    first_end : int
+        Slot that it must not end before.
+    """
+
+    runs: BoolArray
+    idle: BoolArray
+    after_s: float = -math.inf
+    by_s: float = math.inf
+    first_end: int = 0
+
+    @classmethod
+    def everything(cls, instance: ShiftingInstance, job: ShiftingJob) -> Allowed:
+        """All that the instance allows."""
+        rows = len(instance.table_of(job).gpus)
+        return cls(np.ones((instance.slots, rows), dtype=bool), np.ones(instance.slots, dtype=bool))
+
+    def end(self, by_s: float, inside: bool) -> None:
+        """Keep schedules that end by some second, or those that do not."""
+        if inside:
+            self.by_s = min(self.by_s, by_s * (1 + ROUNDING))
+        else:
+            self.after_s = max(self.after_s, by_s * (1 - ROUNDING))
+
+    def run(self, slot: int, rows: Sequence[int], inside: bool) -> None:
+        """Keep schedules that run as some rows in a slot, or those that do not."""
+        named = np.zeros(self.runs.shape[1], dtype=bool)
+        named[rows] = True
+        self.runs[slot] &= named if inside else ~named
+        if inside:
+            self.idle[slot] = False
+            self.first_end = max(self.first_end, slot)
+
+
+def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, Allowed]:
+    """What splits leave to the jobs that were split, by name; a ValueError says what is wrong with one."""
+    jobs = {job.name: job for job in instance.jobs} if taken else {}
+    found: dict[str, Allowed] = {}
+    for split, inside, _ in taken:
+        if not isinstance(name := split.get("job"), str) or name not in jobs:
+            raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
+        if name not in found:
+            found[name] = Allowed.everything(instance, jobs[name])
+        if split.keys() == {"job", "ends_by_s"}:
+            if not is_finite(by_s := split["ends_by_s"]):
+                raise ValueError(f"split.ends_by_s: must be a number of seconds, not {by_s!r:.80}")
+            found[name].end(float(by_s), inside)
+        elif split.keys() == {"job", "slot", "rows"}:
+            found[name].run(*_slot_and_rows(instance, jobs[name], split["slot"], split["rows"]), inside)
+        else:
+            raise ValueError(f"split: needs 'ends_by_s', or 'slot' and 'rows', of job '{name}'")
+    return found
+
+
+def _slot_and_rows(
+    instance: ShiftingInstance, job: ShiftingJob, slot: Any, rows: Any
+) -> tuple[int, Sequence[int]]:
+    """Slot and rows that a split names; a ValueError where they are none."""
+    if not _is_below(slot, instance.slots):
+        raise ValueError(f"split.slot: {slot!r:.80} is not one of the {instance.slots} slots")
+    if not isinstance(rows, list):
+        raise ValueError(f"split.rows: must be a list of rows of the table of job '{job.name}'")
+    n_rows = len(instance.table_of(job).gpus)
+    for row in rows:
+        if not _is_below(row, n_rows):
+            raise ValueError(f"split.rows: {row!r:.80} is no row of the table of job '{job.name}'")
+    return slot, rows
+
+
+def _is_below(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
