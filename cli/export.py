@@ -33,7 +33,7 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
     from wattsched.engine import require_names
     from wattsched.exchange import export_program, export_topology
-    from wattsched.instances.errors import naming
+    from wattsched.instances.errors import sourced
     from wattsched.problems import problem
     from wattsched.report.terminal import progress
 
@@ -49,6 +49,6 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     with refusing():
         goal = instance.objective if objective is None else objective
         require_names(problem(instance.problem), formulation, "auto", goal)
-    with progress(f"writing the program of {instance.name}"), refusing(shown(file)), naming(shown(file)):
+    with progress(f"writing the program of {instance.name}"), refusing(shown(file)), sourced(shown(file)):
         text = export_program(instance, form, formulation=formulation, objective=objective)
     return write(output, text)

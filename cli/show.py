@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(file: str) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
-    from wattsched.instances.errors import naming
+    from wattsched.instances.errors import sourced
     from wattsched.report.summary import print_result
     from wattsched.report.views import view
     from wattsched.tradeoffs import is_pareto, pareto_of
@@ -37,7 +37,7 @@ def command(file: str) -> None:
         view(problem).print_decision(out, decision, None)
     else:
         instance = instance_of(document, source=shown(file))
-        with naming(shown(file)):
+        with sourced(shown(file)):
             view(instance.problem).print_instance(out, instance)
 
 

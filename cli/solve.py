@@ -105,7 +105,7 @@ def command(
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
     3 if there is none, 4 if none was found in time.
     """
-    from wattsched.instances.errors import naming
+    from wattsched.instances.errors import sourced
 
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
@@ -113,7 +113,7 @@ def command(
     if instance is None:
         click.echo(f"{file}: no decision, the instance was not read in time", err=True)
         return NO_SOLUTION
-    with naming(shown(file)):
+    with sourced(shown(file)):
         traced = None if points is None else _trace(instance, points, asked, limits)
         answer = traced or _solve(instance, asked, limits)
     if output is not None:

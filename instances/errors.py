@@ -207,14 +207,23 @@ class NoticeWarning(UserWarning):
 
 @contextmanager
 def naming(file: str | Path) -> Iterator[None]:
-    """Name the file in what is wrong with it, a ValueError or an InputError that names none."""
+    """Name the file in what is wrong with it, a ValueError."""
     try:
         yield
-    except InputError as error:
-        raise error if error.source else InputError(error.faults, str(file)) from None
     except ValueError as error:
         told = echo(error, "", LONGEST_LINE)
         raise ValueError(told if str(file) in told else f"{file}: {told}") from None
+
+
+@contextmanager
+def sourced(file: str) -> Iterator[None]:
+    """Name the file in an `InputError` that names none: what is found out only where it is expanded."""
+    try:
+        yield
+    except InputError as error:
+        if error.source:
+            raise
+        raise InputError(error.faults, file) from None
 
 
 def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
