@@ -36,6 +36,8 @@ _EXCESS = 1e-3
 _VERIFYING = 0.2
 # What branching of a problem's own may take at least for a proof, and where nothing limits the call.
 _CASES_S, _SEARCH_S = 3.0, 20.0
+# Of what is left it may take so much: a step is not interrupted.
+_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def by_cases(
     elif bound >= cost - gap * abs(cost):
         timer = call.timer.at_most(max(_CASES_S, sum(call.timer.phase_s.values())))
     else:
-        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(1.0)
+        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(_SHARE)
     with call.timer.phase("prove"):
         return branch(call.data, call.instance.objective, decision, gap, timer)
 

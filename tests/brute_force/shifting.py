@@ -54,17 +54,22 @@ def _amounts(instance: ShiftingInstance, joules: list[float], after: float) -> l
 
 
 def _plans(instance: ShiftingInstance, job: ShiftingJob):
-    """Distinct outcomes of one job: cells with GPUs, and its four amounts."""
+    """Outcomes of one job: cells with GPUs, and its four amounts."""
+    weights = sum(other.weight for other in instance.jobs)
+    return [
+        (cells, [job.weight / weights * (finish - job.arrival_s), *amounts])
+        for _, cells, finish, amounts in schedules(instance, job)
+    ]
+
+
+def schedules(instance: ShiftingInstance, job: ShiftingJob):
+    """Valid schedules of a job: a row or None by slot, cells with GPUs, end, and grams, joules and money."""
     table = instance.table_of(job)
     rows = [r for r in range(len(table.gpus)) if table.gpus[r] <= instance.pools[table.pool[r]].gpus]
-    weights = sum(other.weight for other in instance.jobs)
-    found = {}
     for choice in product([None, *rows], repeat=instance.slots):
         outcome = _outcome(instance, job, table, rows, choice)
         if outcome is not None:
-            cells, finish, amounts = outcome
-            found[choice] = (cells, [job.weight / weights * (finish - job.arrival_s), *amounts])
-    return list(found.values())
+            yield choice, *outcome
 
 
 def _outcome(instance, job, table, rows, choice):

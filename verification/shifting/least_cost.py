@@ -268,6 +268,8 @@ class LeastCost:
         cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
         cost += job.joule[last] * options.extra_w * used_s + job.delay * np.maximum(end_s, job.after_s)
         valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
+        # What is held would go on without the restart that is counted here.
+        valid &= (begun > job.first) | (options.kind != job.held)
         valid &= forbidden[last + 1, option] == forbidden[begun[:, 0]]
         busy = np.flatnonzero(~job.idle)
         valid &= (begun <= busy.min(initial=job.slots)) & (last >= job.first_end)

@@ -122,6 +122,6 @@ class PricedJob:
         """What work costs that is left at the end of the horizon."""
         rate, power_w = self.options.after
         seconds = work / rate
-        end_s = np.maximum(self.slots * self.slot_s + seconds, self.after_s)
-        cost = self.delay * end_s + self.joule[-1] * power_w * seconds
+        end_s = self.slots * self.slot_s + seconds
+        cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * seconds
         return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)

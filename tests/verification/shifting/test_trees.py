@@ -2,31 +2,104 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import pytest
-from brute_force.shifting import optimum
+from brute_force.shifting import optimum, schedules
 from strategies.shifting import tiny
 
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
-from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.shifting import bound, least_cost
-from wattsched.verification.shifting.bound import Prover
-from wattsched.verification.tree import prove_tree
+from wattsched.verification.shifting.bound import PricedInstance, Prover
+from wattsched.verification.shifting.outcomes import CRITERIA
+from wattsched.verification.shifting.splits import allowed_by
+from wattsched.verification.tree import Taken, prove_tree
+
+ROWS = ("completion_s", "carbon_g", "energy_j", "money")
 
 
-def split(rng: random.Random, instance: ShiftingInstance) -> dict[str, Any]:
-    """Some split of some job; ends at the edges of slots, too."""
-    job = rng.choice(instance.jobs)
+def split(rng: random.Random, instance: ShiftingInstance, job: ShiftingJob) -> dict[str, Any]:
+    """Some split of a job; ends at the edges of slots, too."""
     if rng.random() < 0.5:
         by_s = rng.choice([rng.uniform(0, instance.slots + 1), rng.randint(0, instance.slots)])
         return {"job": job.name, "ends_by_s": by_s * instance.slot_s}
     rows = range(len(instance.table_of(job).gpus))
     named = rng.sample(rows, rng.randint(0, len(rows)))
     return {"job": job.name, "slot": rng.randrange(instance.slots), "rows": named}
+
+
+def least(
+    instance: ShiftingInstance, job: ShiftingJob, charged: dict[str, float], taken: list[Taken]
+) -> float:
+    """Least cost of a job's schedules on some sides of splits; early ends count as if they were late."""
+    weights = sum(job.weight for job in instance.jobs)
+    price = {row: charged.get(row, 0.0) + (CRITERIA[instance.objective] == row) for row in ROWS}
+    best = math.inf
+    for choice, cells, finish_s, amounts in schedules(instance, job):
+        for given, inside in taken:
+            if "rows" in given and (choice[given["slot"]] in given["rows"]) != inside:
+                break
+            if "rows" not in given and inside and finish_s > given["ends_by_s"] * (1 + 1e-9):
+                break
+            if "rows" not in given and not inside:
+                finish_s = max(finish_s, given["ends_by_s"] * (1 - 1e-9))
+        else:
+            late_s = finish_s - job.arrival_s
+            values = zip(ROWS, [job.weight / weights * late_s, *amounts], strict=True)
+            cost = sum(price[row] * value for row, value in values)
+            cost += sum(gpus * charged.get(f"gpus:{pool}@{slot}", 0.0) for (pool, slot), gpus in cells)
+            best = min(best, cost)
+    return best
+
+
+@pytest.mark.parametrize(("levels", "followed"), [(3, 1), (64, 4), (64, 100)])
+@pytest.mark.parametrize("seed", range(0, 300, 60))
+def test_least_costs_are_those_of_trying_everything(
+    seed: int, levels: int, followed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are never more, and no less where all schedules that matter are followed."""
+    monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
+    monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
+    for number in range(seed, seed + 60):
+        instance, rng = tiny(number), random.Random(number)
+        sizes = dict(zip(ROWS, (1.0, 1e3, 1e-2, 1e5), strict=True))
+        cells = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
+        unit = sizes[CRITERIA[instance.objective]]
+        for _ in range(10):
+            charged = {row: rng.random() * size / unit for row, size in sizes.items() if rng.random() < 0.3}
+            charged |= {cell: rng.random() * instance.slot_s / unit for cell in cells if rng.random() < 0.3}
+            priced = PricedInstance(instance, charged)
+            for job in instance.jobs:
+                drawn = [split(rng, instance, job) for _ in range(rng.randint(0, 5))]
+                taken = [Taken(one, rng.random() < 0.5) for one in drawn]
+                truth = least(instance, job, charged, taken)
+                allowed = allowed_by(instance, taken).get(job.name)
+                found = priced.least_cost(job, allowed).bound(levels)
+                assert found <= truth + 1e-8 * abs(truth), (number, taken)
+                if followed == 100 and math.isfinite(truth):
+                    assert found >= truth - 1e-8 * abs(truth) - 1e-12, (number, taken)
+
+
+def test_less_work_left_is_no_merit_where_a_job_has_to_run_on() -> None:
+    """It runs in all slots, so it must not be fast: slowly for three of them, and then either way."""
+    document = {
+        "problem": "shifting",
+        "objective": "energy",
+        "slots": 4,
+        "slot_s": 10.0,
+        "pools": {"a": {"gpus": 1}},
+        "tables": {"t": {"pool": ["a"] * 2, "gpus": [1] * 2, "frequency_mhz": [2, 1]}},
+        "jobs": [{"name": "j", "options": "t", "remaining_work": 18.0}],
+    }
+    document["tables"]["t"] |= {"rate": [1.0, 0.5], "power_w": [100.0, 100.0]}  # type: ignore[index]
+    instance = ShiftingInstance.model_validate(document)
+    taken = [Taken({"job": "j", "slot": slot, "rows": [0, 1]}, inside=True) for slot in range(4)]
+    assert Prover(instance)({}, taken).bound == pytest.approx(3300.0, rel=1e-8)
 
 
 def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]:
@@ -38,7 +111,7 @@ def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]
     for number in range(30):
         if number < len(nodes) and rng.random() < 0.75:
             children = {"inside": len(nodes), "outside": len(nodes) + 1}
-            nodes[number] = {"split": split(rng, instance), **children}
+            nodes[number] = {"split": split(rng, instance, rng.choice(instance.jobs)), **children}
             nodes += [{}, {}]
     for node in nodes:
         if not node:
