@@ -20,7 +20,7 @@ _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
 _LEAST_S = 0.02
 # What branching of a problem's own may take at least for a proof, and where nothing limits the call.
-_CASES_S, _SEARCH_S = 3.0, 20.0
+_CASES_S, _SEARCH_S = 5.0, 20.0
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.95
 
