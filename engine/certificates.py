@@ -35,7 +35,7 @@ _USUAL_COUNTING = 100_000
 _EXCESS = 1e-3
 _VERIFYING = 0.2
 # What branching of a problem's own may take at least for a proof, and where nothing limits the call.
-_CASES_S, _SEARCH_S = 3.0, 20.0
+_CASES_S, _SEARCH_S = 5.0, 20.0
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.95
 
