@@ -41,7 +41,7 @@ def least(
     price = {row: charged.get(row, 0.0) + (CRITERIA[instance.objective] == row) for row in ROWS}
     best = math.inf
     for choice, cells, finish_s, amounts in schedules(instance, job):
-        for given, inside in taken:
+        for given, inside, _ in taken:
             if "rows" in given and (choice[given["slot"]] in given["rows"]) != inside:
                 break
             if "rows" not in given and inside and finish_s > given["ends_by_s"] * (1 + 1e-9):
@@ -76,7 +76,7 @@ def test_least_costs_are_those_of_trying_everything(
             priced = PricedInstance(instance, charged)
             for job in instance.jobs:
                 drawn = [split(rng, instance, job) for _ in range(rng.randint(0, 5))]
-                taken = [Taken(one, rng.random() < 0.5) for one in drawn]
+                taken = [Taken(one, rng.random() < 0.5, 0) for one in drawn]
                 truth = least(instance, job, charged, taken)
                 allowed = allowed_by(instance, taken).get(job.name)
                 found = priced.least_cost(job, allowed).bound(levels)
@@ -98,7 +98,7 @@ def test_less_work_left_is_no_merit_where_a_job_has_to_run_on() -> None:
     }
     document["tables"]["t"] |= {"rate": [1.0, 0.5], "power_w": [100.0, 100.0]}  # type: ignore[index]
     instance = ShiftingInstance.model_validate(document)
-    taken = [Taken({"job": "j", "slot": slot, "rows": [0, 1]}, inside=True) for slot in range(4)]
+    taken = [Taken({"job": "j", "slot": slot, "rows": [0, 1]}, inside=True, node=0) for slot in range(4)]
     assert Prover(instance)({}, taken).bound == pytest.approx(3300.0, rel=1e-8)
 
 
