@@ -20,6 +20,9 @@ COEFFICIENT = st.integers(-5, 5)
 FEASIBILITY = 1e-6
 """HiGHS keeps rows, bounds and integrality up to this, whichever way it is called."""
 
+EXACT = {"presolve": "off"}
+"""With presolve HiGHS 1.13.1 calls 0 optimal where -1 is possible (one of some thousand such models)."""
+
 
 @st.composite
 def models(draw: st.DrawFn) -> Any:
@@ -66,7 +69,11 @@ def test_the_program_has_the_optimum_of_the_model(model: Any) -> None:
     program, column_of = compile_model(model)
     solution = get("highs")(program, Limits(gap=0.0))
     truth = SolverFactory("highs").solve(
-        model, load_solutions=False, raise_exception_on_nonoptimal_result=False, rel_gap=0.0
+        model,
+        load_solutions=False,
+        raise_exception_on_nonoptimal_result=False,
+        rel_gap=0.0,
+        solver_options=EXACT,
     )
     if solution.x is None:
         assert solution.termination.reason == "infeasible"
