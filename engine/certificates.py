@@ -136,7 +136,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     if len(nodes) == 1:
         return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
-    return Certificate(prices={}, bound=proof.bound, tree=nodes)
+    return Certificate(prices={}, bound=proof.bound, price_bound=nothing.bound, tree=nodes)
 
 
 def by_cases(

@@ -81,6 +81,9 @@ def test_a_required_gap_has_to_be_proven(run, tiny, solved, write):
     decision, none = write(document["decision"], "decision.json"), result.with_name("none.json")
     short = write({**tiny, "budgets": {"power_w": 1.0}}, "short.json")
     assert run("solve", short, "-o", none).exit_code == 3
+    assert run("check", short, none, "--require-gap", 0.0).exit_code == 0
+    bare = {**json.loads(none.read_text()), "certificate": None, "claimed": True}
+    none = write(bare, "bare.json")
     for known, answer in ((instance, decision), (short, none)):
         checked = run("check", known, answer, "--require-gap", 0.9)
         assert (checked.exit_code, "gap: nothing is proven" in checked.stdout) == (1, True)
@@ -138,9 +141,13 @@ def test_infeasible_results_pass_when_they_claim_nothing_else(run, tiny, write, 
     result = tmp_path / "none.json"
     assert run("solve", instance, "-o", result).exit_code == 3
     checked = run("check", instance, result)
+    assert checked.exit_code == 0
+    assert "prices prove that there is none" in checked.stdout
+    bare = {**json.loads(result.read_text()), "certificate": None, "claimed": True}
+    checked = run("check", instance, write(bare, "bare.json"))
     assert checked.exit_code == ON_TRUST
     assert "the result says 'infeasible', and nothing here proves that" in checked.stdout
-    forged = {**json.loads(result.read_text()), "claimed": False}
+    forged = {**bare, "claimed": False}
     told = run("check", instance, write(forged, "forged.json")).stdout
     assert "claimed: 'infeasible' goes beyond the certificate, and the result does not say so" in told
     claims = {**json.loads(result.read_text()), "objective": 5.0}
