@@ -115,6 +115,10 @@ class Branching(ABC, Generic[CaseT]):
         if (left_s := timer.remaining_s()) is not None:
             solver.setOptionValue("time_limit", solver.getRunTime() + left_s)
         status = run(solver)
+        if status == Status.kNotset:
+            # From the basis of an infeasible case HiGHS does not always begin.
+            solver.clearSolver()
+            status = run(solver)
         if status == Status.kInfeasible:
             ray = self._ray()
             return None if ray is None else _along(program, ray, value)
