@@ -115,8 +115,8 @@ class Evidence:
         cases = by_cases(call, decision, cost, known, certificate)
         if cases is not None:
             if certificate is None or cases.bound > call.sign * certificate.bound:
-                certificate = certificate_of(call, cases, certificate)
-                bounds.append(cases.bound)
+                certificate = certificate_of(call, cases, certificate) or certificate
+                bounds += [] if certificate is None else [call.sign * certificate.bound]
             better = None if cases.decision is None else call.checked(BRANCHING, cases.decision)
             if better is not None and better.report is not None and better.cost < cost:
                 chosen, decision, report = better, better.decision, better.report

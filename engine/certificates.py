@@ -37,7 +37,7 @@ _VERIFYING = 0.2
 # What branching of a problem's own may take at least for a proof, and where nothing limits the call.
 _CASES_S, _SEARCH_S = 5.0, 20.0
 # Of what is left it may take so much: a step is not interrupted.
-_SHARE = 0.95
+_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -164,16 +164,21 @@ def by_cases(
         return branch(call.data, call.instance.objective, decision, gap, timer)
 
 
-def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate:
-    """Certificate of a proof by cases; a single case needs no tree."""
-    bound = call.sign * cases.bound
-    if len(cases.nodes) == 1:
-        return Certificate(prices=dict(cases.prices), bound=bound)
-    if known is None:
-        proven = call.problem.prove(call.instance, cases.prices).bound
-        known = Certificate(prices=dict(cases.prices), bound=bound if proven is None else proven)
+def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:
+    """Certificate of a proof by cases, with the bound that the independent proof finds.
+
+    None where it finds none; a single case needs no tree.
+    """
     nodes = [Node(**node) for node in cases.nodes]
-    return Certificate(prices=known.prices, bound=bound, price_bound=known.bound, tree=nodes)
+    with call.timer.phase("prove"):
+        alone = call.problem.prove(call.instance, cases.prices).bound
+        proven = alone if len(nodes) == 1 else _verified(call, nodes).bound
+    if alone is None or proven is None or not np.isfinite([alone, proven]).all():
+        return None
+    if len(nodes) == 1:
+        return Certificate(prices=dict(cases.prices), bound=alone)
+    known = known or Certificate(prices=dict(cases.prices), bound=alone)
+    return Certificate(prices=known.prices, bound=proven, price_bound=known.bound, tree=nodes)
 
 
 def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
