@@ -169,36 +169,47 @@ class ByChoices(Branching[BoolArray]):
         self, case: BoolArray, solved: Solved, node: int, value: float
     ) -> tuple[Choices, BoolArray, BoolArray] | None:
         """Split a group between its cheaper columns and the others."""
-        columns = None if solved.x is None else self._cheaper(case, solved.x, solved.prices)
-        if columns is None:
+        sides = None if solved.x is None else halves(self.whole, case, solved.x, solved.prices)
+        if sides is None:
             return None
-        start = self.whole.group_start
-        group = int(np.searchsorted(start, columns[0], side="right")) - 1
-        left = start[group] + np.flatnonzero(case[start[group] : start[group + 1]])
-        others = np.setdiff1d(left, columns)
+        columns, others = sides
         inside, outside = case.copy(), case.copy()
         inside[others] = outside[columns] = False
         return Choices(columns, others), inside, outside
 
-    def _cheaper(self, case: BoolArray, x: FloatArray, prices: FloatArray) -> IntArray | None:
-        """The cheaper columns of the fractional group whose columns differ most in priced use."""
-        program = self.whole
-        fraction = x[: program.n_choices]
-        split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
-        if not split.any():
-            return None
-        use = abs(program.matrix[:, : program.n_choices]).T @ np.abs(prices)
-        starts = program.group_start[:-1]
-        least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
-        most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
-        first, end = program.group_start[int(np.argmax(most - least)) :][:2]
-        columns = np.arange(first, end)
-        columns = columns[case[columns]]
-        below = use[columns] <= float(use[columns] @ fraction[columns])
-        if below.all() or not below.any():
-            # Both sides need a column, even where the last one is the only one that is split.
-            below = columns <= min(columns[split[columns]][0], columns[-2])
-        return np.asarray(columns[below])
+
+def halves(
+    program: Program, keep: BoolArray, x: FloatArray, prices: FloatArray
+) -> tuple[IntArray, IntArray] | None:
+    """Split the fractional group whose columns differ most in priced use, at the use of its mixture.
+
+    Parameters
+    ----------
+    keep : bool array, shape (n_choices,)
+        Columns that are left; the point takes no others.
+
+    Returns
+    -------
+    tuple of int array
+        What is left of the group on either side, the cheaper part first; None when the point is integral in
+        the groups.
+    """
+    fraction = x[: program.n_choices]
+    split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
+    if not split.any():
+        return None
+    use = abs(program.matrix[:, : program.n_choices]).T @ np.abs(prices)
+    starts = program.group_start[:-1]
+    least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
+    most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
+    group = int(np.argmax(most - least))
+    first, end = program.group_start[group], program.group_start[group + 1]
+    columns = first + np.flatnonzero(keep[first:end])
+    below = use[columns] <= float(use[columns] @ fraction[columns])
+    if below.all() or not below.any() or least[group] == most[group]:
+        # Both halves need a column, even where the last one is the only one that is split.
+        below = columns <= min(columns[split[columns]][0], columns[-2])
+    return columns[below], columns[~below]
 
 
 @dataclass(frozen=True)

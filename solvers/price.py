@@ -23,9 +23,9 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.solvers import greedy, highs, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
+from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
@@ -372,26 +372,12 @@ class _Node:
 def _halves(
     small: Kernel, keep: BoolArray, x: FloatArray, prices: FloatArray
 ) -> tuple[BoolArray, BoolArray] | None:
-    """Split the fractional group whose columns differ most in priced use, at the use of its mixture.
-
-    Returns None when the point is integral in the groups.
-    """
+    """What is left of the columns on both sides of `branching.halves`; None when the point is integral."""
     inner = small.program
-    fraction = x[: inner.n_choices]
-    split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
-    if not split.any():
+    sides = halves(inner, np.ones(inner.n_choices, dtype=bool), x, prices)
+    if sides is None:
         return None
-    use = abs(inner.matrix[:, : inner.n_choices]).T @ np.abs(prices)
-    starts = inner.group_start[:-1]
-    least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
-    most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
-    group = int(np.argmax(most - least))
-    columns = np.arange(inner.group_start[group], inner.group_start[group + 1])
-    below = use[columns] <= float(use[columns] @ fraction[columns])
-    if below.all() or not below.any() or least[group] == most[group]:
-        # Both halves need a column, even where the last one is the only one that is split.
-        below = columns <= min(columns[split[columns]][0], columns[-2])
     first, second = keep.copy(), keep.copy()
-    first[small.columns[columns[~below]]] = False
-    second[small.columns[columns[below]]] = False
+    first[small.columns[sides[1]]] = False
+    second[small.columns[sides[0]]] = False
     return first, second
