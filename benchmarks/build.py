@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from tables import machine, table, write
 
@@ -120,12 +121,13 @@ def shares(instance: Instance) -> dict[str, float]:
     options = expand(instance)
     profile = cProfile.Profile()
     profile.runcall(problem("sizing").formulation("mckp"), options, instance.objective)
-    statistics = pstats.Stats(profile)
+    # The documented profile rounds to milliseconds; what it is made of has no types.
+    statistics: Any = pstats.Stats(profile)
     seconds = dict.fromkeys(PARTS, 0.0)
-    for (_, _, function), (_, _, _, cumulative, _) in statistics.stats.items():  # type: ignore[attr-defined]  # the documented profile rounds
+    for (_, _, function), (_, _, _, cumulative, _) in statistics.stats.items():
         if function in PARTS:
             seconds[function] = cumulative
-    total = statistics.total_tt  # type: ignore[attr-defined]  # the documented profile rounds to milliseconds
+    total = statistics.total_tt
     found = {what: seconds[function] / total for function, what in PARTS.items()}
     return {**found, "costs, bookkeeping": 1.0 - sum(found.values())}
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 import numpy as np
@@ -69,9 +70,10 @@ def parts_s(program: Program, gap: float) -> dict[str, float]:
     begin = time.perf_counter()
     profile.runcall(price.solve, program, Limits(gap=gap))
     whole = time.perf_counter() - begin
-    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # the documented profile is keyed by name alone
+    # The documented profile is keyed by name alone; what it is made of has no types.
+    measured: Any = pstats.Stats(profile)
     found = dict.fromkeys(PARTS, 0.0)
-    for (file, _, function), (_, _, _, cumulative, _) in stats.items():
+    for (file, _, function), (_, _, _, cumulative, _) in measured.stats.items():
         for part, (home, name) in PARTS.items():
             if Path(file).name == home and function == name and "solvers" in file:
                 found[part] += cumulative

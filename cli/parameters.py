@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -299,7 +299,7 @@ def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> 
                     parameter, told.get(parameter.name), **given.get(parameter.name, {})
                 )
                 made = click.option(cls=_ready(option))(made)
-        return made  # type: ignore[no-any-return]  # click's decorators keep what they get
+        return cast(FC, made)  # click's decorators keep what they get
 
     return decorate
 

@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
 
 class ColumnArrays:
-    """Base of dataclasses whose fields are arrays with one row per column.
-
-    It is none itself, so `fields` is told to ignore its type.
-    """
+    """Base of dataclasses whose fields are arrays with one row per column; it is none itself."""
 
     def take(self, which: IntArray) -> Self:
         """Some of the columns."""
-        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))  # type: ignore[arg-type]
+        return type(self)(*(getattr(self, name)[which] for name in self._names()))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Columns of several, one after the other."""
-        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))  # type: ignore[arg-type]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls._names()))
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        kind: Any = cls
+        return [field.name for field in fields(kind)]
 
 
 class _Keyed(Protocol):

@@ -13,6 +13,7 @@ Rates are samples in units of computing one of them on one reference GPU at its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> IntArra
 
 
 def jobs_of_kinds(
-    rng: np.random.Generator, requested: IntArray, choices: list[Choices], most_kinds: int, **fields: object
+    rng: np.random.Generator, requested: IntArray, choices: list[Choices], most_kinds: int, **fields: Any
 ) -> tuple[dict[str, OptionTable], list[Job]]:
     """Tables of some kinds of jobs, and one job per requested GPU count, its kind, weight and work drawn.
 
@@ -142,7 +143,7 @@ def jobs_of_kinds(
             weight=float(weight[j]),
             options=names[j],
             remaining_work=float(f"{seconds[j] * best[names[j]][int(requested[j])]:.6g}"),
-            **fields,  # type: ignore[arg-type]  # names and types are those of the fields
+            **fields,
         )
         for j, job in enumerate(numbered("job", n))
     ]
