@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.report import Report
+from wattsched.verification.tree import ProveLeaf
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker
@@ -115,6 +117,11 @@ class Call:
     def sign(self) -> float:
         """What turns the objective into a cost."""
         return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
+
+    @cached_property
+    def prover(self) -> ProveLeaf:
+        """What proves certificates of the instance."""
+        return self.problem.prover(self.instance)
 
     @property
     def by_heuristic(self) -> bool:

@@ -75,7 +75,7 @@ class Priced:
     def proven(cls, call: Call, model: Model[Any], prices: Mapping[str, float]) -> Priced | None:
         """Prices under the names of certificates, with the bound that the independent proof finds."""
         with call.timer.phase("prove"):
-            proof = call.problem.prove(call.instance, prices)
+            proof = call.prover(prices, ())
         if proof.bound is None or not np.isfinite(proof.bound):
             return None
         named = {name: y for name, y in prices.items() if y != 0.0}
@@ -119,9 +119,10 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
 
     None where that is not proven in time, or the formulation has no trees.
     """
-    if model is None or (model.counts is None and model.split is None) or call.problem.prover is None:
+    if model is None or (model.counts is None and model.split is None):
         return None
-    nothing = call.problem.prover(call.instance)({}, [])
+    with call.timer.phase("prove"):
+        nothing = call.prover({}, ())
     if nothing.bound is None or not np.isfinite(nothing.excess):
         return None
     dearest = call.sign * nothing.bound - nothing.excess
@@ -171,7 +172,7 @@ def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> 
     """
     nodes = [Node(**node) for node in cases.nodes]
     with call.timer.phase("prove"):
-        alone = call.problem.prove(call.instance, cases.prices).bound
+        alone = call.prover(cases.prices, ()).bound
         proven = alone if len(nodes) == 1 else _verified(call, nodes).bound
     if alone is None or proven is None or not np.isfinite([alone, proven]).all():
         return None
@@ -194,11 +195,11 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
 def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
     """What a tree that counts proves of a value, as the independent proof finds, and its nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
-    if call.problem.prover is None or timer.over():
+    if timer.over():
         return Proof(), []
     with call.timer.phase("prove"):
-        prover, began_s = call.problem.prover(call.instance), time.perf_counter()
-        prover({}, [])
+        began_s = time.perf_counter()
+        call.prover({}, ())
         if (left_s := timer.remaining_s()) is not None:
             # Half of the nodes are leaves, each of which is proven once more.
             leaf_s = max(1e-6, time.perf_counter() - began_s)
@@ -229,10 +230,10 @@ def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
 
 def _verified(call: Call, nodes: list[Node]) -> Proof:
     """What nodes prove by the independent proof."""
-    if not nodes or call.problem.prover is None:
+    if not nodes:
         return Proof()
     sense = call.problem.objectives[call.instance.objective]
-    return prove_tree(call.problem.prover(call.instance), [node.model_dump() for node in nodes], sense)
+    return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
 
 
 def _counted(counts: Counts, node: tree.Node) -> Node:

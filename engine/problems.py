@@ -162,7 +162,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.sizing.validity import faults_of, unknown_pools
-    from wattsched.verification.sizing.bound import Prover, prove
+    from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
 
     return Problem(
@@ -178,7 +178,6 @@ def _sizing() -> Problem[Any, Any, Any]:
         },
         safety_net="greedy",
         check=check,
-        prove=prove,
         prover=Prover,
         faults=faults_of,
         misspelt=unknown_pools,
@@ -195,7 +194,7 @@ def _shifting() -> Problem[Any, Any, Any]:
     from wattsched.formulations.shifting.infeasibility import diagnose, refute
     from wattsched.instances.shifting.decision import ShiftingDecision
     from wattsched.instances.shifting.instance import OBJECTIVES, ShiftingInstance, faults_of
-    from wattsched.verification.shifting.bound import Prover, prove
+    from wattsched.verification.shifting.bound import Prover
     from wattsched.verification.shifting.checker import check
 
     return Problem(
@@ -210,7 +209,6 @@ def _shifting() -> Problem[Any, Any, Any]:
         },
         safety_net="greedy",
         check=check,
-        prove=prove,
         prover=Prover,
         heuristics={
             "greedy": late("formulations.shifting.heuristics:greedy"),
@@ -229,7 +227,7 @@ def _sharing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sharing.data import patterns_of
     from wattsched.instances.sharing.decision import SharingDecision
     from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance, faults_of
-    from wattsched.verification.sharing.bound import Prover, prove
+    from wattsched.verification.sharing.bound import Prover
     from wattsched.verification.sharing.checker import check
 
     return Problem(
@@ -244,7 +242,6 @@ def _sharing() -> Problem[Any, Any, Any]:
         },
         safety_net="eaco",
         check=check,
-        prove=prove,
         prover=Prover,
         heuristics={
             "eaco": late("formulations.sharing.heuristics:eaco"),
@@ -262,7 +259,7 @@ def _placement() -> Problem[Any, Any, Any]:
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
     from wattsched.instances.placement.instance import OBJECTIVES, PlacementInstance
-    from wattsched.verification.placement.bound import Prover, prove
+    from wattsched.verification.placement.bound import Prover
     from wattsched.verification.placement.checker import check
 
     return Problem(
@@ -274,7 +271,6 @@ def _placement() -> Problem[Any, Any, Any]:
         formulations={"patterns": patterns.build, "assignment": assignment.build},
         safety_net="greedy",
         check=check,
-        prove=prove,
         prover=Prover,
         heuristics=HEURISTICS,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -55,10 +55,8 @@ class Rules(Generic[InstanceT, DecisionT]):
         Name to its sense.
     check : callable
         Instance and decision to a report; it shares no code with formulations and solvers.
-    prove : callable
-        Instance and certificate prices to what they prove, likewise.
-    prover : callable, optional
-        Instance to what proves the leaves of a certificate tree, likewise.
+    prover : callable
+        Instance to what proves certificate prices and the leaves of certificate trees, likewise.
     """
 
     name: str
@@ -66,8 +64,7 @@ class Rules(Generic[InstanceT, DecisionT]):
     decision: type[DecisionT]
     objectives: Mapping[str, Literal["min", "max"]]
     check: Callable[[InstanceT, DecisionT], Report]
-    prove: Callable[[InstanceT, Mapping[str, float]], Proof]
-    prover: Callable[[InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
+    prover: Callable[[InstanceT], ProveLeaf]
 
 
 @dataclass(frozen=True)
@@ -212,13 +209,14 @@ def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
         return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
-    by_prices = _finite(rules.prove(instance, prices))
+    prove = rules.prover(instance)
+    by_prices = _finite(prove(prices, ()))
     if not (tree := certificate.get("tree")):
         return {"bound": by_prices}
-    if rules.prover is None or not isinstance(tree, list) or number(certificate, "price_bound") is None:
-        told = "a tree is a list of nodes, beside 'price_bound', a number, and of a problem that has trees"
+    if not isinstance(tree, list) or number(certificate, "price_bound") is None:
+        told = "a tree is a list of nodes, beside 'price_bound', a number"
         return {"bound": Proof([f"certificate: {told}"])}
-    by_cases = _finite(prove_tree(rules.prover(instance), tree, rules.objectives[instance.objective]))
+    by_cases = _finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
     return {"price_bound": by_prices, "bound": by_cases}
 
 

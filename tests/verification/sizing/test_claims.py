@@ -129,7 +129,7 @@ def test_a_decision_that_beats_the_proof_is_a_contradiction() -> None:
 
     def told(proof: Proof) -> bool:
         report = Report([], 3900.0)
-        rules = replace(problem("sizing"), prove=lambda *_: proof, check=lambda *_: report)
+        rules = replace(problem("sizing"), prover=lambda _: lambda *_: proof, check=lambda *_: report)
         return any(
             "no decision can beat" in fault for fault in claims.check_result(rules, SIX, result).faults
         )
