@@ -22,6 +22,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 from wattsched.solvers.solution import proven_bound
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
+from wattsched.verification.report import NEGLIGIBLE_PRICE
 from wattsched.verification.sizing import bound
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
@@ -85,8 +86,9 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     assume(not options.jobs_without_options())
     program = problem("sizing").formulation("mckp")(options, instance.objective).program
     sign = 1.0 if program.sense == "min" else -1.0
-    # Rows that can never bind are not in the program.
-    prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
+    # Rows that can never bind are not in the program, and negligible prices are none in proofs.
+    known = set(program.row_names())
+    prices = {name: y for name, y in prices.items() if name in known and abs(y) > NEGLIGIBLE_PRICE}
     y = np.array([sign * prices.get(name, 0.0) for name in program.row_names()])
     bound, proof = proven_bound(program, y), prove(instance, prices)
     # Prices that leave no choice at any threshold prove more than a bound.
