@@ -16,7 +16,8 @@ from wattsched.solvers.worker import borrowed
 # Up to this many columns HiGHS is done before a second process would be running.
 _SMALL = 5_000
 _LARGEST_FOR_CPSAT = 100_000
-# With more rows than this the prices take longer to find than an LP.
+# With more rows than this the prices take longer to find than an LP; integer columns that are in no group,
+# such as those of placement, have prices no choices to work on.
 _MOST_ROWS = 400
 
 
@@ -34,7 +35,8 @@ def portfolio(program: Program, threads: int) -> list[str]:
         return ["cpsat"]
     if bottleneck_of(program) is not None:
         return ["price"]
-    rivals = ["price", "highs"] if program.n_rows <= _MOST_ROWS else ["highs", "price"]
+    placed = bool(program.integer[program.n_choices :].any())
+    rivals = ["highs", "price"] if placed or program.n_rows > _MOST_ROWS else ["price", "highs"]
     if program.n_columns <= _LARGEST_FOR_CPSAT:
         rivals.append("cpsat")
     return rivals[:threads] if program.n_columns > _SMALL else rivals[:1]

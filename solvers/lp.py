@@ -21,6 +21,7 @@ from wattsched.solvers.solution import (
     certified,
     infeasible,
     unsupported,
+    without_columns,
 )
 from wattsched.topology.arrays import FloatArray
 
@@ -45,6 +46,8 @@ def solve_lp(program: Program, limits: Limits) -> Solution:
 
 def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Timer) -> Solution:
     """Solve the LP relaxation of a program that is scaled already."""
+    if program.n_columns == 0:
+        return without_columns(program, limits)
     solver = loaded(model, limits, timer, relaxed=True)
     status = run(solver)
     if status == Status.kInfeasible:

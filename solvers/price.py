@@ -23,13 +23,14 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers import greedy, highs, thresholds
+from wattsched.formulations.tolerances import FRACTIONAL
+from wattsched.solvers import core, greedy, highs, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.kernels import Kernel, cheapest, kernel, relaxed
 from wattsched.solvers.points import feasible
-from wattsched.solvers.rows import restricted
+from wattsched.solvers.rows import linked_choices, with_row
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -38,15 +39,16 @@ from wattsched.solvers.solution import (
     announce,
     conclude,
     infeasible,
-    listening,
     relative_gap,
     rounding,
     unsupported,
 )
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 SMALL = 1_000
 """Up to this many columns HiGHS is done before prices would be."""
+LINKED = 20_000
+"""The same where choices are linked, as by sets, or by integer columns of no group, as by placement."""
 KERNELS = (300, 3_000, 10_000, 30_000)
 """Columns besides each group's cheapest in the kernels, one after the other."""
 FEW_COLUMNS = 2_000
@@ -59,11 +61,16 @@ _KERNEL_GAP = 0.1
 _NODES = 30
 # HiGHS's nodes on the first kernel and on those of branching, which are of this size.
 _FIRST_NODES = 10
+_FIRST_GAP = 1e-5
 _NODE_KERNEL = 300
 _KERNEL_NODES = 100
+# What a kernel that is not all that is open may take of the time that is left.
+_KERNEL_SHARE = 0.4
+# Splits that raise the bound by this share of the gap, or more, are worth more than decisions before them.
+_RAISED = 0.02
 # The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
 _DUAL_SHARE = 0.1
-_DUAL_TOLERANCE = (1e-9, 1e-5)
+_DUAL_TOLERANCE = (1e-9, 1e-6)
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
@@ -73,7 +80,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
-    if program.n_columns <= SMALL:
+    if program.n_columns <= (LINKED if _linked(program) else SMALL):
         return highs.solve(program, limits, start)
     timer = Timer(limits.time_s)
     start = start or Start()
@@ -89,6 +96,11 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     search.offer(start.x)
     search.run()
     return search.conclude()
+
+
+def _linked(program: Program) -> bool:
+    """Whether prices leave more to decide than a column of every group."""
+    return bool(linked_choices(program).any() or program.integer[program.n_choices :].any())
 
 
 class _Search:
@@ -121,20 +133,23 @@ class _Search:
         if not self._done():
             # Very few columns are often enough, and cost next to nothing.
             few = max(KERNELS[0], self._program.n_groups // 10)
-            self._improve(self._cheapest(few), nodes=_FIRST_NODES)
-        if not self._done():
+            self._improve(self._cheapest(few), nodes=_FIRST_NODES, gap=_FIRST_GAP)
+        few_fail = self._x is None
+        if not self._done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self._prices, self.timer))
-        for size in KERNELS:
-            if self._done():
-                return
-            self._improve(self._cheapest(size))
-            if self._open_columns() <= _MOST_COLUMNS:
+        for size in KERNELS if few_fail else KERNELS[1:]:
+            if self._done() or self._open_columns() <= _MOST_COLUMNS:
                 break
-        if not self._done() and self._open_columns() > FEW_COLUMNS:
+            self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
+        if not self._done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
             rest = kernel(self._program, self._open())
-            self._raise_bound(_Branching(self, rest, self._bound).branch())
+            self._raise_bound(_Branching(self, rest).branch(self._bound, self._prices))
         if not self._done():
             self._improve(self._open())
+
+    def enough(self, bound: float) -> float:
+        """Cost of a point that closes the gap."""
+        return bound + self.limits.gap * abs(bound)
 
     def conclude(self) -> Solution:
         """Solution as it stands."""
@@ -177,14 +192,15 @@ class _Search:
     def _with_best(self, keep: BoolArray) -> BoolArray:
         return keep if self._x is None else keep | (self._x[: len(keep)] > 0.5)
 
-    def _improve(self, keep: BoolArray, nodes: int | None = None) -> None:
+    def _improve(self, keep: BoolArray, nodes: int | None = None, gap: float = 0.0) -> None:
         """Let HiGHS look for a better point among some columns.
 
         If no other column is open, what it proves holds for the program.
         """
         complete = not np.any(self._open() & ~keep)
-        gap = self.limits.gap * (1.0 if complete else _KERNEL_GAP)
-        limits = replace(self.limits, gap=gap, time_s=self.timer.remaining_s(), nodes=nodes)
+        gap = max(gap, self.limits.gap * (1.0 if complete else _KERNEL_GAP))
+        timer = self.timer if complete else self.timer.share(_KERNEL_SHARE)
+        limits = replace(self.limits, gap=gap, time_s=timer.remaining_s(), nodes=nodes)
         target = self._bound + self.limits.gap * abs(self._bound)
         answer = kernel(self._program, keep).by_highs(limits, self._x, target)
         self.offer(answer.x)
@@ -199,174 +215,137 @@ class _Search:
         self._bound = max(self._bound, min(self.objective, proven))
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """Restriction of a program to some of its choice columns; groups with one column are decided.
-
-    Attributes
-    ----------
-    program : Program
-        Over the open groups and the free columns of the full program.
-    columns : int array, shape (n_columns of `program`,)
-        Columns of the full program that its columns stand for.
-    decided : float array, shape (n_columns of the full program,)
-        Point of the full program with what the decided groups take.
-    """
-
-    program: Program
-    columns: IntArray
-    decided: FloatArray
-
-    def lift(self, x: FloatArray) -> FloatArray:
-        """Point of the full program from one of the kernel."""
-        full = self.decided.copy()
-        full[self.columns] = x
-        return full
-
-    def drop(self, x: FloatArray) -> FloatArray | None:
-        """Point of the kernel from one of the full program, None when it takes another column."""
-        point = x[self.columns]
-        taken = point[: self.program.n_choices].sum()
-        return point if np.all(x >= self.decided) and taken == self.program.n_groups else None
-
-    def by_highs(self, limits: Limits, start: FloatArray | None, target: float) -> Solution:
-        """Solve the kernel by HiGHS, from a point of the full program, until the target is reached.
-
-        Returns
-        -------
-        Solution
-            Its point is one of the full program; bound and prices are the kernel's.
-        """
-        point = None if start is None else self.drop(start)
-        # What it announces are points of another program.
-        with listening(None):
-            answer = highs.solve(self.program, limits, Start(point), target)
-        return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
-
-
-def kernel(program: Program, keep: BoolArray) -> Kernel:
-    """Restrict a program.
-
-    Parameters
-    ----------
-    keep : bool array, shape (n_choices,)
-        At least one column of every group.
-    """
-    start, n = program.group_start, program.n_choices
-    counts = np.zeros(0, dtype=np.int64)
-    if program.n_groups:
-        counts = np.add.reduceat(keep.astype(np.int64), start[:-1])
-    single = keep & np.repeat(counts == 1, np.diff(start))
-    decided = np.zeros(program.n_columns)
-    decided[:n] = single
-    columns = np.concatenate([np.flatnonzero(keep & ~single), np.arange(n, program.n_columns)])
-    group_start = np.concatenate([[0], np.cumsum(counts[counts > 1])]).astype(np.int64)
-    return Kernel(restricted(program, columns, decided, group_start), columns, decided)
-
-
-def cheapest(above: FloatArray, size: int) -> BoolArray:
-    """The columns of least reduced cost above their group's least, about `size` of them, with all ties.
-
-    Parameters
-    ----------
-    above : float array, shape (n_choices,)
-        From `Program.above_least`; every group has a column with 0.
-    """
-    if size >= len(above):
-        return np.ones(len(above), dtype=bool)
-    return np.asarray(above <= max(0.0, float(np.partition(above, size)[size])))
-
-
 class _Branching:
     """Best-first search among some columns, for points that are better than the best one."""
 
-    def __init__(self, search: _Search, part: Kernel, bound: float) -> None:
+    def __init__(self, search: _Search, part: Kernel) -> None:
         self._search = search
         self._part = part
         self._numbers = count()
-        self._nodes = [_Node(bound, next(self._numbers), np.ones(part.program.n_choices, dtype=bool))]
+        self._nodes: list[_Node] = []
         self._finished = np.inf
 
-    def branch(self) -> float:
+    def branch(self, bound: float, prices: FloatArray) -> float:
         """Look at nodes until the gap is closed, time is up, or there were enough of them.
+
+        Parameters
+        ----------
+        bound, prices : float, float array
+            What is proven of all of them, and by what prices.
 
         Returns
         -------
         float
             Lower bound on the cost of every point that is better than all known ones; inf when none exists.
         """
+        everything = np.ones(self._part.program.n_choices, dtype=bool)
+        root = self._bounded(self._part.program, everything, bound, prices)
+        for node in self._by_count(root) or [root]:
+            self._push(node)
         for _ in range(_NODES):
             if not self._nodes or self._search.timer.over() or not self._worth(self._nodes[0].bound):
                 break
-            if not self._look(heapq.heappop(self._nodes)):
-                break
+            self._look(heapq.heappop(self._nodes))
         return min([self._finished, *(node.bound for node in self._nodes)])
+
+    def _by_count(self, root: _Node) -> list[_Node]:
+        """Nodes with fewer and with more groups that use anything, where the LP relaxation has a fraction."""
+        program, lp = root.small.program, root.lp
+        if lp.x is None or lp.prices is None:
+            return []
+        using = np.diff(program.matrix.indptr)[: program.n_choices] > 0
+        number = float(lp.x[: program.n_choices][using].sum())
+        if abs(number - np.round(number)) <= FRACTIONAL:
+            return []
+        prices = np.append(lp.prices, 0.0)
+        return [
+            self._bounded(with_row(self._part.program, using, *limits), root.keep, root.bound, prices)
+            for limits in ((-np.inf, np.floor(number)), (np.ceil(number), np.inf))
+        ]
 
     def _worth(self, bound: float) -> bool:
         """Whether a node of that bound may hold a point that is better by more than the gap."""
         best = self._search.objective
         return not np.isfinite(best) or bound < best - self._search.limits.gap * abs(best)
 
-    def _look(self, node: _Node) -> bool:
-        """Bound a node, decide under its prices, and split it; False when time ran out before."""
-        small = kernel(self._part.program, node.keep)
-        relaxed = solve_lp(small.program, Limits(time_s=self._search.timer.remaining_s()))
-        if relaxed.termination.reason == "infeasible":
-            return True
-        if relaxed.x is None or relaxed.prices is None:
+    def _push(self, node: _Node) -> None:
+        if node.bound < np.inf:
             heapq.heappush(self._nodes, node)
-            return False
-        bound = max(node.bound, relaxed.bound)
-        above = small.program.above_least(relaxed.prices)
-        if self._worth(bound):
-            bound = max(bound, self._decide(small, relaxed.prices, above, relaxed.bound))
-        halves = _halves(small, node.keep, relaxed.x, relaxed.prices) if self._worth(bound) else None
-        if halves is None:
-            # The relaxation is a decision, and nothing in the node is better, or not by enough.
-            self._offer(small, relaxed.x if self._worth(bound) else None)
-            self._finished = min(self._finished, bound)
-            return True
-        closed = small.columns[: len(above)][above > self._search.margin(relaxed.bound)]
-        for keep in halves:
-            keep[closed] = False
+
+    def _bounded(self, program: Program, keep: BoolArray, bound: float, prices: FloatArray) -> _Node:
+        """Node with its LP relaxation's optimum, from what is proven of the node that it comes from."""
+        small = kernel(program, keep)
+        lp = relaxed(small.program, prices, self._search.timer)
+        return _Node(max(bound, lp.bound), next(self._numbers), program, keep, small, lp)
+
+    def _look(self, node: _Node) -> None:
+        """Split a node; where that raises its bound little, decide under its prices, too."""
+        small, lp = node.small, node.lp
+        if lp.x is None or lp.prices is None:  # time ran out
+            self._finished = min(self._finished, node.bound)
+            return
+        sides = _halves(small, node.keep, lp.x, lp.prices)
+        if sides is None:
+            # The relaxation is a decision, and nothing in the node is better.
+            self._search.offer(self._part.lift(small.lift(lp.x)))
+            self._finished = min(self._finished, node.bound)
+            return
+        closed = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
+        children = []
+        for keep in sides:
+            keep[small.columns[: len(closed)][closed]] = False
             if np.all(np.logical_or.reduceat(keep, self._part.program.group_start[:-1])):
-                heapq.heappush(self._nodes, _Node(bound, next(self._numbers), keep))
-        return True
+                children.append(self._bounded(node.program, keep, node.bound, lp.prices))
+        raised = min((child.bound for child in children), default=np.inf) - node.bound
+        bound = node.bound
+        if raised < _RAISED * self._search.limits.gap * abs(bound):
+            bound = self._decide(small, lp, bound)
+        for child in children:
+            self._push(replace(child, bound=max(child.bound, bound)))
 
     def _offer(self, small: Kernel, x: FloatArray | None) -> None:
         self._search.offer(None if x is None else self._part.lift(small.lift(x)))
 
-    def _decide(self, small: Kernel, prices: FloatArray, above: FloatArray, bound: float) -> float:
+    def _decide(self, small: Kernel, lp: Solution, bound: float) -> float:
         """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it.
 
         Returns
         -------
         float
-            The bound that the prices prove, or that of the MIP where no other column is open.
+            The bound, or that of the MIP where no other column is open.
         """
         inner, search = small.program, self._search
-        x = greedy.ascend(inner, prices, search.timer)
+        assert lp.prices is not None
+        if core.fits(inner) and lp.x is not None:
+            self._offer(small, core.search(inner, lp.x, lp.prices, search.enough(bound)))
+            if not self._worth(bound):
+                return bound
+        x = greedy.ascend(inner, lp.prices, search.timer)
         self._offer(small, x)
         if not self._worth(bound) or inner.n_groups == 0:
             return bound
+        above = inner.above_least(lp.prices)
         keep = cheapest(above, inner.n_groups + _NODE_KERNEL)
         if x is not None:
             keep |= x[: len(keep)] > 0.5
-        complete = not np.any((above <= search.margin(bound)) & ~keep)
+        complete = not np.any((above <= search.margin(lp.bound)) & ~keep)
         gap = search.limits.gap
         limits = Limits(gap=gap, time_s=search.timer.remaining_s(), nodes=_KERNEL_NODES)
         answer = kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound))
         self._offer(small, answer.x)
-        return min(search.objective, answer.bound) if complete else bound
+        return max(bound, min(search.objective, answer.bound)) if complete else bound
 
 
 @dataclass(order=True)
 class _Node:
-    """Columns that are still allowed, and a bound on their best."""
+    """Columns of a program that are still allowed, a bound on their best, and their LP relaxation."""
 
     bound: float
     number: int
+    program: Program = field(compare=False)
     keep: BoolArray = field(compare=False)
+    small: Kernel = field(compare=False)
+    lp: Solution = field(compare=False)
 
 
 def _halves(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from wattsched.solvers.solution import conclude, infeasible, unsupported
+from wattsched.solvers.solution import unsupported, without_columns
 
 if TYPE_CHECKING:
     from wattsched.formulations.program import Program
@@ -52,19 +52,12 @@ class Solver:
         if program.intervals is not None and not self.takes_intervals:
             return unsupported(f"solver '{self.name}' cannot place intervals on lines")
         if program.n_columns == 0:
-            return _without_columns(program, limits)
+            return without_columns(program, limits)
         module, _, plugin = self.name.partition(":")
         solve = cast("Callable[..., Solution]", import_module(f"wattsched.solvers.{module}").solve)
         if plugin:
             solve = functools.partial(solve, name=plugin)
         return solve(program, limits, start)
-
-
-def _without_columns(program: Program, limits: Limits) -> Solution:
-    """Answer for a round without jobs, which most solvers do not accept."""
-    if (program.row_lower > 0).any() or (program.row_upper < 0).any():
-        return infeasible(detail="a row demands something but there are no columns")
-    return conclude(program, limits, program.cost[:0], program.offset)
 
 
 _SOLVERS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, hstack
+from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.tolerances import OVERDRAFT, VIOLATION
@@ -109,6 +109,19 @@ def restricted(
         rows=program.rows,
         columns=(),
         offset=program.objective(others),
+    )
+
+
+def with_row(program: Program, columns: BoolArray, least: float, most: float) -> Program:
+    """The program with one more row: how many of some choice columns are taken, shape (n_choices,)."""
+    taken = np.zeros((1, program.n_columns))
+    taken[0, : program.n_choices] = columns
+    return replace(
+        program,
+        matrix=csc_array(vstack([program.matrix, csc_array(taken)])),
+        row_lower=np.append(program.row_lower, least),
+        row_upper=np.append(program.row_upper, most),
+        rows=(*program.rows, Block("taken", 1)),
     )
 
 

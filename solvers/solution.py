@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.tolerances import ROUNDING
+from wattsched.formulations.tolerances import ROUNDING, VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.topology.arrays import FloatArray
 
@@ -249,6 +249,14 @@ def conclude(
         prices=prices,
         starts=starts or {},
     )
+
+
+def without_columns(program: Program, limits: Limits) -> Solution:
+    """Answer for a program without columns, which most solvers do not accept."""
+    nothing = program.cost[:0]
+    if program.violation(nothing) > VIOLATION:
+        return infeasible(detail="a row demands something but there are no columns")
+    return conclude(program, limits, nothing, program.offset, np.zeros(program.n_rows))
 
 
 def combined(program: Program, known: Sequence[Solution]) -> Solution:

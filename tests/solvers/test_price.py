@@ -13,6 +13,7 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import dual, highs, price
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Solution
 from wattsched.topology.arrays import FloatArray
 
@@ -23,6 +24,7 @@ EXACT = Limits(gap=0.0, time_s=60.0)
 def dual_by(request, monkeypatch):
     """Way to the prices; small programs would go to HiGHS as they are."""
     monkeypatch.setattr(price, "SMALL", 0)
+    monkeypatch.setattr(price, "LINKED", 0)
     if request.param == "cutting planes":
         monkeypatch.setattr(dual, "SMALL", 0)
     return request.param
@@ -225,3 +227,18 @@ def test_costs_of_any_size_are_solved_to_the_same_gap(knapsack):
         solution = price.solve(scaled, Limits(gap=1e-5))
         assert solution.termination.reason == "optimal"
         assert solution.objective - solution.bound <= 1e-5 * abs(solution.objective)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_strongly_correlated_jobs_are_counted(rows):
+    """Every job saves the same per use and a constant more: no split of a job raises the bound."""
+    rng = np.random.default_rng(rows)
+    use = rng.integers(1, 1001, (rows, 400)).astype(float)
+    cost, uses = np.zeros(800), np.zeros((rows, 800))
+    cost[1::2], uses[:, 1::2] = -(use.mean(axis=0) + 10.0), use
+    program = program_of(cost, uses, use.sum(axis=1) // 2, np.arange(0, 801, 2))
+    lp = solve_lp(program, Limits())
+    solution = price.solve(program, Limits(gap=1e-5))
+    assert solution.termination.reason == "optimal"
+    # What the prices alone prove does not close the gap.
+    assert lp.bound < solution.objective - 1e-5 * abs(solution.objective)

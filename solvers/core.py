@@ -1,0 +1,243 @@
+r"""Core search: a point within the gap of the bound, by a few changes to the rounded LP relaxation.
+
+With optimal prices :math:`y` a point costs :math:`L(y)` and what its columns' reduced costs are above the
+least of their groups, and what it leaves of priced rows. Columns of the *core* are little above (Balas and
+Zemel, "An algorithm for large zero-one knapsack problems", 1980). All sets of a few of them are listed in two
+halves, and pairs of these that fill the rows are found in order of use (Horowitz and Sahni, "Computing
+partitions with applications to the knapsack problem", 1974).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.program import Program
+from wattsched.solvers.rows import first_least, group_of_choice
+from wattsched.topology.arrays import FloatArray, IntArray
+
+MOST_ROWS = 40
+"""With more rows, all of which have to be filled, sets that do are too rare."""
+# Columns, sets of each half, and pairs that are looked at together or at all.
+_COLUMNS = 200
+_SETS = 4_000
+# A step is in no change more often.
+_STEPS = 64
+_PAIRS, _MOST_PAIRS = 200_000, 600_000
+# Columns that do the same are listed so often.
+_ALIKE = 3
+
+
+def fits(program: Program) -> bool:
+    """Whether the search is made for a program: choices under few rows, at least one."""
+    return program.n_columns == program.n_choices and 0 < program.n_rows <= MOST_ROWS
+
+
+def search(program: Program, x: FloatArray, prices: FloatArray, enough: float) -> FloatArray | None:
+    """Look for a point that costs at most `enough`.
+
+    Parameters
+    ----------
+    x : float array, shape (n_columns,)
+        Optimum of the LP relaxation, which may be fractional.
+    prices : float array, shape (n_rows,)
+        Its row prices.
+
+    Returns
+    -------
+    float array, shape (n_columns,), or None
+    """
+    core = _core(program, x, prices, enough)
+    first, second = core.sets()
+    for left, right in core.pairs(first, second):
+        if (pair := core.best(first, second, left, right)) is not None:
+            point = np.zeros(program.n_columns)
+            changes = np.concatenate([first.members(pair[0]), second.members(pair[1])])
+            point[core.point(changes)] = 1.0
+            return point
+    return None
+
+
+class _Sets:
+    """Sets of changes to different groups, the cheapest ones of all that fill a row as much.
+
+    Attributes
+    ----------
+    above : float array, shape (n,)
+        What they are above the bound.
+    use : float array, shape (n, n_rows)
+        How they change the rows.
+    """
+
+    def __init__(self, n_rows: int, spare: float, steps: tuple[int, float] | None) -> None:
+        self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
+        self._spare, self._steps = spare, steps
+        # Of every set that there ever was: the set and the change that it is made of.
+        self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+        self._number, self._count = np.zeros(1, dtype=np.int64), 1
+
+    def extend(self, changes: IntArray, above: FloatArray, use: FloatArray) -> None:
+        """Join each of some changes, of which only one can be made, to the sets so far."""
+        origin, change = np.nonzero(self.above[:, None] + above <= self._spare)
+        if len(origin) == 0:
+            return
+        self._from.append(self._number[origin])
+        self._by.append(changes[change])
+        self._number = np.concatenate([self._number, np.arange(self._count, self._count + len(origin))])
+        self._count += len(origin)
+        self.use = np.concatenate([self.use, self.use[origin] + use[change]])
+        self.above = np.concatenate([self.above, self.above[origin] + above[change]])
+        if len(self.above) > _SETS:
+            kept = np.argpartition(self.above - self._least(), _SETS)[:_SETS]
+            self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
+            self._spare = min(self._spare, float(self.above.max()))
+
+    def _least(self) -> FloatArray | float:
+        """What the cheapest set is above the bound that changes a row of steps as much as each."""
+        if self._steps is None:
+            return 0.0
+        row, unit = self._steps
+        step = np.rint(self.use[:, row] / unit).astype(np.int64)
+        step -= step.min()
+        least = np.full(step.max() + 1, np.inf)
+        np.minimum.at(least, step, self.above)
+        return least[step]
+
+    def members(self, i: int) -> IntArray:
+        """Changes of a set."""
+        origin, by = np.concatenate(self._from), np.concatenate(self._by)
+        number, changes = int(self._number[i]), []
+        while number:
+            changes.append(int(by[number]))
+            number = int(origin[number])
+        return np.array(changes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Core:
+    """Changes to a point whose columns are the cheapest of their groups.
+
+    Attributes
+    ----------
+    chosen : int array, shape (n_groups,)
+        Columns of the point.
+    columns, group : int array, shape (n_changes,)
+        What may be taken instead, and whose group it is: the groups with the least above first.
+    above : float array, shape (n_changes,)
+    use : float array, shape (n_changes, n_rows)
+        How they change the rows.
+    low, high : float array, shape (n_rows,)
+        What changes may add to the rows, and leave of those that are priced.
+    prices : float array, shape (n_rows,)
+    spare : float
+        What changes may cost, with what they leave of priced rows.
+    """
+
+    chosen: IntArray
+    columns: IntArray
+    group: IntArray
+    above: FloatArray
+    use: FloatArray
+    low: FloatArray
+    high: FloatArray
+    prices: FloatArray
+    spare: float
+
+    def sets(self) -> tuple[_Sets, _Sets]:
+        """Sets of the changes of every second group, and of the others."""
+        steps = self._steps()
+        halves = (_Sets(len(self.low), self.spare, steps), _Sets(len(self.low), self.spare, steps))
+        begins = np.flatnonzero(np.diff(self.group, prepend=-1))
+        for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
+            halves[i % 2].extend(changes, self.above[changes], self.use[changes])
+        return halves
+
+    def _steps(self) -> tuple[int, float] | None:
+        """A priced row that all changes change by whole steps, and the step; None where there is none."""
+        for row in np.flatnonzero(self.prices).tolist():
+            size = np.unique(np.abs(self.use[:, row]))
+            size = size[size > 0.0]
+            if len(size) > 0 and size[-1] <= _STEPS * size[0] and not (size % size[0]).any():
+                return row, float(size[0])
+        return None
+
+    def point(self, changes: IntArray) -> IntArray:
+        """Columns after some changes."""
+        columns = self.chosen.copy()
+        columns[self.group[changes]] = self.columns[changes]
+        return columns
+
+    def pairs(self, first: _Sets, second: _Sets) -> Iterator[tuple[IntArray, IntArray]]:
+        """Pairs of sets that fill the row that fewest fill, the least above first."""
+        spread = np.ptp(first.use, axis=0) + np.ptp(second.use, axis=0)
+        row = int(np.argmax(spread / np.maximum(self.high - self.low, 1e-12 * np.maximum(spread, 1.0))))
+        order, right = np.argsort(first.use[:, row]), np.argsort(second.above)
+        keys, use = first.use[order, row], second.use[right, row]
+        begin, end = (
+            np.searchsorted(keys, self.low[row] - use),
+            np.searchsorted(keys, self.high[row] - use, "right"),
+        )
+        many = np.cumsum(end - begin)
+        at = 0
+        while at < len(right) and (at == 0 or many[at - 1] < _MOST_PAIRS):
+            before = many[at - 1] if at else 0
+            until = max(at + 1, int(np.searchsorted(many, before + _PAIRS, "right")))
+            count = end[at:until] - begin[at:until]
+            within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+            yield order[np.repeat(begin[at:until], count) + within], np.repeat(right[at:until], count)
+            at = until
+
+    def best(self, first: _Sets, second: _Sets, left: IntArray, right: IntArray) -> tuple[int, int] | None:
+        """The pair that costs least, if it is not more than may be."""
+        above = first.above[left] + second.above[right]
+        for row, price in enumerate(self.prices.tolist()):
+            use = first.use[left, row] + second.use[right, row]
+            if price:
+                above = above + np.abs(price) * (self.high[row] - use if price < 0 else use - self.low[row])
+            kept = (use >= self.low[row]) & (use <= self.high[row]) & (above <= self.spare)
+            left, right, above = left[kept], right[kept], above[kept]
+        if len(above) == 0:
+            return None
+        best = int(np.argmin(above))
+        return int(left[best]), int(right[best])
+
+
+def _core(program: Program, x: FloatArray, prices: FloatArray, enough: float) -> _Core:
+    """Core of a program around the optimum of its LP relaxation."""
+    group, above = group_of_choice(program), program.above_least(prices)
+    chosen = first_least(-x, program.group_start)
+    spare = enough - program.lagrangian_bound(prices) - float(above[chosen].sum())
+    change = above - above[chosen][group]
+    columns = np.flatnonzero(change <= spare)
+    columns = columns[chosen[group[columns]] != columns]
+    if len(columns) > _COLUMNS:
+        columns = columns[np.argpartition(change[columns], _COLUMNS)[:_COLUMNS]]
+    columns = columns[np.argsort(change[columns], kind="stable")]
+    use = (program.matrix[:, columns] - program.matrix[:, chosen[group[columns]]]).T.toarray()
+    kept = _few_alike(np.column_stack([change[columns], use]))
+    columns, use = columns[kept], use[kept]
+    # Groups in the order of their first, each with its own together.
+    _, first, number = np.unique(group[columns], return_index=True, return_inverse=True)
+    order = np.argsort(first[number], kind="stable")
+    columns, use = columns[order], use[order]
+
+    used = np.asarray(program.matrix[:, chosen].sum(axis=1)).ravel()
+    low, high = program.row_lower - used, program.row_upper - used
+    for row in np.flatnonzero(prices).tolist():
+        left = spare / abs(prices[row])
+        if prices[row] < 0:
+            low[row] = max(low[row], high[row] - left)
+        else:
+            high[row] = min(high[row], low[row] + left)
+    return _Core(chosen, columns, group[columns], change[columns], use, low, high, prices, spare)
+
+
+def _few_alike(rows: FloatArray) -> IntArray:
+    """Positions of rows, of alike ones the first few."""
+    _, number = np.unique(rows, axis=0, return_inverse=True)
+    order = np.argsort(number, kind="stable")
+    ordered = number[order]
+    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return np.sort(order[rank < _ALIKE])
