@@ -76,10 +76,10 @@ def program_of(family: str) -> Program:
 
 
 @pytest.mark.parametrize("family", ["uniform", "sia-like", "hetero"])
-@pytest.mark.parametrize("name", ["linopy", "mathopt"])
+@pytest.mark.parametrize("name", ["linopy", "mathopt", "scip"])
 def test_peers_find_the_optimum(peers: Any, name: str, family: str) -> None:
-    if name == "linopy":
-        pytest.importorskip("linopy")
+    if why := peers.missing(name):
+        pytest.skip(why)
     program = program_of(family)
     best = get("highs")(program, Limits(gap=0.0))
     answer, seconds = peers.timed(name, program, Limits(gap=1e-6, time_s=30.0))
