@@ -1,4 +1,4 @@
-"""Other people's ways to solve a Program: linopy, MathOpt, SCIP, POP's random partition, the bare LP bound."""
+"""Ways of others to solve a Program: linopy, MathOpt, SCIP, POP's random partition, the bare LP bound."""
 
 from __future__ import annotations
 

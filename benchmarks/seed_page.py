@@ -1,0 +1,125 @@
+"""The figures of `seeds` as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tables import table
+
+MEMBERS = ("price", "highs", "cpsat")
+"""Solvers that `auto` chooses from."""
+
+
+def content(runs: list[dict[str, Any]], gaps: Sequence[float]) -> str:
+    """All tables as Markdown.
+
+    Parameters
+    ----------
+    gaps : sequence of float
+        That of `price`, from the coarsest to the finest; all solvers are asked for the second.
+    """
+    frame = counted(pd.DataFrame(runs))
+    cases = [(str(name), part) for name, part in frame.groupby("case", sort=False)]
+    gap = gaps[1]
+    parts = [
+        f"## `price` against HiGHS, CPU seconds\n\n{_against_highs(cases, gap, gaps[-1])}",
+        f"## All solvers at {gap:g}\n\n{_solvers(cases, gap)}",
+        f"## `auto` over the best of its members, wall seconds at {gap:g}\n\n{_auto(cases, gap)}",
+        f"## Gaps: CPU seconds of `price`\n\n{_gaps(cases, gaps)}",
+        "A run that did not reach its gap counts with the limit; *cut* says how many did. Where only HiGHS was "
+        "cut, the ratio is a lower bound; where `price` was, it is an upper bound.",
+    ]
+    return "\n\n".join(parts)
+
+
+def counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Runs with the gap they reached, and with the limit as seconds where that is not the one asked for."""
+    objective, bound = frame["objective"].astype(float), frame["bound"].astype(float)
+    gap = (objective - bound).abs() / objective.abs().clip(lower=1e-9)
+    reached = frame["ended"].isin(["optimal", "infeasible"])
+    seconds = {name: frame[name].where(reached, frame["limit_s"]) for name in ("cpu_s", "wall_s")}
+    return frame.assign(gap=gap.fillna(np.inf), reached=reached, **seconds)
+
+
+def geometric_mean(values: Any) -> float:
+    """Geometric mean of positive numbers."""
+    return float(np.exp(np.mean(np.log(np.maximum(np.asarray(values, dtype=float), 1e-4)))))
+
+
+def _seconds(case: pd.DataFrame, kind: str, solver: str, gap: float) -> pd.Series[float]:
+    """Seconds by seed."""
+    runs = case[(case["solver"] == solver) & (case["gap_asked"] == gap)]
+    return runs.set_index("seed")[kind]
+
+
+def _cut(case: pd.DataFrame, solver: str, gap: float) -> str:
+    runs = case[(case["solver"] == solver) & (case["gap_asked"] == gap)]
+    return f"{int((~runs['reached']).sum())}"
+
+
+def _against_highs(cases: list[tuple[str, pd.DataFrame]], gap: float, fine: float) -> str:
+    header = ["case", "columns", "rows", "`price`, s", "HiGHS, s", "ratio", "worst", "seed",
+              f"`price` at {fine:g}, s", "ratio", "worst", "seed", "cut: `price`", f"at {fine:g}", "HiGHS"]  # fmt: skip
+    rows = []
+    for name, case in cases:
+        highs = _seconds(case, "cpu_s", "highs", gap)
+        cells = [name, f"{case['columns'].mean():,.0f}", f"{case['rows'].mean():,.0f}"]
+        for asked in (gap, fine):
+            ours = _seconds(case, "cpu_s", "price", asked)
+            ratio = highs / ours
+            cells += [f"{geometric_mean(ours):.3f}"] + (
+                [f"{geometric_mean(highs):.2f}"] if asked == gap else []
+            )
+            cells += [f"{geometric_mean(ratio):.3g}", f"{ratio.min():.3g}", str(ratio.idxmin())]
+        cells += [_cut(case, "price", gap), _cut(case, "price", fine), _cut(case, "highs", gap)]
+        rows.append(cells)
+    return table(header, rows)
+
+
+def _solvers(cases: list[tuple[str, pd.DataFrame]], gap: float) -> str:
+    header = ["case", "solver", "CPU s, mean", "worst", "wall s, mean", "cut", "gap, median", "worst"]
+    rows = []
+    for name, case in cases:
+        for solver, runs in case[case["gap_asked"] == gap].groupby("solver", sort=False):
+            cells = [
+                name,
+                f"`{solver}`",
+                f"{geometric_mean(runs['cpu_s']):.3f}",
+                f"{runs['cpu_s'].max():.3f}",
+            ]
+            cells += [f"{geometric_mean(runs['wall_s']):.3f}", _cut(case, str(solver), gap)]
+            rows.append([*cells, _percent(runs["gap"].median()), _percent(runs["gap"].max())])
+    return table(header, rows)
+
+
+def _auto(cases: list[tuple[str, pd.DataFrame]], gap: float) -> str:
+    header = ["case", "ratio", "worst", "seed", "best there", "`auto`, s", "best, s"]
+    rows = []
+    for name, case in cases:
+        auto = _seconds(case, "wall_s", "auto", gap)
+        members = pd.DataFrame({member: _seconds(case, "wall_s", member, gap) for member in MEMBERS})
+        ratio = auto / members.min(axis=1)
+        worst = ratio.idxmax()
+        cells = [name, f"{geometric_mean(ratio):.2f}", f"{ratio.max():.2f}", str(worst)]
+        best = members.loc[worst]
+        rows.append([*cells, f"`{best.idxmin()}`", f"{auto[worst]:.3f}", f"{best.min():.3f}"])
+    return table(header, rows)
+
+
+def _gaps(cases: list[tuple[str, pd.DataFrame]], gaps: Sequence[float]) -> str:
+    header = ["case", *(f"{gap:g}" for gap in gaps), "coarser over finer, worst", "seed"]
+    rows = []
+    for name, case in cases:
+        seconds = pd.DataFrame({gap: _seconds(case, "cpu_s", "price", gap) for gap in gaps})
+        pairs = zip(gaps, gaps[1:], strict=False)
+        ratio = pd.DataFrame({coarse: seconds[coarse] / seconds[fine] for coarse, fine in pairs}).max(axis=1)
+        means = [f"{geometric_mean(seconds[gap]):.3f}" for gap in gaps]
+        rows.append([name, *means, f"{ratio.max():.2f}", str(ratio.idxmax())])
+    return table(header, rows)
+
+
+def _percent(gap: float) -> str:
+    return "-" if not np.isfinite(gap) else "0" if gap < 1e-12 else f"{gap:.1e}"
