@@ -30,8 +30,8 @@ def content(runs: list[dict[str, Any]], gaps: Sequence[float]) -> str:
         f"## All solvers at {gap:g}\n\n{_solvers(cases, gap)}",
         f"## `auto` over the best of its members, wall seconds at {gap:g}\n\n{_auto(cases, gap)}",
         f"## Gaps: CPU seconds of `price`\n\n{_gaps(cases, gaps)}",
-        "Means are geometric. A run that did not reach its gap counts with the limit; *cut* says how many did. "
-        "Where only HiGHS was cut, the ratio is a lower bound; where `price` was, it is an upper bound.",
+        "Means are geometric. A run that did not reach its gap counts with the limit; *cut* is how many did "
+        "so. Where only HiGHS was cut, the ratio is a lower bound; where `price` was, it is an upper bound.",
     ]
     return "\n\n".join(parts)
 
