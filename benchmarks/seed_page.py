@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from suite_cases import MEMBERS
 from tables import table
 
-MEMBERS = ("price", "highs", "cpsat")
-"""Solvers that `auto` chooses from."""
+from wattsched.comparisons.statistics import shifted_geometric_mean
 
 
 def content(runs: list[dict[str, Any]], gaps: Sequence[float]) -> str:
@@ -26,6 +26,7 @@ def content(runs: list[dict[str, Any]], gaps: Sequence[float]) -> str:
     cases = [(str(name), part) for name, part in frame.groupby("case", sort=False)]
     gap = gaps[1]
     parts = [
+        f"## The programs\n\n{_programs(cases)}",
         f"## `price` against HiGHS, CPU seconds\n\n{_against_highs(cases, gap, gaps[-1])}",
         f"## All solvers at {gap:g}\n\n{_solvers(cases, gap)}",
         f"## `auto` over the best of its members, wall seconds at {gap:g}\n\n{_auto(cases, gap)}",
@@ -45,9 +46,9 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(gap=gap.fillna(np.inf), reached=reached, **seconds)
 
 
-def geometric_mean(values: Any) -> float:
-    """Geometric mean of positive numbers."""
-    return float(np.exp(np.mean(np.log(np.maximum(np.asarray(values, dtype=float), 1e-4)))))
+def geometric_mean(values: pd.Series[float]) -> float:
+    """Geometric mean of seconds or ratios."""
+    return shifted_geometric_mean(values, 0.0)
 
 
 def _seconds(case: pd.DataFrame, kind: str, solver: str, gap: float) -> pd.Series[float]:
@@ -61,21 +62,23 @@ def _cut(case: pd.DataFrame, solver: str, gap: float) -> str:
     return f"{int((~runs['reached']).sum())}"
 
 
+def _programs(cases: list[tuple[str, pd.DataFrame]]) -> str:
+    sizes = [(name, [case[part].mean() for part in ("columns", "rows")]) for name, case in cases]
+    return table(["case", "columns", "rows"], [(name, *(f"{n:,.0f}" for n in size)) for name, size in sizes])
+
+
 def _against_highs(cases: list[tuple[str, pd.DataFrame]], gap: float, fine: float) -> str:
-    of_ours = ["s", "cut", "times faster", "worst", "seed"]
-    header = ["case", "columns", "rows", "HiGHS, s", "cut"]
-    header += [f"`price` at {asked:g}, {cell}" for asked in (gap, fine) for cell in of_ours]
+    header = ["case", "gap of `price`", "CPU s, mean", "cut", f"HiGHS at {gap:g}", "cut", "times faster",
+              "worst", "seed"]  # fmt: skip
     rows = []
     for name, case in cases:
         highs = _seconds(case, "cpu_s", "highs", gap)
-        cells = [name, f"{case['columns'].mean():,.0f}", f"{case['rows'].mean():,.0f}"]
-        cells += [f"{geometric_mean(highs):.2f}", _cut(case, "highs", gap)]
         for asked in (gap, fine):
             ours = _seconds(case, "cpu_s", "price", asked)
             ratio = highs / ours
-            cells += [f"{geometric_mean(ours):.3f}", _cut(case, "price", asked)]
-            cells += [f"{geometric_mean(ratio):.3g}", f"{ratio.min():.3g}", str(ratio.idxmin())]
-        rows.append(cells)
+            cells = [name, f"{asked:g}", f"{geometric_mean(ours):.3f}", _cut(case, "price", asked)]
+            cells += [f"{geometric_mean(highs):.3f}", _cut(case, "highs", gap)]
+            rows.append([*cells, f"{geometric_mean(ratio):.3g}", f"{ratio.min():.3g}", str(ratio.idxmin())])
     return table(header, rows)
 
 

@@ -14,6 +14,8 @@ LARGEST_S = 60.0
 _LABELS = {"racks": "{} racks", "energy_fraction": "energy at {:.0%}"}
 
 FAST = ("price", "greedy")
+MEMBERS = ("price", "highs", "cpsat")
+"""Solvers that `auto` chooses from."""
 OWN = ("price", "auto", "greedy", "powerflow", "highs", "cpsat", "pyomo:highs")
 MANY = (*OWN, "linopy", "mathopt", "scip", "pop:4", "pop:16", "lp")
 LARGE = ("price", "auto", "greedy", "powerflow", "highs", "pop:16", "lp")
