@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/seeds.py [--seeds A B] [--runs FILE] [--write]
 
 Every run has a process of its own, with one thread; what takes less than a second is repeated, and the least
-counts. Points and bounds are verified. ``--runs`` keeps the figures of all runs in a file; those
-that it has are not run again. ``--write`` puts the tables into docs/tables.
+counts. Points and bounds are verified. ``--runs`` keeps the figures of all runs in a file; those that it has
+are not run again. ``--write`` puts the tables into docs/tables.
 """
 
 from __future__ import annotations
@@ -63,21 +63,14 @@ class Seeds:
                 say(f"{rival}: left out, {why}")
             else:
                 asked.append((rival, GAP))
-        known = self._known()
+        known, runs = self._known(), []
         for case in self.cases:
             for seed in self.seeds:
-                here = [(case.name, seed, solver, gap, self.limit_s) for solver, gap in asked]
-                if any(key not in known for key in here):
+                keys = [(case.name, seed, solver, gap, self.limit_s) for solver, gap in asked]
+                if any(key not in known for key in keys):
                     program = case.program(seed)
-                for key in here:
-                    if key not in known:
-                        known[key] = self._run(program, key)
-        return [
-            known[case.name, seed, *solver_and_gap, self.limit_s]
-            for case in self.cases
-            for seed in self.seeds
-            for solver_and_gap in asked
-        ]
+                runs += [known[key] if key in known else self._run(program, key) for key in keys]
+        return runs
 
     def _known(self) -> dict[tuple[Any, ...], Run]:
         if self.file is None or not self.file.exists():
