@@ -86,6 +86,7 @@ def mathopt(program: Program, limits: Limits) -> Solution:
         )
     ]
     model.minimize_linear_objective(mo.fast_sum(c * v for c, v in zip(program.cost.tolist(), x, strict=True)))
+    model.objective.offset = program.offset
     matrix, low, high = with_group_rows(program)
     for i in range(matrix.shape[0]):
         span = slice(matrix.indptr[i], matrix.indptr[i + 1])
@@ -107,7 +108,7 @@ def mathopt(program: Program, limits: Limits) -> Solution:
     values = None
     if answer.has_primal_feasible_solution():
         values = np.array(answer.variable_values(x))
-    bound = answer.termination.objective_bounds.dual_bound + program.offset
+    bound = answer.termination.objective_bounds.dual_bound
     stopped = answer.termination.limit is not None
     return _stated(program, limits, values, bound, stopped, f"with {kind}")
 
@@ -130,6 +131,7 @@ def scip(program: Program, limits: Limits) -> Solution:
         entries = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
         total = pyscipopt.quicksum(a * x[j] for j, a in entries)
         model.addCons(pyscipopt.scip.ExprCons(total, _finite(low[i]), _finite(high[i])))
+    model.addObjoffset(program.offset)  # the gap is relative to the whole cost
     model.setParam("limits/gap", limits.gap)
     model.setParam("randomization/randomseedshift", limits.seed)
     model.setParam("lp/threads", limits.threads)
@@ -145,7 +147,8 @@ def scip(program: Program, limits: Limits) -> Solution:
         best = model.getBestSol()
         values = np.array([model.getSolVal(best, v) for v in x])
     bound = model.getDualbound()
-    bound = -np.inf if model.isInfinity(abs(bound)) else bound + program.offset
+    if model.isInfinity(abs(bound)):
+        bound = -np.inf
     return _stated(program, limits, values, bound, status == "timelimit", "")
 
 
