@@ -1,4 +1,4 @@
-"""Other people's ways to solve a Program: linopy and MathOpt, POP's random partition, the bare LP bound."""
+"""Ways of others to solve a Program: linopy, MathOpt, SCIP, POP's random partition, the bare LP bound."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.solution import Limits, Solution, Termination, conclude, unsupported
+from wattsched.solvers.solution import (
+    Limits,
+    Solution,
+    Termination,
+    conclude,
+    infeasible,
+    rounded,
+    unsupported,
+)
 from wattsched.topology.arrays import FloatArray, IntArray
 
 TOLERANCE = 1e-6
@@ -77,6 +86,7 @@ def mathopt(program: Program, limits: Limits) -> Solution:
         )
     ]
     model.minimize_linear_objective(mo.fast_sum(c * v for c, v in zip(program.cost.tolist(), x, strict=True)))
+    model.objective.offset = program.offset
     matrix, low, high = with_group_rows(program)
     for i in range(matrix.shape[0]):
         span = slice(matrix.indptr[i], matrix.indptr[i + 1])
@@ -98,9 +108,48 @@ def mathopt(program: Program, limits: Limits) -> Solution:
     values = None
     if answer.has_primal_feasible_solution():
         values = np.array(answer.variable_values(x))
-    bound = answer.termination.objective_bounds.dual_bound + program.offset
+    bound = answer.termination.objective_bounds.dual_bound
     stopped = answer.termination.limit is not None
     return _stated(program, limits, values, bound, stopped, f"with {kind}")
+
+
+def scip(program: Program, limits: Limits) -> Solution:
+    """SCIP through PySCIPOpt; what building its model takes comes off the time limit."""
+    import pyscipopt
+
+    timer = Timer(limits.time_s)
+    model = pyscipopt.Model()
+    model.hideOutput()
+    columns = zip(program.cost, program.lower, program.upper, program.integer, strict=True)
+    x = [
+        model.addVar(obj=cost, lb=_finite(low), ub=_finite(high), vtype="I" if whole else "C")
+        for cost, low, high, whole in columns
+    ]
+    matrix, low, high = with_group_rows(program)
+    for i in range(matrix.shape[0]):
+        span = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        entries = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
+        total = pyscipopt.quicksum(a * x[j] for j, a in entries)
+        model.addCons(pyscipopt.scip.ExprCons(total, _finite(low[i]), _finite(high[i])))
+    model.addObjoffset(program.offset)  # the gap is relative to the whole cost
+    model.setParam("limits/gap", limits.gap)
+    model.setParam("randomization/randomseedshift", limits.seed)
+    model.setParam("lp/threads", limits.threads)
+    left_s = timer.remaining_s()
+    if left_s is not None:
+        model.setParam("limits/time", left_s)
+    model.optimize()
+    status = model.getStatus()
+    if status == "infeasible":
+        return infeasible()
+    values = None
+    if model.getNSols():
+        best = model.getBestSol()
+        values = np.array([model.getSolVal(best, v) for v in x])
+    bound = model.getDualbound()
+    if model.isInfinity(abs(bound)):
+        bound = -np.inf
+    return _stated(program, limits, values, bound, status == "timelimit", "")
 
 
 def pop(k: int) -> Callable[[Program, Limits], Solution]:
@@ -135,9 +184,30 @@ PEERS: dict[str, Callable[[Program, Limits], Solution]] = {
     "lp": lp,
     "linopy": linopy_highs,
     "mathopt": mathopt,
+    "scip": scip,
     "pop:4": pop(4),
     "pop:16": pop(16),
 }
+
+
+NEEDED = {"linopy": "linopy", "scip": "pyscipopt"}
+"""Packages of peers that the extra ``bench`` installs."""
+
+
+def missing(name: str) -> str:
+    """Why a peer or a solver of the registry cannot be run here, empty when it can."""
+    from wattsched.solvers.registry import get
+
+    package = NEEDED.get(name)
+    if package is not None and find_spec(package) is None:
+        return f"{package} is not installed (pip install 'wattsched[bench]')"
+    if name in PEERS:
+        return ""
+    try:
+        get(name)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def with_group_rows(program: Program) -> tuple[csr_array, FloatArray, FloatArray]:
@@ -150,6 +220,11 @@ def with_group_rows(program: Program) -> tuple[csr_array, FloatArray, FloatArray
         np.concatenate([program.row_lower, equal]),
         np.concatenate([program.row_upper, equal]),
     )
+
+
+def _finite(bound: float) -> float | None:
+    """Bound as SCIP takes it: None is none."""
+    return bound if np.isfinite(bound) else None
 
 
 def _group(program: Program) -> IntArray:
@@ -181,7 +256,7 @@ def _closed(gap: float, limits: Limits) -> bool:
 def _stated(
     program: Program, limits: Limits, values: FloatArray | None, bound: float, stopped: bool, detail: str
 ) -> Solution:
-    if values is not None and program.violation(np.round(values)) > TOLERANCE:
+    if values is not None and program.violation(rounded(program, values)) > TOLERANCE:
         return Solution(Termination("error", detail="the rounded answer violates the rows"), bound=bound)
     return conclude(program, limits, values, bound, limit="time" if stopped else None, detail=detail)
 

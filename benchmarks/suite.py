@@ -18,11 +18,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from peers import PEERS
+from peers import missing
 from process_memory import peak_mib_of
 from suite_cases import (
     CASES,
@@ -40,14 +39,13 @@ from suite_page import content, plot
 from tables import FOLDER, machine
 from tables import write as write_table
 
-from wattsched.solvers.registry import get
 from wattsched.solvers.solution import relative_gap
 
 HERE = Path(__file__).resolve().parent
 KILL_AFTER = 1.5
 """Times the limit, and a minute: building a model is under no solver's limit."""
 PLOT = "suite.svg"
-LIBRARIES = ("wattsched", "highspy", "ortools", "pyomo", "linopy", "numpy", "scipy")
+LIBRARIES = ("wattsched", "highspy", "ortools", "pyomo", "linopy", "pyscipopt", "numpy", "scipy")
 
 
 @dataclass(frozen=True)
@@ -147,19 +145,6 @@ class Suite:
             "file_mib": file.stat().st_size / 2**20,
             **kept,
         }
-
-
-def missing(solver: str) -> str:
-    """Why a solver cannot be run here, empty when it can."""
-    if solver == "linopy" and find_spec("linopy") is None:
-        return "linopy is not installed (pip install 'wattsched[bench]')"
-    if solver in PEERS:
-        return ""
-    try:
-        get(solver)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def with_gaps(runs: list[dict[str, Any]], sense: str) -> list[dict[str, Any]]:

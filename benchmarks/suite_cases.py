@@ -14,8 +14,11 @@ LARGEST_S = 60.0
 _LABELS = {"racks": "{} racks", "energy_fraction": "energy at {:.0%}"}
 
 FAST = ("price", "greedy")
-MANY = (*FAST, "powerflow", "highs", "cpsat", "pyomo:highs", "linopy", "mathopt", "pop:4", "pop:16", "lp")
-LARGE = (*FAST, "powerflow", "highs", "pop:16", "lp")
+MEMBERS = ("price", "highs", "cpsat")
+"""Solvers that `auto` chooses from."""
+OWN = ("price", "auto", "greedy", "powerflow", "highs", "cpsat", "pyomo:highs")
+MANY = (*OWN, "linopy", "mathopt", "scip", "pop:4", "pop:16", "lp")
+LARGE = ("price", "auto", "greedy", "powerflow", "highs", "pop:16", "lp")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from suite_cases import LARGEST_S, SMALL
+from suite_cases import LARGEST_S, MEMBERS, SMALL
 from tables import table
 
 from wattsched.comparisons.plots import plot_profile, save
@@ -26,7 +26,7 @@ def content(results: Results) -> str:
     """All tables as Markdown."""
     parts = [_programs(results)]
     parts += [f"## {case['name']}\n\n{_runs(case)}" for case in results["cases"] if case["runs"]]
-    parts += [_means(results), _growth(results), _small(results), _command(results), _about(results)]
+    parts += [part(results) for part in (_means, _auto, _growth, _small, _command, _about)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -118,6 +118,24 @@ def solve_times(results: Results) -> dict[str, dict[str, float]]:
                 closed = run["status"] == "optimal"
                 found.setdefault(solver, {})[case["name"]] = run["solve_s"] if closed else np.inf
     return found
+
+
+def _auto(results: Results) -> str:
+    """How much slower `auto` is than the best of the solvers that it chooses from."""
+    ratios = {}
+    for case in results["cases"]:
+        runs = {run["solver"]: run for run in case["runs"] if run["gap_asked"] == results["gap"]}
+        members = [runs[name] for name in MEMBERS if name in runs]
+        reached = [run["solve_s"] for run in members if run["status"] == "optimal"]
+        if "auto" in runs and reached:
+            ratios[case["name"]] = runs["auto"]["solve_s"] / min(reached)
+    if not ratios:
+        return ""
+    worst = max(ratios, key=ratios.__getitem__)
+    return (
+        f"`auto` takes {ratios[worst]:.2f} times the seconds of the best of its members at most ({worst}), "
+        f"{shifted_geometric_mean(ratios.values(), 0.0):.2f} times in the geometric mean."
+    )
 
 
 def _means(results: Results) -> str:

@@ -52,6 +52,11 @@ TABLES = {
         "python benchmarks/suite.py --write",
         "benchmarks.md",
     ),
+    "seeds": Table(
+        "Solvers over many seeds of each family",
+        f"{ONE_CORE}/seeds.py --write",
+        "benchmarks.md#over-many-seeds",
+    ),
     "real-rounds": Table(
         "Two real rounds by several formulations and solvers",
         "python benchmarks/real_rounds.py --write",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,10 @@ def program_of(family: str) -> Program:
 
 
 @pytest.mark.parametrize("family", ["uniform", "sia-like", "hetero"])
-@pytest.mark.parametrize("name", ["linopy", "mathopt"])
+@pytest.mark.parametrize("name", ["linopy", "mathopt", "scip"])
 def test_peers_find_the_optimum(peers: Any, name: str, family: str) -> None:
-    if name == "linopy":
-        pytest.importorskip("linopy")
+    if why := peers.missing(name):
+        pytest.skip(why)
     program = program_of(family)
     best = get("highs")(program, Limits(gap=0.0))
     answer, seconds = peers.timed(name, program, Limits(gap=1e-6, time_s=30.0))
@@ -87,6 +88,19 @@ def test_peers_find_the_optimum(peers: Any, name: str, family: str) -> None:
     assert answer.bound <= best.objective + 1e-5 * abs(best.objective)
     assert program.violation(answer.x) <= 1e-6
     assert seconds > 0
+
+
+@pytest.mark.parametrize("name", ["mathopt", "scip"])
+def test_peers_count_the_gap_with_the_offset(peers: Any, name: str) -> None:
+    """With an offset that takes all but a thousandth of the cost away, a gap is a thousand times as large."""
+    if why := peers.missing(name):
+        pytest.skip(why)
+    program = program_of("uniform")
+    best = get("highs")(program, Limits(gap=0.0)).objective
+    shifted = replace(program, offset=program.offset - 0.999 * best)
+    answer, _ = peers.timed(name, shifted, Limits(gap=1e-4, time_s=30.0))
+    assert answer.termination.reason == "optimal"
+    assert answer.objective == pytest.approx(0.001 * best, rel=1.1e-4)
 
 
 def test_partition_gives_every_part_its_share(peers: Any) -> None:
