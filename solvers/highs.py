@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import highspy
@@ -25,6 +26,9 @@ from wattsched.solvers.solution import (
 )
 from wattsched.topology.arrays import FloatArray
 
+# What is little of what a point lacks.
+_LITTLE = 0.1
+
 
 def solve(
     program: Program, limits: Limits, start: Start | None = None, target: float | None = None
@@ -36,7 +40,8 @@ def solve(
     Parameters
     ----------
     target : float, optional
-        Stop at the first point that costs no more than this.
+        Stop at the first point that costs no more than this; where there is none, when there is little to
+        gain of what points lack.
     """
     timer = Timer(limits.time_s)
     model = scaled(program)
@@ -59,6 +64,7 @@ def solve(
             solver.setOptionValue("objective_target", target * scaling.cost_factor)
             # Of no use for programs without equalities, and a fifth of the time of small ones.
             solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
+            solver.cbMipInterrupt.subscribe(_not_worth(target * scaling.cost_factor))
         if best is not None:
             columns = np.arange(len(best), dtype=np.int32)
             solver.setSolution(len(best), columns, best / scaling.column_factor)
@@ -73,6 +79,17 @@ def solve(
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
+
+
+def _not_worth(target: float) -> Callable[[Any], None]:
+    """Interrupt branch and cut where the target is missed and most of what can be gained is."""
+
+    def look(event: Any) -> None:
+        best, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
+        if bound > target and best - bound <= _LITTLE * (best - target):
+            event.interrupt()
+
+    return look
 
 
 def _best_known(program: Program, relaxed: Solution, start: Start | None) -> FloatArray | None:
