@@ -6,11 +6,13 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 3. Otherwise a decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
 4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
-   bound over the choice groups closes the gap. Every node has prices of its own, decisions under them, and
-   columns that they fix; a node whose kernel holds all that is open is done.
+   bound over the choice groups closes the gap. Every node has an LP relaxation of its own (`kernels`), and
+   columns that its prices fix.
    A round of many jobs has a small integrality gap unless a few of its jobs are lumpy: one such job, half
    running and half waiting, distorts the price of what it uses for all the others. Deciding the lumpy jobs
-   first, largest difference of priced use first, leaves nodes whose prices are right.
+   first, largest difference of priced use first, leaves nodes whose prices are right. As long as that raises
+   the bound, nothing else is done; then decisions are looked for, in the `core`, by `greedy` and in a kernel.
+   Jobs that all save the same per use have no such job: of them the number that runs is decided first.
 """
 
 from __future__ import annotations
