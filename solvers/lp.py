@@ -23,7 +23,7 @@ from wattsched.solvers.solution import (
     unsupported,
     without_columns,
 )
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 
 Status = highspy.HighsModelStatus
 LIMITS: dict[Any, Limit] = {
@@ -160,7 +160,7 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         "mip_feasibility_tolerance": VIOLATION,
         "primal_feasibility_tolerance": VIOLATION,
         "dual_feasibility_tolerance": VIOLATION,
-        "presolve": "off" if len(integer) <= _SMALL and not integer.any() else None,
+        "presolve": "off" if _without_presolve(lp, integer) else None,
         "mip_max_nodes": limits.nodes,
         "time_limit": timer.remaining_s(),
     }
@@ -168,6 +168,16 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         if value is not None:
             solver.setOptionValue(name, value)
     return solver
+
+
+def _without_presolve(lp: Program, integer: BoolArray) -> bool:
+    """Whether presolve is not worth its time, or not safe.
+
+    With continuous columns that may be negative HiGHS 1.13.1 loses the optimum of some mixed programs.
+    """
+    if not integer.any():
+        return len(integer) <= _SMALL
+    return bool((lp.lower[~integer] < 0).any())
 
 
 def run(solver: highspy.Highs) -> Any:

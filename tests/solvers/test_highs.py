@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from scipy.sparse import csc_array
 
+from wattsched.formulations.program import Block, Program
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import with_choice_rows
@@ -115,3 +117,21 @@ def test_a_bound_above_a_point_is_not_a_proof(knapsack):
     assert told.termination.reason == "feasible"
     assert "contradicts" in told.termination.detail
     assert told.bound == -np.inf
+
+
+def test_presolve_does_not_lose_the_optimum():
+    """HiGHS 1.13.1 calls -5 optimal with presolve on."""
+    matrix = np.array([[0.0, -1.0, -2.0, -1.0, 1.0], [-2.0, -2.0, 3.0, 2.0, -2.0]])
+    program = Program(
+        cost=np.array([-1.0, 0.0, -3.0, 2.0, 2.0]),
+        matrix=csc_array(matrix),
+        row_lower=np.array([-6.0, -3.0]),
+        row_upper=np.array([0.0, 3.0]),
+        lower=np.array([0.0, 0.0, 0.0, 0.0, -2.0]),
+        upper=np.array([1.0, 1.0, 1.0, 4.0, 3.0]),
+        integer=np.array([True, True, True, True, False]),
+        group_start=np.array([0, 2]),
+        rows=(Block("row", 2),),
+        columns=(Block("x", 5),),
+    )
+    assert highs.solve(program, Limits(gap=0.0)).objective == pytest.approx(-6.0)
