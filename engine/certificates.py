@@ -96,9 +96,12 @@ class Priced:
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = min(bound, cost - gap * abs(cost))
-        if call.sign * known.bound >= value or model.program.bottleneck is not None:
+        if call.sign * known.bound >= value:
             return None
-        if model.counts is not None:
+        if model.program.bottleneck is not None:
+            proof, nodes = _by_thresholds(call, model, value)
+            proven = proof.bound
+        elif model.counts is not None:
             proof, nodes = _by_counts(call, model.counts(), value)
             proven = proof.bound
         elif model.split is not None:
@@ -128,7 +131,9 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     dearest = call.sign * nothing.bound - nothing.excess
     value = dearest + _EXCESS * max(1.0, abs(dearest))
     if model.program.bottleneck is not None:
-        proof, nodes = _by_thresholds(call, model)
+        proof, nodes = _by_surrogate(call, model)
+        if proof.excess <= 0:
+            proof, nodes = _by_thresholds(call, model, np.inf)
     elif model.counts is not None:
         proof, nodes = _by_counts(call, model.counts(), value)
     else:
@@ -217,7 +222,7 @@ def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list
         return _verified(call, nodes), nodes
 
 
-def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
+def _by_surrogate(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     """What prices prove of a bottleneck's worst threshold."""
     from wattsched.solvers.dual import dual_prices
 
@@ -225,6 +230,20 @@ def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
         nodes = [Node(prices=model.named_prices(prices))]
+        return _verified(call, nodes), nodes
+
+
+def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
+    """What a tree over choices proves of a bottleneck: that no decision is as good as to cost less."""
+    from wattsched.solvers.bottleneck import bottleneck_of
+
+    bottleneck = bottleneck_of(model.program)
+    if bottleneck is None or model.split is None:
+        return Proof(), []
+    timer, most = _limits(call, _USUAL_WORK, model.program)
+    with call.timer.phase("prove"):
+        grown = tree.prove_threshold(bottleneck, value, timer, most)
+        nodes = [] if grown is None else _nodes_of_splits(model, grown)
         return _verified(call, nodes), nodes
 
 

@@ -198,7 +198,7 @@ def halves(
     split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
     if not split.any():
         return None
-    use = abs(program.matrix[:, : program.n_choices]).T @ np.abs(prices)
+    use = abs(program.matrix[:, : program.n_choices]).T @ (np.abs(prices) if prices.any() else _evenly(program))
     starts = program.group_start[:-1]
     least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
     most = np.maximum.reduceat(np.where(split, use, -np.inf), starts)
@@ -210,6 +210,13 @@ def halves(
         # Both halves need a column, even where the last one is the only one that is split.
         below = columns <= min(columns[split[columns]][0], columns[-2])
     return columns[below], columns[~below]
+
+
+def _evenly(program: Program) -> FloatArray:
+    """Prices at which all that there is of every row costs the same, for a point that no row limits."""
+    ends = np.abs([program.row_lower, program.row_upper])
+    size = np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
+    return np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
 
 
 @dataclass(frozen=True)
