@@ -30,7 +30,18 @@ GAP = 1e-4
 PLAIN = 0.5
 TIGHT = 0.3
 """Of the instances with random options so many have smaller budgets, too."""
-HEADER = ("family", "instances", "optimal", "proven", "%", "infeasible", "proven", "other", "refused", "CPU s")
+HEADER = (
+    "family",
+    "instances",
+    "optimal",
+    "proven",
+    "%",
+    "infeasible",
+    "proven",
+    "other",
+    "refused",
+    "CPU s",
+)
 
 Draw = random.Random
 OPTIONS: dict[str, Callable[[Draw], dict[str, Any]]] = {
@@ -166,7 +177,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="2000:2250", metavar="FROM:TO", help="2000:2250 is 2,000 instances")
+    parser.add_argument(
+        "--seeds", default="2000:2250", metavar="FROM:TO", help="2000:2250 is 2,000 instances"
+    )
     parser.add_argument("--families", default=",".join(OPTIONS), metavar="A,B")
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--write", action="store_true", help="write the table in docs/tables")

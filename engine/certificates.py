@@ -26,16 +26,17 @@ from wattsched.verification.tree import prove_tree
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
-# Columns times nodes of a tree that nobody asked for: half a second's worth, as long as most solves take.
+# Columns times nodes of a tree that nobody asked for: a second's worth, where most take a tenth of that.
 # Trees that count take a dozen LPs for a node, and up to two seconds.
-_USUAL_WORK = 400_000
+_USUAL_WORK = 700_000
 _USUAL_COUNTING = 100_000
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
 _VERIFYING = 0.2
-# What branching of a problem's own may take at least for a proof, and where nothing limits the call.
-_CASES_S, _SEARCH_S = 5.0, 20.0
+# What branching of a problem's own may price for a proof that nobody asked for, some seconds' worth, and
+# where there is something left to be found.
+_CASES_WORK, _SEARCH_WORK = 30_000, 60_000
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
 
@@ -146,28 +147,28 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
 
 
 def by_cases(
-    call: Call, decision: Any, cost: float, bound: float, certificate: Certificate | None
+    call: Call, model: Model[Any], decision: Any, cost: float, bound: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
     """What a problem's own branching finds where prices alone do not prove a decision within the gap.
 
     Parameters
     ----------
+    model : Model
+        Of which the solver's answer is.
     cost, bound : float
-        Of the decision, and on the cost as solvers claim it. What they have proved optimal is to be proven
-        in a few seconds, or as long as all took that came before; for others there is the time that is left.
+        Of the decision, and on the cost as solvers claim it. There is more work for what they have not
+        proved optimal. Work and not seconds limit what nobody asked for: it is the same on every machine.
     """
     branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
     proven = -np.inf if certificate is None else call.sign * certificate.bound
     if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
         return None
+    most = _CASES_WORK if bound >= cost - gap * abs(cost) else _SEARCH_WORK
+    timer = call.timer if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
-        timer = call.timer.at_most(call.prove_s)
-    elif bound >= cost - gap * abs(cost):
-        timer = call.timer.at_most(max(_CASES_S, sum(call.timer.phase_s.values())))
-    else:
-        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(_SHARE)
+        timer, most = call.timer.at_most(call.prove_s), np.inf
     with call.timer.phase("prove"):
-        return branch(call.data, call.instance.objective, decision, gap, timer)
+        return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, most)
 
 
 def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:

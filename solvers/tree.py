@@ -122,7 +122,9 @@ def prove(
     return Tree(grown, min([proven, *(node.bound for node in left)]))
 
 
-def prove_threshold(bottleneck: Bottleneck, value: float, timer: Timer, nodes: int = MOST_NODES) -> Tree | None:
+def prove_threshold(
+    bottleneck: Bottleneck, value: float, timer: Timer, nodes: int = MOST_NODES
+) -> Tree | None:
     """Prove that no point of a bottleneck's program costs less than a value: no columns that do have a choice.
 
     None where that is not proven. Every leaf has prices of the program's rows whose surrogate bound, of the
