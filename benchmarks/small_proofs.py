@@ -2,9 +2,9 @@
 
     python benchmarks/small_proofs.py --seeds 2000:2250 --write
 
-Every family has one instance per seed, with 2 to 12 jobs and a random objective. Half of the instances are as
-the family makes them; the others have random options, and some of these budgets that are too small or jobs that
-cannot wait. Each is solved by default settings and one process, and `check` proves the answer without the
+Every family has one instance per seed, with 2 to 12 jobs and a random objective. Half of the instances are
+as the family makes them; the others have random options, and some of these budgets that are too small or jobs
+that cannot wait. Each is solved by default settings in one process, and `check` proves the answer without the
 solver. ``--quick`` is one seed.
 """
 
@@ -177,9 +177,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--seeds", default="2000:2250", metavar="FROM:TO", help="2000:2250 is 2,000 instances"
-    )
+    parser.add_argument("--seeds", default="2000:2250", metavar="FROM:TO", help="of all families")
     parser.add_argument("--families", default=",".join(OPTIONS), metavar="A,B")
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--write", action="store_true", help="write the table in docs/tables")

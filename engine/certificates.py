@@ -163,7 +163,7 @@ def by_cases(
     proven = -np.inf if certificate is None else call.sign * certificate.bound
     if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
         return None
-    most = _CASES_WORK if bound >= cost - gap * abs(cost) else _SEARCH_WORK
+    most: float = _CASES_WORK if bound >= cost - gap * abs(cost) else _SEARCH_WORK
     timer = call.timer if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
         timer, most = call.timer.at_most(call.prove_s), np.inf

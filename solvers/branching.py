@@ -26,7 +26,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 # How far along a ray of the dual prices are tried, in steps of this factor.
 _RAY = 8.0
 _RAY_STEPS = 60
-# Counts of a level, and groups, whose sides are looked at, and the least that a side counts for, of what there is to gain.
+# Counts of a level, and groups, whose sides are looked at, and the least that a side counts for, of what
+# there is to gain.
 _CANDIDATES = 3
 _GROUPS = 3
 _LEAST_GAIN = 1e-4
@@ -195,7 +196,9 @@ class ByChoices(Branching[BoolArray]):
     ) -> tuple[Choices, BoolArray, BoolArray] | None:
         """Split a group between its cheaper columns and the others: the best of some groups."""
         splits = []
-        for rank in range(_GROUPS) if solved.x is not None else ():
+        if solved.x is None:
+            return None
+        for rank in range(_GROUPS):
             sides = halves(self.whole, case, solved.x, solved.prices, rank)
             if sides is None:
                 break
@@ -249,7 +252,7 @@ def _evenly(program: Program) -> FloatArray:
     """Prices at which all that there is of every row costs the same, for a point that no row limits."""
     ends = np.abs([program.row_lower, program.row_upper])
     size = np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
-    return np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    return np.asarray(np.divide(1.0, size, out=np.zeros_like(size), where=size > 0))
 
 
 @dataclass(frozen=True)

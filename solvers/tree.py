@@ -125,7 +125,7 @@ def prove(
 def prove_threshold(
     bottleneck: Bottleneck, value: float, timer: Timer, nodes: int = MOST_NODES
 ) -> Tree | None:
-    """Prove that no point of a bottleneck's program costs less than a value: no columns that do have a choice.
+    """Prove that no point of a bottleneck's program costs less: the columns that do leave no choice.
 
     None where that is not proven. Every leaf has prices of the program's rows whose surrogate bound, of the
     columns that are left there, is at least the value.
