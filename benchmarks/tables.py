@@ -47,6 +47,11 @@ TABLES = {
         "python benchmarks/deadlines.py --solves 300 --write",
         "performance.md#calls-with-a-time-limit",
     ),
+    "small-proofs": Table(
+        "What certificates of small instances prove by themselves",
+        "OMP_NUM_THREADS=1 python benchmarks/small_proofs.py --write",
+        "model.md#certificate-trees",
+    ),
     "suite": Table(
         "All solvers and their peers on the same programs",
         "python benchmarks/suite.py --write",

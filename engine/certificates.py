@@ -26,16 +26,17 @@ from wattsched.verification.tree import prove_tree
 # Of a gap that is asked for, or is nothing, so much is left to rounding.
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
-# Columns times nodes of a tree that nobody asked for: half a second's worth, as long as most solves take.
+# Columns times nodes of a tree that nobody asked for: a second's worth, where most take a tenth of that.
 # Trees that count take a dozen LPs for a node, and up to two seconds.
-_USUAL_WORK = 400_000
+_USUAL_WORK = 700_000
 _USUAL_COUNTING = 100_000
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
 _VERIFYING = 0.2
-# What branching of a problem's own may take at least for a proof, and where nothing limits the call.
-_CASES_S, _SEARCH_S = 5.0, 20.0
+# What branching of a problem's own may price for a proof that nobody asked for, some seconds' worth, and
+# where there is something left to be found.
+_CASES_WORK, _SEARCH_WORK = 30_000, 60_000
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
 
@@ -96,9 +97,12 @@ class Priced:
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = min(bound, cost - gap * abs(cost))
-        if call.sign * known.bound >= value or model.program.bottleneck is not None:
+        if call.sign * known.bound >= value:
             return None
-        if model.counts is not None:
+        if model.program.bottleneck is not None:
+            proof, nodes = _by_thresholds(call, model, value)
+            proven = proof.bound
+        elif model.counts is not None:
             proof, nodes = _by_counts(call, model.counts(), value)
             proven = proof.bound
         elif model.split is not None:
@@ -128,7 +132,9 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     dearest = call.sign * nothing.bound - nothing.excess
     value = dearest + _EXCESS * max(1.0, abs(dearest))
     if model.program.bottleneck is not None:
-        proof, nodes = _by_thresholds(call, model)
+        proof, nodes = _by_surrogate(call, model)
+        if proof.excess <= 0:
+            proof, nodes = _by_thresholds(call, model, np.inf)
     elif model.counts is not None:
         proof, nodes = _by_counts(call, model.counts(), value)
     else:
@@ -141,28 +147,28 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
 
 
 def by_cases(
-    call: Call, decision: Any, cost: float, bound: float, certificate: Certificate | None
+    call: Call, model: Model[Any], decision: Any, cost: float, bound: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
     """What a problem's own branching finds where prices alone do not prove a decision within the gap.
 
     Parameters
     ----------
+    model : Model
+        Of which the solver's answer is.
     cost, bound : float
-        Of the decision, and on the cost as solvers claim it. What they have proved optimal is to be proven
-        in a few seconds, or as long as all took that came before; for others there is the time that is left.
+        Of the decision, and on the cost as solvers claim it. There is more work for what they have not
+        proved optimal. Work and not seconds limit what nobody asked for: it is the same on every machine.
     """
     branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
     proven = -np.inf if certificate is None else call.sign * certificate.bound
     if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
         return None
+    most: float = _CASES_WORK if bound >= cost - gap * abs(cost) else _SEARCH_WORK
+    timer = call.timer if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
-        timer = call.timer.at_most(call.prove_s)
-    elif bound >= cost - gap * abs(cost):
-        timer = call.timer.at_most(max(_CASES_S, sum(call.timer.phase_s.values())))
-    else:
-        timer = call.timer.at_most(_SEARCH_S) if call.limits.time_s is None else call.timer.share(_SHARE)
+        timer, most = call.timer.at_most(call.prove_s), np.inf
     with call.timer.phase("prove"):
-        return branch(call.data, call.instance.objective, decision, gap, timer)
+        return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, most)
 
 
 def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:
@@ -217,7 +223,7 @@ def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list
         return _verified(call, nodes), nodes
 
 
-def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
+def _by_surrogate(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     """What prices prove of a bottleneck's worst threshold."""
     from wattsched.solvers.dual import dual_prices
 
@@ -225,6 +231,20 @@ def _by_thresholds(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
     with call.timer.phase("prove"):
         prices, _ = dual_prices(model.program, call.timer.remaining_s())
         nodes = [Node(prices=model.named_prices(prices))]
+        return _verified(call, nodes), nodes
+
+
+def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
+    """What a tree over choices proves of a bottleneck: that no decision is as good as to cost less."""
+    from wattsched.solvers.bottleneck import bottleneck_of
+
+    bottleneck = bottleneck_of(model.program)
+    if bottleneck is None or model.split is None:
+        return Proof(), []
+    timer, most = _limits(call, _USUAL_WORK, model.program)
+    with call.timer.phase("prove"):
+        grown = tree.prove_threshold(bottleneck, value, timer, most)
+        nodes = [] if grown is None else _nodes_of_splits(model, grown)
         return _verified(call, nodes), nodes
 
 

@@ -65,8 +65,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     traces_pareto : bool
         Whether `pareto` takes its instances.
     branch : callable, optional
-        Data, objective, decision, gap and timer to a certificate tree that proves the decision, or a better
-        one, within the gap; None for instances that are too large.
+        Data, objective, decision, gap, timer, columns of the model and the most work to a certificate tree
+        that proves the decision, or a better one, within the gap; None for instances that are too large.
     adapt : callable, optional
         A user's formulation, as `formulations.external` finds it, to a builder.
     """
@@ -83,7 +83,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
-    branch: Callable[[DataT, str, DecisionT, float, Timer], Cases[DecisionT] | None] | None = None
+    branch: Callable[..., Cases[DecisionT] | None] | None = None
     adapt: Callable[[external.External], Formulation[DataT, DecisionT]] | None = None
 
     @property

@@ -53,6 +53,8 @@ class Model(Generic[DecisionT]):
         A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
     bound : float
         What every decision costs at least, as that algorithm proved it; -inf if there is none.
+    columns : object, optional
+        What the choice columns stand for, for branching of the problem's own.
     options, dropped : int, optional
         Options of all jobs, and those left out because another one of the same job dominates them.
     """
@@ -70,6 +72,7 @@ class Model(Generic[DecisionT]):
     cut: bool = False
     optimum: FloatArray | None = None
     bound: float = -math.inf
+    columns: Any = None
     options: int | None = None
     dropped: int | None = None
 

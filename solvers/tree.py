@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,14 @@ import numpy as np
 from wattsched.formulations.counts import Counts
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Split
+from wattsched.solvers.bottleneck import Bottleneck
+from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Choices, Split
 from wattsched.topology.arrays import FloatArray
 
 MOST_NODES = 2_000
 """Nodes of a tree, at most."""
+_NONE = 1.0
+"""Of a program without costs a bound above 0 says that it has no points."""
 
 
 @dataclass
@@ -117,6 +120,38 @@ def prove(
             grown.append(Node(above.prices))
             _tell(branching, grown[-1], child)
     return Tree(grown, min([proven, *(node.bound for node in left)]))
+
+
+def prove_threshold(
+    bottleneck: Bottleneck, value: float, timer: Timer, nodes: int = MOST_NODES
+) -> Tree | None:
+    """Prove that no point of a bottleneck's program costs less: the columns that do leave no choice.
+
+    None where that is not proven. Every leaf has prices of the program's rows whose surrogate bound, of the
+    columns that are left there, is at least the value.
+
+    Parameters
+    ----------
+    value : float
+        Infinite to prove that there is no point at all.
+    """
+    place = bottleneck.place(value)
+    if place == 0:
+        return None
+    reached, columns = bottleneck.at(place - 1)
+    grown = prove(reached, _NONE, timer, nodes=nodes)
+    if grown.bound < _NONE:
+        return None
+    for node in grown.nodes:
+        prices = np.zeros(bottleneck.program.n_rows)
+        # Multiples of them prove the same.
+        prices[bottleneck.rows] = node.prices / max(1.0, float(np.abs(node.prices).max(initial=0.0)))
+        node.prices = prices
+        if isinstance(node.split, Choices):
+            node.split = replace(
+                node.split, columns=columns[node.split.columns], others=columns[node.split.others]
+            )
+    return Tree(grown.nodes, bottleneck.cost(place))
 
 
 def _child(branching: Branching[Any], node: _Open, case: Any, number: int) -> _Open:

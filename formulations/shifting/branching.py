@@ -43,6 +43,8 @@ from wattsched.verification.tree import Taken
 MOST_CELLS = 30_000
 """Jobs by slots by options up to which horizons are small."""
 MOST_NODES = 2_000
+PER_JOB = 100
+"""Schedules of a job to begin with."""
 MOST_ROUNDS = 60
 """Rounds of column generation in a node."""
 _CLOSED, _EARLY = 1e-7, 0.1
@@ -81,7 +83,13 @@ class _Node:
 
 
 def branch(
-    horizon: Horizon, objective: str, decision: ShiftingDecision, gap: float, timer: Timer
+    horizon: Horizon,
+    objective: str,
+    decision: ShiftingDecision,
+    gap: float,
+    timer: Timer,
+    columns: Schedules | None = None,
+    most: float = math.inf,
 ) -> Cases[ShiftingDecision] | None:
     """Prove that a decision is optimal, or find better ones and prove these; None for horizons too large.
 
@@ -91,18 +99,27 @@ def branch(
         A valid one.
     gap : float
         Relative gap that is to be proven.
+    columns : Schedules, optional
+        Good ones, of each job the cheapest first.
+    most : float, optional
+        Slots of jobs that are priced, at most: some thousands in a second.
     """
     known = schedules_of(horizon, decision)
     cells = sum(len(horizon.options_of(job)) for job in range(horizon.n_jobs)) * horizon.slots
     if known is None or not horizon.n_jobs or cells > MOST_CELLS:
         return None
-    return _Branching(horizon, OBJECTIVES.index(objective), known, gap, timer).run()
+    search = _Branching(horizon, OBJECTIVES.index(objective), known, gap, timer, most)
+    if columns is not None:
+        search.begin_with(columns)
+    return search.run()
 
 
 class _Branching:
     """One search; its nodes and schedules grow."""
 
-    def __init__(self, horizon: Horizon, objective: int, known: Schedules, gap: float, timer: Timer):
+    def __init__(
+        self, horizon: Horizon, objective: int, known: Schedules, gap: float, timer: Timer, most: float
+    ):
         self.horizon, self.objective, self.gap, self.timer = horizon, objective, gap, timer
         self.prover, self.offset = Prover(horizon.instance), float(horizon.standing[objective])
         self.best, self.value, self.improved = known, self._value(known), False
@@ -110,10 +127,21 @@ class _Branching:
         for schedules in (known, never_run(horizon, np.arange(horizon.n_jobs))):
             self.master.add(self.pool.add(schedules))
         self.nodes: list[dict[str, Any]] = [{}]
-        self.raised = 0
+        self.raised, self.priced_slots, self.most = 0, 0, most
+
+    def begin_with(self, columns: Schedules) -> None:
+        """Take some schedules of every job."""
+        rank = np.arange(len(columns)) - np.searchsorted(columns.job, columns.job)
+        some = np.flatnonzero((rank < PER_JOB) & np.isfinite(columns.finish_s))
+        self.master.add(self.pool.add(columns.take(some)))
 
     def _value(self, decision: Schedules) -> float:
         return float(amounts(self.horizon, decision)[self.objective])
+
+    @property
+    def over(self) -> bool:
+        """Whether time or work have run out."""
+        return self.priced_slots > self.most or self.timer.over()
 
     @property
     def target(self) -> float:
@@ -125,7 +153,7 @@ class _Branching:
         root = _Node(-math.inf, 0, self._price(self.master.solve().prices, ()))
         left, leaves = [root], list[_Node]()
         while left and left[0].bound < self.target:
-            if len(self.nodes) + 2 > MOST_NODES or self.timer.over():
+            if len(self.nodes) + 2 > MOST_NODES or self.over:
                 break
             node = heapq.heappop(left)
             split = self._solve(node)
@@ -151,11 +179,12 @@ class _Branching:
         least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
         found = []
         for number in range(horizon.n_jobs) if above is None else [self._job(taken[-1].split)]:
-            if self.timer.over():
+            if self.over:
                 # What is known from above still holds.
                 break
             job = instance.jobs[number]
             one = priced.least_cost(job, allowed.get(job.name))
+            self.priced_slots += max(1, one.end - one.job.first)
             least[number] = one.bound(levels_of(one.size, MOST_CELLS, leaf=bool(taken)))
             if math.isfinite(one.known):
                 start = horizon.option_start[horizon.table[number]]
@@ -181,8 +210,13 @@ class _Branching:
         smoothing = _SMOOTHING if node.taken else 0.0
         solution = self._lp(node.taken)
         for _ in range(MOST_ROUNDS):
-            if self.timer.over():
+            if self.over:
                 return None
+            if node.taken and not solution.exceeds and solution.cost + self.offset < self.target:
+                # No prices prove a node of which so little is known to cost too little.
+                self._round(solution)
+                if (split := self._split(node, solution)) is not None:
+                    return split
             asked = self._price(node.priced.prices.mixed(solution.prices, smoothing), node.taken)
             node.learn(asked)
             if node.bound >= self.target:
@@ -204,12 +238,15 @@ class _Branching:
 
     def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
         """The LP over the schedules that splits allow."""
-        known = self.pool.all()
+        self.master.restrict(self._allowed(self.pool.all(), taken))
+        return self.master.solve()
+
+    def _allowed(self, known: Schedules, taken: Sequence[Taken]) -> BoolArray:
+        """Which schedules splits allow."""
         keep = np.ones(len(known), dtype=bool)
         for split, inside, _ in taken:
             keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
-        self.master.restrict(keep)
-        return self.master.solve()
+        return keep
 
     def _job(self, split: Mapping[str, Any]) -> int:
         return next(j for j, job in enumerate(self.horizon.instance.jobs) if job.name == split["job"])

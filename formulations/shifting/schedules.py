@@ -112,7 +112,7 @@ def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal
 def _columns(
     horizon: Horizon, generated: Generated, tried: list[Schedules], near: NearOptimal | None
 ) -> Schedules:
-    """Schedules of least reduced cost and those of decisions, job by job."""
+    """Schedules of least reduced cost and those of decisions, job by job, of each the cheapest first."""
     known = generated.pool.all()
     cost = priced_cost(horizon, known, generated.prices)
     order = np.lexsort((cost, -(generated.master.share > 0).astype(int), known.job))
@@ -121,7 +121,10 @@ def _columns(
     pool.add(known.take(np.sort(order[rank < PER_JOB])))
     for schedules in [*tried, *([near.schedules] if near else [])]:
         pool.add(schedules)
-    return _by_job(horizon, pool.all())
+    every = pool.all()
+    return _by_job(
+        horizon, every.take(np.argsort(priced_cost(horizon, every, generated.prices), kind="stable"))
+    )
 
 
 def _by_job(horizon: Horizon, schedules: Schedules) -> Schedules:
@@ -165,4 +168,5 @@ def _model(
         builder.program(start, offset=float(horizon.standing[objective])),
         decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
         encode=point,
+        columns=columns,
     )

@@ -14,12 +14,15 @@ from strategies.priced import with_objective
 from wattsched import generate, solve
 from wattsched.documents import verdict_on
 from wattsched.engine import model_of
+from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.instance import Instance
 from wattsched.result import Result
+from wattsched.solvers import tree
+from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, relative_gap
 from wattsched.verification.sizing.bound import prove
-from wattsched.verification.sizing.outcomes import BOTTLENECK
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 
 OBJECTIVE = st.sampled_from(BOTTLENECK)
 SOLVERS = [
@@ -107,3 +110,43 @@ def test_certificates_of_the_linear_relaxation_are_still_valid(instance: Instanc
     content |= {"prices": stated, "certificate": {"prices": named, "bound": bound}}
     content |= {"proven_gap": relative_gap(result.objective, bound), "claimed": True}
     assert faults_of(with_objective(instance, objective), content) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "jobs", "seed"), [("philly-like", 4, 8), ("uniform", 2, 1028), ("philly-like", 3, 1068)]
+)
+def test_thresholds_that_lps_do_not_refute_are_refuted_by_cases(family: str, jobs: int, seed: int) -> None:
+    instance = with_objective(generate(family, jobs=jobs, seed=seed), "max-min")
+    by_prices, result = solve(instance, prove=0.0), solve(instance)
+    assert by_prices.certificate is not None
+    assert result.certificate is not None
+    assert result.objective == pytest.approx(by_prices.objective)
+    assert result.proven_gap is not None
+    assert result.proven_gap <= 1e-4
+    claimed = result.model_dump(mode="json")
+    assert verdict_on(instance, claimed).requiring(1e-4).faults == []
+    # A leaf without its prices, and a bound that is better than the optimum, prove nothing.
+    forged = result.model_dump(mode="json")
+    forged["certificate"]["bound"] *= 1.0 - 1e-3
+    assert faults_of(instance, forged)
+    if result.certificate.tree:
+        leaf = next(node for node in claimed["certificate"]["tree"] if node["prices"])
+        leaf["prices"] = {}
+        assert faults_of(instance, claimed)
+
+
+@settings(max_examples=30)
+@given(instance=INSTANCES, objective=OBJECTIVE)
+def test_cases_prove_no_threshold_beyond_the_optimum(instance: Instance, objective: str) -> None:
+    instance = with_objective(instance, objective)
+    assume((best := optimum(instance, objective)) is not None)
+    model = model_of(instance)
+    bottleneck = bottleneck_of(model.program)
+    assume(bottleneck is not None)
+    assert bottleneck is not None
+    assert best is not None
+    place = bottleneck.place(best if OBJECTIVES[objective] == "min" else -best)
+    grown = tree.prove_threshold(bottleneck, bottleneck.cost(place), Timer())
+    assert (grown is None) == (place == 0), "every level below the optimum is refuted"
+    for beyond in range(place + 1, len(bottleneck.levels) + 1):
+        assert tree.prove_threshold(bottleneck, bottleneck.cost(beyond), Timer()) is None

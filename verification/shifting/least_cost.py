@@ -31,8 +31,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.priced import PricedJob
 
-FEW_LEVELS = 64
-"""Levels that are tried first."""
+FEW_LEVELS, FEW_CELLS = 64, 8192
+"""Levels that are tried first, or with few options more: up to so many levels by options take as long."""
 MOST_FOLLOWED = 100
 """Schedules of a job that are followed together."""
 _MARGIN = 1e-7
@@ -281,7 +281,7 @@ class LeastCost:
 
     def bound(self, levels: int) -> float:
         """Least cost, or less, by at most so many levels of the job's work; few levels are tried first."""
-        best, tried = -math.inf, min(FEW_LEVELS, levels)
+        best, tried = -math.inf, min(max(FEW_LEVELS, FEW_CELLS // len(self.full)), levels)
         while True:
             best = max(best, self._bound(tried))
             if best >= self.known or tried >= levels:
