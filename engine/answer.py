@@ -111,8 +111,8 @@ class Evidence:
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
         call, certificate, bounds = self.call, self.certificate, list(self._bounds())
-        cost, known = call.sign * (report.objective or 0.0), max([-np.inf, *bounds])
-        cases = by_cases(call, self.model, decision, cost, known, certificate)
+        cost = call.sign * (report.objective or 0.0)
+        cases = by_cases(call, self.model, decision, cost, certificate)
         if cases is not None:
             if certificate is None or cases.bound > call.sign * certificate.bound:
                 certificate = certificate_of(call, cases, certificate) or certificate

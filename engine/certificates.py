@@ -34,9 +34,8 @@ _USUAL_COUNTING = 100_000
 # verifying it may take.
 _EXCESS = 1e-3
 _VERIFYING = 0.2
-# What branching of a problem's own may price for a proof that nobody asked for, some seconds' worth, and
-# where there is something left to be found.
-_CASES_WORK, _SEARCH_WORK = 30_000, 60_000
+# What branching of a problem's own may price where nobody asked for a proof, some seconds' worth.
+_CASES_WORK = 30_000
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
 
@@ -147,7 +146,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
 
 
 def by_cases(
-    call: Call, model: Model[Any], decision: Any, cost: float, bound: float, certificate: Certificate | None
+    call: Call, model: Model[Any], decision: Any, cost: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
     """What a problem's own branching finds where prices alone do not prove a decision within the gap.
 
@@ -155,15 +154,15 @@ def by_cases(
     ----------
     model : Model
         Of which the solver's answer is.
-    cost, bound : float
-        Of the decision, and on the cost as solvers claim it. There is more work for what they have not
-        proved optimal. Work and not seconds limit what nobody asked for: it is the same on every machine.
+    cost : float
+        Of the decision.
     """
     branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
     proven = -np.inf if certificate is None else call.sign * certificate.bound
     if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
         return None
-    most: float = _CASES_WORK if bound >= cost - gap * abs(cost) else _SEARCH_WORK
+    # Work and not seconds limit what nobody asked for: it is the same on every machine.
+    most: float = _CASES_WORK
     timer = call.timer if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
         timer, most = call.timer.at_most(call.prove_s), np.inf
