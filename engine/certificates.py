@@ -27,12 +27,14 @@ from wattsched.verification.tree import prove_tree
 _LEAST_GAP = 1e-9
 _ROUNDING = 1e-9
 # Columns times nodes of a tree that nobody asked for: a second's worth, where most take a tenth of that.
-# Trees that count take a dozen LPs for a node, and up to two seconds.
+# Trees that count take a dozen LPs for a node, and up to some seconds, about as long as such solves.
 _USUAL_WORK = 700_000
-_USUAL_COUNTING = 100_000
+_USUAL_COUNTING = 400_000
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# Of a step so much more is proven than that the one below is too little.
+_LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
 # What branching of a problem's own may price where nobody asked for a proof, some seconds' worth.
 _CASES_WORK = 30_000
@@ -98,6 +100,12 @@ class Priced:
         value = min(bound, cost - gap * abs(cost))
         if call.sign * known.bound >= value:
             return None
+        with call.timer.phase("prove"):
+            by_prices = call.prover(known.prices, ())
+        if by_prices.bound is not None and call.sign * by_prices.bound >= value:
+            return Certificate(prices=known.prices, bound=by_prices.bound)
+        # What is proven beyond the next step below is rounded to the cost.
+        value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
         if model.program.bottleneck is not None:
             proof, nodes = _by_thresholds(call, model, value)
             proven = proof.bound

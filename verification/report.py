@@ -62,6 +62,8 @@ class Proof:
         0 proves that there is no decision.
     exact : bool
         Whether every number was rational.
+    step : float
+        What is proven of all but few decisions is rounded to whole multiples of it; 0 where it is not.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -70,6 +72,7 @@ class Proof:
     leeway: float = 0.0
     excess: float = -math.inf
     exact: bool = False
+    step: float = 0.0
 
 
 def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:

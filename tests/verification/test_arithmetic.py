@@ -13,6 +13,7 @@ from wattsched.verification.arithmetic import (
     DOUBLES,
     RATIONALS,
     Enclosure,
+    common_step,
     float_above,
     float_below,
     logarithm,
@@ -46,6 +47,11 @@ def test_both_arithmetics_state_their_errors(values: list[Fraction]) -> None:
         assert abs(found - Fraction(rounded)) <= doubt
     assert RATIONALS.sum_below(exact) <= sum(values)
     assert DOUBLES.sum_below(near) <= sum(map(Fraction, near.tolist()))
+
+
+@given(step=st.fractions(Fraction(1, 100), 100), times=st.lists(st.integers(-50, 50), min_size=1, max_size=6))
+def test_all_values_are_multiples_of_their_common_step(step: Fraction, times: list[int]) -> None:
+    assert common_step(step * many for many in times) == step * math.gcd(*times)
 
 
 @given(ends=st.tuples(st.fractions(-100, 100), st.fractions(-100, 100)), factor=st.fractions(-9, 9))

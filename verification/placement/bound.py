@@ -10,6 +10,10 @@ Every task is on one node or waits (prices :math:`\pi_t` of any sign), and a nod
 with the cost :math:`c_n(S)` of the changes on node n when it takes the tasks S, and :math:`w_t` of task t
 waiting, 0 if it fits nowhere. Splits of a certificate tree are rows more: they count nodes or tasks on them,
 and are paid by what nodes take. Where nodes can host too many sets to list, prices prove nothing.
+
+Often all changes are whole multiples of a step, such as the watts of a processor. Then a decision in which no
+task waits that fits somewhere costs the next multiple at least; and any other :math:`L + \min_t
+(w_t - \min(\pi_t, w_t))`.
 """
 
 from __future__ import annotations
@@ -18,11 +22,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from wattsched.instances.placement.instance import PlacementInstance, Task
 from wattsched.topology.arrays import FloatArray
+from wattsched.verification.arithmetic import common_step
 from wattsched.verification.counting import Counted, counted, named
 from wattsched.verification.placement.checker import NodeState, fits_somewhere, waiting_w, worth
 from wattsched.verification.placement.hosting import Hostable, TooManyError, hostable
@@ -34,6 +41,9 @@ MOST_STATES = 50_000
 
 SUM_ROUNDING = 1e-12
 """By how much a sum of parts may be too large, relative to the sum of their magnitudes."""
+
+# Smaller steps, relative to the parts of a sum, are its rounding.
+_LEAST_STEP = 1e-6
 
 
 def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
@@ -61,7 +71,7 @@ class Prover:
 
     def __init__(self, instance: PlacementInstance):
         self.instance = instance
-        placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
+        self._placeable = placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
         self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
         for task in placeable:
             self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
@@ -113,10 +123,23 @@ class Prover:
             return Proof(faults or [self._too_many])
         owed = [(count, charged[count.split.row]) for count in counts if count.split.row in charged]
         parts = [-charge * count.split.limit for count, charge in owed]
-        parts += [min(-charged.get(f"task:{name}", 0.0), cost) for name, cost in self._waiting.items()]
+        placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
+        parts += [min(placed[name], cost) for name, cost in self._waiting.items()]
         parts += self._of_nodes(charged, owed)
-        # Rounding of the sum, on the safe side.
-        return Proof(bound=math.fsum(parts) - SUM_ROUNDING * math.fsum(abs(part) for part in parts))
+        # Rounding of sums, on the safe side.
+        size = math.fsum(abs(part) for part in parts)
+        bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
+        if step < _LEAST_STEP * size or step == 0.0:
+            return Proof(bound=bound)
+        rounded = float(math.ceil(Fraction(bound) / step) * step)
+        waiting = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
+        more = min(waiting, default=math.inf)
+        return Proof(bound=min(rounded, bound + more * (1.0 - SUM_ROUNDING)), step=float(step))
+
+    @cached_property
+    def _step(self) -> Fraction:
+        """What the cost of every decision is a whole multiple of in which no placeable task waits."""
+        return common_step(sets.step for sets in self._sets.values())
 
     def _of_nodes(self, charged: Mapping[str, float], owed: list[tuple[_Count, float]]) -> Iterator[float]:
         """What nodes add to the bound, counts with their charges."""

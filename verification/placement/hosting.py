@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from wattsched.instances.placement.instance import Task
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.verification.arithmetic import common_step
 from wattsched.verification.placement.checker import WHOLE, NodeState, worth
 
 Free = tuple[int, int, tuple[int, ...]]
@@ -31,11 +33,14 @@ class Hostable:
         Least change of the objective on the node, waiting aside.
     seen : int
         States that were looked at.
+    step : Fraction
+        What every change of the objective on the node is a whole multiple of.
     """
 
     tasks: IntArray
     cost: FloatArray
     seen: int
+    step: Fraction
 
 
 def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
@@ -75,7 +80,7 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
             costs[cpu_milli, gpus] = worth(node.instance, *added, 0.0)
     least = [min(costs[cpu_milli, gpus] for cpu_milli, _, gpus in states) for states in sets.values()]
     tasks = np.array(list(sets), dtype=np.int64).reshape(len(sets), len(wanted))
-    return Hostable(tasks, np.array(least), seen)
+    return Hostable(tasks, np.array(least), seen, common_step(set(costs.values())))
 
 
 def _after(state: Free, task: Task) -> Iterator[Free]:

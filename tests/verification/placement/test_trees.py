@@ -56,6 +56,24 @@ def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: Pl
     assert proof.bound <= truth + 1e-7 * max(1.0, abs(truth))
 
 
+def test_bounds_are_rounded_to_the_watts_that_nodes_change_by() -> None:
+    """A GPU is 40 W or none: no decision in which no task waits costs anything between."""
+    gpu = {"cpu_milli": 0, "gpus": 1, "gpu_milli": 1000}
+    node = {"cpu_milli": 1000, "memory_mib": 1, "gpus": 4, "gpu_type": "flat"}
+    instance = PlacementInstance.model_validate(
+        {
+            "name": "steps",
+            "objective": "power",
+            "problem": "placement",
+            "gpu_types": {"flat": {"idle_power_w": 0, "full_power_w": 40}},
+            "nodes": [{"name": "n", **node}],
+            "tasks": [{"name": f"t{i}", **gpu} for i in range(3)],
+        }
+    )
+    proof = Prover(instance)({f"task:t{i}": 30.0 for i in range(3)}, ())
+    assert (proof.bound, proof.step) == (120.0, 40.0)
+
+
 @settings(max_examples=60)
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_no_disturbed_tree_proves_more_than_the_optimum(data: st.DataObject, seed: int) -> None:
