@@ -30,7 +30,7 @@ _GRID = 1 << 200
 def common_step(values: Iterable[float | Fraction]) -> Fraction:
     """Greatest number that all values are whole multiples of; 0 where there is none but zeros."""
     step = Fraction(0)
-    for value in map(Fraction, values):
+    for value in (Fraction(value) for value in values):
         numerator = math.gcd(step.numerator * value.denominator, value.numerator * step.denominator)
         step = Fraction(numerator, step.denominator * value.denominator)
     return step
