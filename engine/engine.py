@@ -306,7 +306,10 @@ def _solved(call: Call, earlier: Any) -> Result:
         call.data = call.problem.expand(call.instance)
         reasons = call.problem.diagnose(call.data)
     if reasons:
-        return call.result(Termination("infeasible", detail="; ".join(reasons)))
+        with call.timer.phase("prove"):
+            proof = call.problem.refute(call.data, {})
+        found = InfeasibleError("; ".join(reasons), proof and replace(proof, detail="; ".join(reasons)))
+        return refuted(call, found)
     call.set_aside()
     if call.exact and call.timer.phase_s["expand"] > _LONG_S:
         call.worker()

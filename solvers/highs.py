@@ -31,7 +31,12 @@ _LITTLE = 0.1
 
 
 def solve(
-    program: Program, limits: Limits, start: Start | None = None, target: float | None = None
+    program: Program,
+    limits: Limits,
+    start: Start | None = None,
+    target: float | None = None,
+    *,
+    part: bool = False,
 ) -> Solution:
     """Solve by branch and cut; see `wattsched.solvers.solution`.
 
@@ -40,7 +45,9 @@ def solve(
     Parameters
     ----------
     target : float, optional
-        Stop at the first point that costs no more than this; where there is none, when there is little to
+        Stop at the first point that costs no more than this.
+    part : bool
+        What is proven of the program is of no use: where it has no such point, stop when there is little to
         gain of what points lack.
     """
     timer = Timer(limits.time_s)
@@ -64,7 +71,8 @@ def solve(
             solver.setOptionValue("objective_target", target * scaling.cost_factor)
             # Of no use for programs without equalities, and a fifth of the time of small ones.
             solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
-            solver.cbMipInterrupt.subscribe(_not_worth(target * scaling.cost_factor))
+            if part:
+                solver.cbMipInterrupt.subscribe(_not_worth(target * scaling.cost_factor))
         if best is not None:
             columns = np.arange(len(best), dtype=np.int32)
             solver.setSolution(len(best), columns, best / scaling.column_factor)
@@ -86,7 +94,7 @@ def _not_worth(target: float) -> Callable[[Any], None]:
 
     def look(event: Any) -> None:
         best, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-        if bound > target and best - bound <= _LITTLE * (best - target):
+        if np.isfinite(best) and bound > target and best - bound <= _LITTLE * (best - target):
             event.interrupt()
 
     return look

@@ -52,8 +52,13 @@ class Kernel:
         taken = point[: self.program.n_choices].sum()
         return point if np.all(x >= self.decided) and taken == self.program.n_groups else None
 
-    def by_highs(self, limits: Limits, start: FloatArray | None, target: float) -> Solution:
+    def by_highs(self, limits: Limits, start: FloatArray | None, target: float, *, part: bool) -> Solution:
         """Solve the kernel by HiGHS, from a point of the full program, until the target is reached.
+
+        Parameters
+        ----------
+        part : bool
+            Whether better points may be outside; what is proven is then of no use.
 
         Returns
         -------
@@ -63,7 +68,7 @@ class Kernel:
         point = None if start is None else self.drop(start)
         # What it announces are points of another program.
         with listening(None):
-            answer = highs.solve(self.program, limits, Start(point), target)
+            answer = highs.solve(self.program, limits, Start(point), target, part=part)
         return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
 
 

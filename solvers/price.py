@@ -204,7 +204,7 @@ class _Search:
         timer = self.timer if complete else self.timer.share(_KERNEL_SHARE)
         limits = replace(self.limits, gap=gap, time_s=timer.remaining_s(), nodes=nodes)
         target = self._bound + self.limits.gap * abs(self._bound)
-        answer = kernel(self._program, keep).by_highs(limits, self._x, target)
+        answer = kernel(self._program, keep).by_highs(limits, self._x, target, part=not complete)
         self.offer(answer.x)
         if complete and answer.termination.reason == "error":
             self._failure = answer.termination.detail
@@ -333,7 +333,7 @@ class _Branching:
         complete = not np.any((above <= search.margin(lp.bound)) & ~keep)
         gap = search.limits.gap
         limits = Limits(gap=gap, time_s=search.timer.remaining_s(), nodes=_KERNEL_NODES)
-        answer = kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound))
+        answer = kernel(inner, keep).by_highs(limits, x, bound + gap * abs(bound), part=not complete)
         self._offer(small, answer.x)
         return max(bound, min(search.objective, answer.bound)) if complete else bound
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.shifting.bound import prove
 from wattsched.verification.shifting.outcomes import BUDGETS
 
-SCALES = (1e6, 1e3)
-"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much."""
+SCALES, ALONE_SCALES = (1e6, 1e3), (1e6, 1e11)
+"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much. Of one
+budget alone nothing is known but that it is to be dearer than any objective."""
 
 
 def diagnose(horizon: Horizon) -> list[str]:
@@ -66,14 +68,20 @@ def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof 
     Parameters
     ----------
     prices : mapping of str to float
-        As `wattsched.verification.shifting.bound.prove` takes them.
+        As `wattsched.verification.shifting.bound.prove` takes them; without any each budget is tried alone.
     """
-    for scale in SCALES:
-        charged = {name: scale * price for name, price in prices.items() if price}
+    alone = [{row: -1.0} for row in BUDGETS if np.isfinite(_limit(horizon, row))]
+    for scale, some in product(SCALES, [prices]) if prices else product(ALONE_SCALES, alone):
+        charged = {name: scale * price for name, price in some.items() if price}
         proof = prove(horizon.instance, charged)
         if proof.bound is not None and proof.excess > 0:
             return InfeasibilityProof(charged, proof.bound, _short(charged, proof.excess))
     return None
+
+
+def _limit(horizon: Horizon, row: str) -> float:
+    """Limit of the budget of a row."""
+    return float(horizon.budget[BUDGET_FIELDS.index(BUDGETS[row])])
 
 
 def _short(prices: Mapping[str, float], over: float) -> str:

@@ -125,3 +125,18 @@ def test_gpus_that_are_too_few() -> None:
     assert refute(horizon_of(fewer), prices) is None
     assert solve(fewer).solved
     assert solve(instance).termination.reason == "infeasible"
+
+
+@pytest.mark.parametrize("objective", ["mean-completion", "carbon", "energy"])
+@pytest.mark.parametrize("budget", ["carbon_g", "energy_j", "average_completion_s"])
+def test_one_budget_that_is_too_small_is_proven(objective: str, budget: str) -> None:
+    """The quick look says so in words, and prices of that budget alone prove it."""
+    loose = shifting_horizon(jobs=5, slots=12, seed=2)
+    small = HorizonBudgets(**{budget: 1.0})
+    instance = loose.model_copy(update={"objective": objective, "budgets": small})
+    result = solve(instance)
+    assert result.termination.reason == "infeasible"
+    assert f"{budget} is short" in result.termination.detail
+    verdict = verdict_on(instance, result.model_dump(mode="json"))
+    assert verdict.infeasible
+    assert not verdict.claimed
