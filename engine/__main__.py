@@ -1,6 +1,7 @@
 """``python -m wattsched``, and the ``wattsched`` command."""
 
 import os
+import signal
 
 
 def main() -> None:
@@ -13,6 +14,9 @@ def main() -> None:
         command_line(prog_name="wattsched")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    finally:
+        # All work is done, or given up: what the interpreter still does is not to be interrupted.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

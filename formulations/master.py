@@ -128,6 +128,10 @@ def solve_growing(highs: Any, over: str, timer: Timer | None = None) -> None:
     # HiGHS counts the seconds of all its runs.
     highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
     run(highs)
+    if highs.getModelStatus() in (highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError):
+        # The basis of the last solve can be a bad one to begin with.
+        highs.clearSolver()
+        run(highs)
     status = highs.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise RuntimeError(f"HiGHS did not solve the LP over {over}: {highs.modelStatusToString(status)}")

@@ -111,7 +111,10 @@ def branch(
     search = _Branching(horizon, OBJECTIVES.index(objective), known, gap, timer, most)
     if columns is not None:
         search.begin_with(columns)
-    return search.run()
+    try:
+        return search.run()
+    except RuntimeError:  # an LP that HiGHS does not solve leaves nothing proven
+        return None
 
 
 class _Branching:

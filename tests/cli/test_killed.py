@@ -83,7 +83,8 @@ def test_what_a_signal_leaves(
             os.kill(pid, signal.SIGKILL)
         _, said = process.communicate()
     assert left == []
-    assert process.returncode in (0, 130 if ending == signal.SIGINT else -ending)
+    # An interpreter that has no handler yet ends by the signal; to shells both are 130.
+    assert process.returncode in ((0, 130, -ending) if ending == signal.SIGINT else (0, -ending))
     assert b"Traceback" not in said
     assert (out / "result.json").read_text().endswith("}\n")
     for file in out.rglob("*"):
