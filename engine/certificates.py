@@ -36,8 +36,9 @@ _EXCESS = 1e-3
 # Of a step so much more is proven than that the one below is too little.
 _LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
-# What branching of a problem's own may price where nobody asked for a proof, some seconds' worth.
-_CASES_WORK = 30_000
+# What branching of a problem's own may price where nobody asked for a proof, some seconds' worth, and the
+# seconds that this may take where nothing limits the call: some LPs of long horizons are slow.
+_CASES_WORK, _CASES_S = 30_000, 20.0
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
 
@@ -171,7 +172,7 @@ def by_cases(
         return None
     # Work and not seconds limit what nobody asked for: it is the same on every machine.
     most: float = _CASES_WORK
-    timer = call.timer if call.limits.time_s is None else call.timer.share(_SHARE)
+    timer = call.timer.at_most(_CASES_S) if call.limits.time_s is None else call.timer.share(_SHARE)
     if call.prove_s is not None:
         timer, most = call.timer.at_most(call.prove_s), np.inf
     with call.timer.phase("prove"):
