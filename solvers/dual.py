@@ -18,7 +18,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import first_least, largest_by, linked_choices
+from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified
 from wattsched.topology.arrays import FloatArray
 
@@ -100,8 +100,8 @@ def _cutting_planes(
     program: Program, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
 ) -> FloatArray:
     oracle = _Oracle(program)
-    cost_range = _cost_range(program)
-    master = _Master(program, oracle.clusters, cost_range)
+    spread = cost_range(program)
+    master = _Master(program, oracle.clusters, spread)
     centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
     cut = oracle(centre)
     best = cut.value
@@ -114,8 +114,8 @@ def _cutting_planes(
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
-        if ceiling - best <= tolerance * max(min(1.0, cost_range), abs(best)):
-            if not at_edge or master.box > 1e6 * cost_range:
+        if ceiling - best <= tolerance * max(min(1.0, spread), abs(best)):
+            if not at_edge or master.box > 1e6 * spread:
                 break
             master.widen()
             continue
@@ -134,13 +134,6 @@ def _dearest(program: Program) -> float:
     parts.append(np.maximum(cost[n:] * program.lower[n:], cost[n:] * program.upper[n:]))
     sizes = [abs(program.offset), *(float(np.abs(part).sum()) for part in parts)]
     return program.offset + sum(float(part.sum()) for part in parts) + VIOLATION * sum(sizes)
-
-
-def _cost_range(program: Program) -> float:
-    """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
-    start, cost = program.group_start[:-1], program.cost[: program.n_choices]
-    spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
-    return float(spread.sum()) or 1.0
 
 
 @dataclass(frozen=True)

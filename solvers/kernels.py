@@ -10,7 +10,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import elastic, first_least, restricted
+from wattsched.solvers.rows import cost_range, elastic, first_least, restricted
 from wattsched.solvers.solution import Limits, Solution, Start, listening
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -141,9 +141,7 @@ def relaxed(program: Program, prices: FloatArray, timer: Timer) -> Solution:
 def _extensible(program: Program) -> Program:
     """The program with limits that can be extended, at the price of all that its choices can save."""
     extended, _, _ = elastic(program, np.ones(program.n_rows, dtype=bool))
-    start, cost = program.group_start[:-1], program.cost[: program.n_choices]
-    spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start) if len(start) else np.ones(1)
-    dear = np.full(extended.n_columns - program.n_columns, float(spread.sum()))
+    dear = np.full(extended.n_columns - program.n_columns, cost_range(program))
     return replace(extended, cost=np.concatenate([program.cost, dear]), offset=program.offset)
 
 

@@ -112,6 +112,13 @@ def restricted(
     )
 
 
+def cost_range(program: Program) -> float:
+    """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
+    start, cost = program.group_start[:-1], program.cost[: program.n_choices]
+    spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
+    return float(spread.sum()) or 1.0
+
+
 def with_row(program: Program, columns: BoolArray, least: float, most: float) -> Program:
     """The program with one more row: how many of some choice columns are taken, shape (n_choices,)."""
     taken = np.zeros((1, program.n_columns))

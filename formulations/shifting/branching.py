@@ -241,15 +241,12 @@ class _Branching:
 
     def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
         """The LP over the schedules that splits allow."""
-        self.master.restrict(self._allowed(self.pool.all(), taken))
-        return self.master.solve()
-
-    def _allowed(self, known: Schedules, taken: Sequence[Taken]) -> BoolArray:
-        """Which schedules splits allow."""
+        known = self.pool.all()
         keep = np.ones(len(known), dtype=bool)
         for split, inside, _ in taken:
             keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
-        return keep
+        self.master.restrict(keep)
+        return self.master.solve()
 
     def _job(self, split: Mapping[str, Any]) -> int:
         return next(j for j, job in enumerate(self.horizon.instance.jobs) if job.name == split["job"])

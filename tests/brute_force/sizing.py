@@ -88,7 +88,7 @@ def structural_blocks(instance: Instance, nodes: list[str]) -> list[list[Gpu]]:
             pieces = split([(str(vertex), g) for g in range(by_name[str(vertex)].gpus)])
         else:
             by_size: dict[int, list[list[Gpu]]] = {}
-            pieces = []
+            broken = False
             for child in order:
                 if child.parent != vertex:
                     continue
@@ -96,8 +96,7 @@ def structural_blocks(instance: Instance, nodes: list[str]) -> list[list[Gpu]]:
                 if block:
                     by_size.setdefault(len(block), []).append(block)
                 elif block is None:
-                    pieces.append(None)  # type: ignore[arg-type]
-            broken = bool(pieces)
+                    broken = True
             pieces = []
             for blocks in by_size.values():
                 while blocks:
