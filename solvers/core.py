@@ -16,6 +16,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.solvers.rows import first_least, group_of_choice
+from wattsched.solvers.solution import Solution
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 40
@@ -35,21 +36,19 @@ def fits(program: Program) -> bool:
     return program.n_columns == program.n_choices and 0 < program.n_rows <= MOST_ROWS
 
 
-def search(program: Program, x: FloatArray, prices: FloatArray, enough: float) -> FloatArray | None:
+def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
     """Look for a point that costs at most `enough`.
 
     Parameters
     ----------
-    x : float array, shape (n_columns,)
-        Optimum of the LP relaxation, which may be fractional.
-    prices : float array, shape (n_rows,)
-        Its row prices.
+    lp : Solution
+        Optimum of the LP relaxation, with its prices and the bound that these prove.
 
     Returns
     -------
     float array, shape (n_columns,), or None
     """
-    core = _core(program, x, prices, enough)
+    core = _core(program, lp, enough)
     first, second = core.sets()
     for left, right in core.pairs(first, second):
         if (pair := core.best(first, second, left, right)) is not None:
@@ -204,11 +203,13 @@ class _Core:
         return int(left[best]), int(right[best])
 
 
-def _core(program: Program, x: FloatArray, prices: FloatArray, enough: float) -> _Core:
+def _core(program: Program, lp: Solution, enough: float) -> _Core:
     """Core of a program around the optimum of its LP relaxation."""
-    group, above = group_of_choice(program), program.above_least(prices)
-    chosen = first_least(-x, program.group_start)
-    spare = enough - program.lagrangian_bound(prices) - float(above[chosen].sum())
+    assert lp.x is not None
+    assert lp.prices is not None
+    prices, group, above = lp.prices, group_of_choice(program), program.above_least(lp.prices)
+    chosen = first_least(-lp.x, program.group_start)
+    spare = enough - lp.bound - float(above[chosen].sum())
     change = above - above[chosen][group]
     columns = np.flatnonzero(change <= spare)
     columns = columns[chosen[group[columns]] != columns]

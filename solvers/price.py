@@ -318,8 +318,8 @@ class _Branching:
         """
         inner, search = small.program, self._search
         assert lp.prices is not None
-        if core.fits(inner) and lp.x is not None:
-            self._offer(small, core.search(inner, lp.x, lp.prices, search.enough(bound)))
+        if core.fits(inner):
+            self._offer(small, core.search(inner, lp, search.enough(bound)))
             if not self._worth(bound):
                 return bound
         x = greedy.ascend(inner, lp.prices, search.timer)

@@ -113,7 +113,15 @@ def optimum(instance: SharingInstance, objective: str) -> float | None:
     return None if best == inf else (-best if objective == "throughput" else best)
 
 
-def _cost(instance, objective, split, places, waits, fastest) -> float | None:  # type: ignore[no-untyped-def]  # the values of `optimum`
+def _cost(
+    instance: SharingInstance,
+    objective: str,
+    split: list[list[Job]],
+    places: tuple[str | None, ...],
+    waits: dict[str, float | None],
+    fastest: dict[str, float],
+) -> float | None:
+    """Cost of jobs on units, None where that is no decision."""
     watts_all = energy = epochs = through = penalty = 0.0
     for unit in instance.unit_types:
         if places.count(unit.name) > unit.count:

@@ -16,6 +16,8 @@ from wattsched.instances.sizing.instance import Instance, Job, JobSet, OptionTab
 from wattsched.topology.cluster import Node
 
 Gpu = tuple[str, int]
+Kind = tuple[str, int, tuple[str, ...], str | None]
+"""GPU type, GPU count, power domains and label of interchangeable nodes."""
 MAXIMISED = ("progress", "max-min", "goodput", "work-value")
 
 
@@ -27,7 +29,7 @@ class Choice:
     """
 
     gpus: int
-    kind: tuple[object, ...] | None
+    kind: Kind | None
     completion_s: float
     power_w: float
     idle_w: float
@@ -54,9 +56,9 @@ def domains_of(instance: Instance, node: Node) -> tuple[str, ...]:
     return tuple(d.name for d in instance.cluster.power_domains if places & set(d.members))
 
 
-def kinds(instance: Instance) -> dict[tuple[object, ...], list[str]]:
+def kinds(instance: Instance) -> dict[Kind, list[str]]:
     """Nodes by what makes them interchangeable: GPU type, GPU count, power domains, label."""
-    found: dict[tuple[object, ...], list[str]] = {}
+    found: dict[Kind, list[str]] = {}
     for node in instance.cluster.nodes:
         domains = domains_of(instance, node)
         found.setdefault((node.gpu_type, node.gpus, domains, node.pool), []).append(node.name)
@@ -137,9 +139,7 @@ def can_place(blocks: list[list[Gpu]], free: set[Gpu], sizes: list[int]) -> bool
 # -- options -----------------------------------------------------------------------------------------
 
 
-def rows_of(
-    instance: Instance, job: Job
-) -> Iterator[tuple[int, tuple[object, ...], float, float, int | None]]:
+def rows_of(instance: Instance, job: Job) -> Iterator[tuple[int, Kind, float, float, int | None]]:
     """(gpus, kind of node, time from a standing start, power, batch size) of every row a job may use."""
     table = instance.tables[job.options] if isinstance(job.options, str) else job.options
     assert isinstance(table, OptionTable)
@@ -154,7 +154,7 @@ def rows_of(
             time = (
                 job.remaining_work / table.rate[r]
                 if table.rate
-                else job.remaining_work * table.completion_s[r]  # type: ignore[index]
+                else job.remaining_work * (table.completion_s or [])[r]
             )
             yield gpus, kind, time, table.power_w[r], table.batch_size[r] if table.batch_size else None
 
@@ -206,7 +206,7 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
     return found
 
 
-def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, tuple[object, ...], float]]:
+def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, Kind, float]]:
     """Sets that the job may be in, by kind of node, with its part of the set."""
     jobs = {other.name: other for other in instance.jobs}
     for declared in instance.sets:
@@ -228,7 +228,7 @@ def together(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     return all(count == sizes[str(name)] for (name, _), count in taken.items())
 
 
-def _current_kind(instance: Instance, job: Job) -> tuple[object, ...] | None:
+def _current_kind(instance: Instance, job: Job) -> Kind | None:
     assert job.current is not None
     held = next(iter(job.current.nodes))
     return next(kind for kind, nodes in kinds(instance).items() if held in nodes)
@@ -293,7 +293,7 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
                 total += node.base_power_w
                 total += types[node.gpu_type].idle_power_w * (node.gpus - len(node.unavailable))
         for choice in combination:
-            if choice.kind is not None and (domain is None or domain in choice.kind[2]):  # type: ignore[operator]
+            if choice.kind is not None and (domain is None or domain in choice.kind[2]):
                 total += choice.power_w - choice.idle_w
         return total
 
@@ -323,7 +323,7 @@ def optimum(instance: Instance, objective: str) -> float | None:
     blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in by_kind.items()}
     free = _free(instance, blocks)
     fixed = [not job.preemptible for job in instance.jobs]
-    placeable: dict[tuple[object, ...], bool] = {}
+    placeable: dict[Kind, bool] = {}
     best: float | None = None
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
         if not together(instance, combination) or not within_budgets(instance, combination):
@@ -347,7 +347,7 @@ def optimum(instance: Instance, objective: str) -> float | None:
     return best
 
 
-def _free(instance: Instance, blocks: dict[tuple[object, ...], list[list[Gpu]]]) -> set[Gpu]:
+def _free(instance: Instance, blocks: dict[Kind, list[list[Gpu]]]) -> set[Gpu]:
     gone = {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}
     for job in instance.jobs:
         if not job.preemptible and job.current is not None:

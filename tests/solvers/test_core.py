@@ -50,7 +50,7 @@ def test_a_point_is_found_exactly_where_there_is_one(seed):
     costs = sorted(program.objective(x) for x in points(program))
     # All that is left of a core of so few columns is what costs too much.
     for enough in (costs[0] - 0.01, costs[0] + 0.01, costs[len(costs) // 2] + 0.01):
-        x = core.search(program, lp.x, lp.prices, enough)
+        x = core.search(program, lp, enough)
         assert (x is None) == (enough < costs[0])
         if x is not None:
             assert feasible(program, x)
@@ -66,7 +66,7 @@ def test_what_is_left_out_of_large_cores_loses_points_only(monkeypatch):
         program = random_program(np.random.default_rng(seed))
         lp = solve_lp(program, Limits())
         enough = lp.bound + 30.0
-        x = core.search(program, lp.x, lp.prices, enough)
+        x = core.search(program, lp, enough)
         found += x is not None
         assert x is None or (feasible(program, x) and program.objective(x) <= enough)
     assert found > 10
