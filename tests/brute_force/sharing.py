@@ -128,14 +128,15 @@ def _cost(
             return None
         watts_all += (unit.count - places.count(unit.name)) * unit.sleep_power_w
     for pool in instance.pools:
-        of_pool = {unit.name: unit.gpus for unit in instance.unit_types if unit.pool == pool.name}
-        if sum(of_pool.get(place, 0) for place in places) > pool.gpus:
+        units = [unit for unit in instance.unit_types if unit.pool == pool.name]
+        if sum((unit.gpus or 0) * places.count(unit.name) for unit in units) > pool.gpus:
             return None
     for jobs, place in zip(split, places, strict=True):
         if place is None:
-            if len(jobs) > 1 or waits[jobs[0].name] is None:
+            wait = waits[jobs[0].name]
+            if len(jobs) > 1 or wait is None:
                 return None
-            penalty += waits[jobs[0].name]
+            penalty += wait
             continue
         run = run_of(instance, place, jobs)
         if run is None:
