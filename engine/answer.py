@@ -110,7 +110,12 @@ class Evidence:
         return self._without_decision(failed)
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
-        call, certificate, bounds = self.call, self.certificate, list(self._bounds())
+        """State what the solvers have found, and prove as much of it as time allows."""
+        call, bounds = self.call, list(self._solver_bounds())
+        self._keep(chosen, decision, report, failed, bounds, None)
+        certificate = self.certificate
+        bounds += [] if certificate is None else [call.sign * certificate.bound]
+        self._keep(chosen, decision, report, failed, bounds, certificate)
         cost = call.sign * (report.objective or 0.0)
         cases = by_cases(call, self.model, decision, cost, certificate)
         if cases is not None:
@@ -119,19 +124,35 @@ class Evidence:
                 bounds += [] if certificate is None else [call.sign * certificate.bound]
             better = None if cases.decision is None else call.checked(BRANCHING, cases.decision)
             if better is not None and better.report is not None and better.cost < cost:
-                chosen, decision, report = better, better.decision, better.report
-        objective = report.objective or 0.0
+                chosen, decision, report, cost = better, better.decision, better.report, better.cost
+        bound = _best_bound(cost, bounds)
+        if self.priced is not None and np.isfinite(bound):
+            certificate = self.priced.proven_further(cost, bound) or certificate
+        return self._stated(chosen, decision, report, failed, bounds, certificate)
+
+    def _keep(self, *known: Any) -> None:
+        """Have an answer at hand, should the call be given up before more of it is proven."""
+        if self.call.watched:
+            self.call.latest = self._stated(*known)
+
+    def _stated(
+        self,
+        chosen: Candidate,
+        decision: Any,
+        report: Report,
+        failed: list[str],
+        bounds: list[float],
+        certificate: Certificate | None,
+    ) -> Result:
+        """Answer of a decision, the bounds that are known and a certificate."""
+        call, objective = self.call, report.objective or 0.0
         cost = call.sign * objective
-        most = cost + ROUNDING * max(1.0, abs(cost))
         for b in bounds:
-            if b > most:
+            if b > _highest(cost):
                 found = f"the bound found is {call.sign * b:g}"
                 found = "infeasibility was proved" if np.isinf(b) else found
                 failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
-        # Rounding in the last digits must not put the bound on the wrong side.
-        bound = min(cost, max([-np.inf, *(b for b in bounds if b <= most)]))
-        if self.priced is not None and np.isfinite(bound):
-            certificate = self.priced.proven_further(cost, bound) or certificate
+        bound = _best_bound(cost, bounds)
         if certificate is not None:
             proven = min(cost, call.sign * certificate.bound)
             # What anybody can verify is better than a finer bound on the solver's word.
@@ -159,14 +180,12 @@ class Evidence:
             size=self.size,
         )
 
-    def _bounds(self) -> Iterator[float]:
-        """Lower bounds on the cost of every decision."""
+    def _solver_bounds(self) -> Iterator[float]:
+        """Lower bounds on the cost of every decision, as solvers found them."""
         yield min(self.asked.bound, self.model.outside)
         for candidate in self.known:
             if candidate.model is not None and candidate.solution is not None:
                 yield min(candidate.solution.bound, candidate.model.outside)
-        if self.certificate is not None:
-            yield self.call.sign * self.certificate.bound
 
     def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
         call, ended = self.call, self.asked.termination
@@ -246,6 +265,16 @@ class Evidence:
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
         rows = short_rows(program, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
+
+
+def _highest(cost: float) -> float:
+    """Bound of a decision's cost that may be right, but for rounding."""
+    return cost + ROUNDING * max(1.0, abs(cost))
+
+
+def _best_bound(cost: float, bounds: list[float]) -> float:
+    """Best bound that may be right; rounding in the last digits must not put it on the wrong side."""
+    return min(cost, max([-np.inf, *(b for b in bounds if b <= _highest(cost))]))
 
 
 def refuted(call: Call, error: InfeasibleError) -> Result:

@@ -200,7 +200,9 @@ class Call:
         """Answer when the call cannot go on: the best checked decision."""
         if self.latest is None:
             return self.result(Termination("no_solution", limit, detail))
-        ended = self.latest.termination.model_copy(update={"limit": limit})
+        # Nothing limits what is known to be optimal: only its proof was given up.
+        done = self.latest.termination.reason == "optimal"
+        ended = self.latest.termination.model_copy(update={"limit": None if done else limit})
         return self.latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
 
     def worker(self) -> Worker:

@@ -38,7 +38,7 @@ _LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
 # What branching of a problem's own may price where nobody asked for a proof, some seconds' worth, and the
 # seconds that this may take where nothing limits the call: some LPs of long horizons are slow.
-_CASES_WORK, _CASES_S = 30_000, 20.0
+_CASES_WORK, _CASES_S = 15_000, 20.0
 # Of what is left it may take so much: a step is not interrupted.
 _SHARE = 0.8
 
@@ -176,19 +176,22 @@ def by_cases(
     if call.prove_s is not None:
         timer, most = call.timer.at_most(call.prove_s), np.inf
     with call.timer.phase("prove"):
-        return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, most)
+        prices = {} if certificate is None else certificate.prices
+        return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, prices, most)
 
 
 def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:
     """Certificate of a proof by cases, with the bound that the independent proof finds.
 
-    None where it finds none; a single case needs no tree.
+    None where it finds none, or proves less than what is known; a single case needs no tree.
     """
     nodes = [Node(**node) for node in cases.nodes]
     with call.timer.phase("prove"):
         alone = call.prover(cases.prices, ()).bound
         proven = alone if len(nodes) == 1 else _verified(call, nodes).bound
     if alone is None or proven is None or not np.isfinite([alone, proven]).all():
+        return None
+    if known is not None and call.sign * proven <= call.sign * known.bound:
         return None
     if len(nodes) == 1:
         return Certificate(prices=dict(cases.prices), bound=alone)
@@ -201,7 +204,8 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
 
     Nodes and not seconds limit what nobody asked for: it is the same on every machine.
     """
-    limits_s = [s for s in (call.prove_s, call.timer.remaining_s()) if s is not None]
+    left_s = call.timer.share(_SHARE).remaining_s()
+    limits_s = [s for s in (call.prove_s, left_s) if s is not None]
     most = tree.MOST_NODES if call.prove_s is not None else work // max(1, program.n_columns)
     return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
 

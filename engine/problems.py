@@ -65,8 +65,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     traces_pareto : bool
         Whether `pareto` takes its instances.
     branch : callable, optional
-        Data, objective, decision, gap, timer, columns of the model and the most work to a certificate tree
-        that proves the decision, or a better one, within the gap; None for instances that are too large.
+        Data, objective, decision, gap, timer, columns of the model, known prices and the most work to a
+        certificate tree that proves the decision, or a better one, within the gap; None for instances that
+        are too large.
     adapt : callable, optional
         A user's formulation, as `formulations.external` finds it, to a builder.
     """

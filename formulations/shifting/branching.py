@@ -5,6 +5,11 @@ which the checker's dynamic program finds, bounds the node and has the schedules
 Johnson, Nemhauser, Savelsbergh and Vance 1998, "Branch-and-price"). A node is a leaf where its bound reaches
 the cost of the best decision. Others are split where the LP mixes schedules of a job: by when it ends, or by
 what it runs in a slot; of some such splits the one that is best by the schedules known so far.
+
+Where few schedules cost so little that a better decision could have them, a node is first split into
+decisions of such schedules and all others, which the node's prices prove. From there on schedules are listed,
+and neither priced nor generated (Baldacci, Christofides and Mingozzi 2008, "An exact algorithm for the
+vehicle routing problem based on the set partitioning formulation with additional cuts").
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from wattsched.formulations.shifting.columns import (
     follow,
     is_valid,
     never_run,
+    prices_of,
     use,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
@@ -34,10 +40,11 @@ from wattsched.formulations.shifting.decisions import decision_of, schedules_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL, ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import charges
 from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
-from wattsched.verification.shifting.splits import allowed_by
+from wattsched.verification.shifting.listing import Listed, Listing, TooManyError
+from wattsched.verification.shifting.splits import allowed_by, listing_of, lists
 from wattsched.verification.tree import Taken
 
 MOST_CELLS = 30_000
@@ -54,6 +61,9 @@ _MOST_RAISES = 6
 _LEAST_GAIN = 1e-6
 _BETWEEN = (0.45, 0.9)
 """Where to split between two ends. On the outside earlier ends count as ends at the split: late ones help."""
+
+
+_NO_JOBS = np.zeros(0, dtype=np.int64)
 
 
 class _Priced(NamedTuple):
@@ -89,6 +99,7 @@ def branch(
     gap: float,
     timer: Timer,
     columns: Schedules | None = None,
+    prices: Mapping[str, float] | None = None,
     most: float = math.inf,
 ) -> Cases[ShiftingDecision] | None:
     """Prove that a decision is optimal, or find better ones and prove these; None for horizons too large.
@@ -101,6 +112,8 @@ def branch(
         Relative gap that is to be proven.
     columns : Schedules, optional
         Good ones, of each job the cheapest first.
+    prices : mapping of str to float, optional
+        Good ones, by row.
     most : float, optional
         Slots of jobs that are priced, at most: some thousands in a second.
     """
@@ -112,7 +125,7 @@ def branch(
     if columns is not None:
         search.begin_with(columns)
     try:
-        return search.run()
+        return search.run(prices or {})
     except RuntimeError:  # an LP that HiGHS does not solve leaves nothing proven
         return None
 
@@ -130,6 +143,8 @@ class _Branching:
         for schedules in (known, never_run(horizon, np.arange(horizon.n_jobs))):
             self.master.add(self.pool.add(schedules))
         self.nodes: list[dict[str, Any]] = [{}]
+        self.listed: dict[int, tuple[Listing, IntArray]] = {}
+        self.least_slack = math.inf
         self.raised, self.priced_slots, self.most = 0, 0, most
 
     def begin_with(self, columns: Schedules) -> None:
@@ -151,9 +166,10 @@ class _Branching:
         """What a leaf's bound has to reach."""
         return self.value - self.gap * abs(self.value)
 
-    def run(self) -> Cases[ShiftingDecision]:
+    def run(self, prices: Mapping[str, float]) -> Cases[ShiftingDecision]:
         """Split the node of least bound until all reach the target, or nodes or time run out."""
         root = _Node(-math.inf, 0, self._price(self.master.solve().prices, ()))
+        root.learn(self._price(prices_of(self.horizon, self.objective, prices), ()))
         left, leaves = [root], list[_Node]()
         while left and left[0].bound < self.target:
             if len(self.nodes) + 2 > MOST_NODES or self.over:
@@ -178,6 +194,11 @@ class _Branching:
         """Least costs at prices; where those above are given, of the job alone that the last split is of."""
         horizon, instance = self.horizon, self.horizon.instance
         charged, _ = charges(self._named(prices), self.prover.limits, (), "min")
+        if (last := listing_of(taken)) is not None:
+            listing, _ = self.listed[taken[last].node]
+            least = self.prover.least_listed(listing, PricedInstance(instance, charged), taken)
+            self.priced_slots += horizon.n_jobs
+            return _Priced(prices, least, self._bound(charged, least), never_run(horizon, _NO_JOBS))
         allowed, priced = allowed_by(instance, taken), PricedInstance(instance, charged)
         least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
         found = []
@@ -192,11 +213,17 @@ class _Branching:
             if math.isfinite(one.known):
                 start = horizon.option_start[horizon.table[number]]
                 found.append((number, np.where(one.option == PAUSE, PAUSE, start + one.option)))
-        bound = math.inf if math.inf in least else self.prover.together(charged, least).bound
         jobs, options = zip(*found, strict=True) if found else ((), np.zeros((0, horizon.slots)))
         schedules = follow(horizon, np.array(jobs, dtype=np.int64), np.array(options, dtype=np.int64))
         schedules = self._delayed(schedules.take(np.flatnonzero(np.isfinite(schedules.finish_s))), taken)
-        return _Priced(prices, least, bound if bound is not None else -math.inf, schedules)
+        return _Priced(prices, least, self._bound(charged, least), schedules)
+
+    def _bound(self, charged: Mapping[str, float], least: list[float], within: float = 0.0) -> float:
+        """What least costs of all jobs prove together at charges, where one costs more by so much."""
+        if math.inf in least:
+            return math.inf
+        bound = self.prover.together(charged, least, within).bound
+        return -math.inf if bound is None else bound
 
     def _delayed(self, schedules: Schedules, taken: Sequence[Taken]) -> Schedules:
         """Schedules with ends that count as later, as leaves do on the outside of splits."""
@@ -210,12 +237,16 @@ class _Branching:
 
     def _solve(self, node: _Node) -> dict[str, Any] | None:
         """Generate schedules and prices of a node; a split, or None where it needs none or has none."""
-        smoothing = _SMOOTHING if node.taken else 0.0
+        if (split := self._list(node)) is not None:
+            return split
+        listed = listing_of(node.taken) is not None
+        smoothing = _SMOOTHING if node.taken and not listed else 0.0
         solution = self._lp(node.taken)
         for _ in range(MOST_ROUNDS):
             if self.over:
                 return None
-            if node.taken and not solution.exceeds and solution.cost + self.offset < self.target:
+            too_little = not solution.exceeds and solution.cost + self.offset < self.target
+            if node.taken and not listed and too_little:
                 # No prices prove a node of which so little is known to cost too little.
                 self._round(solution)
                 if (split := self._split(node, solution)) is not None:
@@ -237,13 +268,45 @@ class _Branching:
                 self.master.raise_limits()
                 solution = self._lp(node.taken)
             smoothing = _SMOOTHING if len(new) else 0.0
-        return self._split(node, solution)
+        return (None if listed else self._list(node)) or self._split(node, solution)
+
+    def _list(self, node: _Node) -> dict[str, Any] | None:
+        """Split of the schedules that a better decision could have, if these are few."""
+        slack = self.target - node.bound
+        if not 0 < slack < self.least_slack or listing_of(node.taken) is not None:
+            return None
+        self.least_slack = slack / 2
+        split = {"prices": self._named(node.priced.prices), "within": slack * (1 + _CLOSED)}
+        try:
+            listing = self.prover.listing(split, node.taken)
+        except TooManyError:
+            return None
+        finally:
+            self.priced_slots += self.horizon.n_jobs * self.horizon.slots
+        if self._bound(listing.charged, listing.least, listing.within) < self.target:
+            return None
+        self.least_slack = math.inf
+        schedules = Schedules.joined([self._schedules(j, some) for j, some in enumerate(listing.schedules)])
+        self.master.add(self.pool.add(schedules))
+        numbers = self.pool.numbers(schedules.take(np.flatnonzero(np.isfinite(schedules.finish_s))))
+        assert numbers is not None
+        self.listed[node.number] = listing, numbers
+        return split
+
+    def _schedules(self, job: int, listed: Listed) -> Schedules:
+        """Listed schedules of a job."""
+        start = self.horizon.option_start[self.horizon.table[job]]
+        option = np.where(listed.option == PAUSE, PAUSE, start + listed.option)
+        return follow(self.horizon, np.full(len(option), job), option)
 
     def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
         """The LP over the schedules that splits allow."""
         known = self.pool.all()
         keep = np.ones(len(known), dtype=bool)
-        for split, inside, _ in taken:
+        for split, inside, number in taken:
+            if lists(split):
+                keep &= np.isin(np.arange(len(known)), self.listed[number][1])
+                continue
             keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
         self.master.restrict(keep)
         return self.master.solve()
@@ -280,7 +343,14 @@ class _Branching:
         self.nodes += [{}, {}]
         for number, inside in ((first, True), (first + 1, False)):
             taken = (*node.taken, Taken(split, inside, node.number))
-            priced = self._price(node.priced.prices, taken, above=node.priced)
+            if not lists(split):
+                priced = self._price(node.priced.prices, taken, above=node.priced)
+            elif inside:
+                priced = node.priced
+            else:
+                listing, _ = self.listed[node.number]
+                bound = self._bound(listing.charged, listing.least, listing.within)
+                priced = node.priced._replace(bound=bound)
             yield _Node(priced.bound, number, priced, taken)
 
     def _split(self, node: _Node, solution: MasterSolution) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -212,6 +212,15 @@ class Prices:
         """Prices as derivatives of the objective, by row."""
         charged = np.concatenate([self.gpu, self.of_budgets(objective)[horizon.limited]])
         return named_prices(horizon, -charged)
+
+
+def prices_of(horizon: Horizon, objective: int, named: Mapping[str, float]) -> Prices:
+    """Prices that `Prices.named` has named."""
+    charged = np.array([max(0.0, -named.get(name, 0.0)) for name in row_names(horizon)])
+    criteria = np.zeros(len(CRITERIA))
+    criteria[horizon.limited] = charged[horizon.n_cells :]
+    criteria[objective] += 1.0
+    return Prices(criteria, charged[: horizon.n_cells])
 
 
 def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> FloatArray:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges
 from wattsched.verification.shifting.least_cost import LeastCost
+from wattsched.verification.shifting.listing import Listing, schedules_up_to
 from wattsched.verification.shifting.outcomes import (
     BUDGETS,
     CRITERIA,
@@ -25,15 +27,15 @@ from wattsched.verification.shifting.outcomes import (
     standing_of,
 )
 from wattsched.verification.shifting.priced import PricedJob, PricedOptions
-from wattsched.verification.shifting.splits import Allowed, allowed_by
+from wattsched.verification.shifting.splits import Allowed, allowed_by, listing_of
 from wattsched.verification.tree import Taken
 
 CELLS = 2.5e8
 """Slots by options by levels that all jobs may have together, some seconds' worth."""
 CELLS_PER_JOB = 2e7
-LEVELS = (64, 4096)
+LEVELS = (64, 16384)
 """Fewest and most levels of a job's work."""
-LEVELS_OF_LEAF = 1024
+LEVELS_OF_LEAF = 4096
 """Most levels of a job's work in a leaf of a tree, of which there are many."""
 
 
@@ -66,6 +68,7 @@ class Prover:
         self.limits = {row: limit for row, limit in budgets.items() if limit is not None}
         for name, pool in instance.pools.items():
             self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
+        self._listed = "", Listing({}, [], 0.0, [])
         self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
 
     @property
@@ -91,23 +94,69 @@ class Prover:
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
-        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
-        found = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
-        together = sum(one.size for one in found)
-        least = [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in found]
+        within, least = 0.0, None
+        if (last := listing_of(taken)) is not None:
+            listing = self.listing(taken[last].split, taken[:last])
+            if taken[last].inside:
+                least = self.least_listed(listing, PricedInstance(self.instance, charged), taken)
+            elif charged == listing.charged:
+                within, least = listing.within, listing.least
+        least = self._least(charged, taken) if least is None else least
         if math.inf not in least:
-            return self.together(charged, least)
+            return self.together(charged, least, within)
         if taken:
             return Proof(bound=math.inf, excess=math.inf)
         late = self.instance.jobs[least.index(math.inf)].name
         return Proof([f"certificate: job '{late}' has no schedule that ends in time"])
 
-    def together(self, charged: Mapping[str, float], least: Sequence[float]) -> Proof:
-        """What the least costs of all jobs prove together at charges of rows."""
+    def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
+        """Least costs of all jobs at charges of rows, or less."""
+        allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
+        found = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
+        together = sum(one.size for one in found)
+        return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in found]
+
+    def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
+        """Schedules inside of a split that lists them and on the sides of those before; the last are kept.
+
+        Raises
+        ------
+        ValueError
+            If the split is none, or lists too many.
+        """
+        key = repr((split, [(one.split, one.inside) for one in before]))
+        if key != self._listed[0]:
+            charged, faults = charges(split["prices"], self.limits, (), "min")
+            if faults:
+                raise ValueError(f"split.prices: {faults[0]}")
+            least = self._least(charged, before)
+            priced = PricedInstance(self.instance, charged)
+            allowed = allowed_by(self.instance, before)
+            schedules = [
+                schedules_up_to(priced.job(job, allowed.get(job.name)), cost + split["within"])
+                for job, cost in zip(self.instance.jobs, least, strict=True)
+            ]
+            self._listed = key, Listing(charged, least, split["within"], schedules)
+        return self._listed[1]
+
+    def least_listed(self, listing: Listing, priced: PricedInstance, taken: Sequence[Taken]) -> list[float]:
+        """Least costs of the listed schedules of all jobs that splits allow."""
+        allowed_by(self.instance, taken)
+        least = []
+        for job, listed in zip(self.instance.jobs, listing.schedules, strict=True):
+            costs = listed.costs(one := priced.job(job))
+            for split, inside, _ in taken:
+                if split.get("job") == job.name:
+                    costs[~listed.allowed_by(one, split, inside)] = math.inf
+            least.append(float(costs.min(initial=math.inf)))
+        return least
+
+    def together(self, charged: Mapping[str, float], least: Sequence[float], within: float = 0.0) -> Proof:
+        """What least costs of all jobs prove together at charges, where one costs more by so much."""
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
-        bound = total - owed - ROUNDING * (abs(total) + abs(owed))
+        bound = total + within - owed - ROUNDING * (abs(total) + abs(owed) + within)
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
             price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS
@@ -140,11 +189,15 @@ class PricedInstance:
 
     def least_cost(self, job: ShiftingJob, allowed: Allowed | None = None) -> LeastCost:
         """What finds the least cost of a job's schedules, or of those that are allowed."""
+        return LeastCost(self.job(job, allowed))
+
+    def job(self, job: ShiftingJob, allowed: Allowed | None = None) -> PricedJob:
+        """What a job's schedules are charged, or those that are allowed."""
         table = self.instance.table_of(job)
         if id(table) not in self._options:
             self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu)
         delay = self._delay * job.weight
-        return LeastCost(PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed))
+        return PricedJob(self.instance, job, self._options[id(table)], delay, self._joule, allowed)
 
 
 def objective_upper_bound(instance: ShiftingInstance) -> float:

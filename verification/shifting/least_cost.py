@@ -1,19 +1,8 @@
 r"""The least that a schedule of one job costs at prices, or a bound below it.
 
-Schedules are followed slot by slot with their exact work, all at once. Those that by `CostToGo` cost more
-than a known one, and those that leave more work than another at more cost, are dropped. Where too many are
-left, the most costly ones count for what they cost at least.
-
-What is left of a job costs at least what dynamic programming over levels of work left finds. Levels are safe.
-What is left is rounded down to one. Over a run (an option without a pause) the work done is rounded as a
-whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for an option that does a of
-them, and in the first slot of the run as much more as makes the sum of any number of slots at least the true
-one. Schedules of the true job have thus counterparts that do no less work in the same slots, and costs never
-fall with the work left.
-
-Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
-same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
-work left runs on. Ends before the earliest second that is allowed are not forbidden but count as if at it.
+Schedules are followed slot by slot. Those that by `CostToGo` cost more than a known one, and those that leave
+more work than another at more cost, are dropped. Where too many are left, the most costly ones count for what
+they cost at least.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
 it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
@@ -22,193 +11,19 @@ it is cheapest. Where that is more than a known schedule costs, slots from T on 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import ROUNDING
+from wattsched.verification.shifting.cost_to_go import CostToGo
+from wattsched.verification.shifting.following import PAUSE, Followed, begin, run_slot
 from wattsched.verification.shifting.priced import PricedJob
 
 FEW_LEVELS, FEW_CELLS = 64, 8192
 """Levels that are tried first, or with few options more: up to so many levels by options take as long."""
-MOST_FOLLOWED = 100
-"""Schedules of a job that are followed together."""
-_MARGIN = 1e-7
-"""Share of a level by which levels done exceed what rounding could make too few."""
-PAUSE = -1
-"""In place of an option."""
-_PAUSED, _NEVER = -2, -1
-"""States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
-
-
-class _Move:
-    """Every option for a slot, of which some seconds are lost; arrays by option and level."""
-
-    def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
-        options = job.options
-        needs_s = lost_s + work / options.rate[:, None]
-        self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
-        self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
-        self.end_s = np.where(self.ends, needs_s, 0.0)
-        self.delay = job.delay * self.end_s
-
-
-class CostToGo:
-    """Costs from slots on, from below.
-
-    Parameters
-    ----------
-    end : int
-        Schedules that run in this slot or later are left out, unless it is the number of slots.
-    levels : int
-        Levels of the job's work.
-    """
-
-    def __init__(self, job: PricedJob, end: int, levels: int):
-        self.job, rate, kind = job, job.options.rate, job.options.kind
-        self.n, self.step = len(rate), job.work / levels
-        self.level = np.arange(levels + 1)
-        work = np.asarray(self.step * self.level, dtype=np.float64)
-        self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
-        exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
-        self.floor = np.floor(exact)
-        behind = exact - self.floor
-        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
-        self.makes_up = worst - behind[1:] + _MARGIN
-        self.row = (np.arange(self.n) * len(self.level))[:, None]
-        members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
-        self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
-        self._cost = np.full((end - job.first + 1, self.n + 2, levels + 1), math.inf)
-        if end == job.slots:
-            self._cost[-1] = job.unfinished(work)
-        for position in range(end - job.first - 1, -1, -1):
-            self._fill(job.first + position, self._cost[position + 1], self._cost[position])
-
-    def at(self, slot: int, state: IntArray, work: FloatArray) -> FloatArray:
-        """Least costs from slots on.
-
-        Parameters
-        ----------
-        state : int array
-            The option of the slot before, or paused, or never run.
-        """
-        level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
-        # In the middle of a run: the part of a level that its first slot was given more is given back.
-        level = np.clip(level - (state >= 0), 0, len(self.level) - 1)
-        return np.asarray(self._cost[slot - self.job.first][state, level])
-
-    def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
-        """Costs from a slot on, from those of the next one: of options, paused, and never run."""
-        again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
-        start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
-        going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)
-        (_, options), *more = self.ranks
-        of_kind = again[options]
-        for kinds, options in more:
-            of_kind[kinds] = np.minimum(of_kind[kinds], again[options])
-        paused, never = (later[_PAUSED], later[_NEVER]) if self.job.idle[slot] else (math.inf, math.inf)
-        np.minimum(paused, of_kind.min(axis=0), out=now[_PAUSED])
-        np.minimum(never, start.min(axis=0), out=now[_NEVER])
-        # A run that goes on is not begun again, or every slot would be given a part of a level.
-        running = now[: self.n]
-        np.minimum(going_on, paused, out=running)
-        np.minimum(running, _of_others(of_kind)[self.job.options.kind], out=running)
-        for options, partners in self.partners:
-            running[options] = np.minimum(running[options], start[partners])
-
-    def _first(self, slot: int, lost_s: float) -> FloatArray:
-        """Levels of the first slot of a run."""
-        able = self.job.options.rate * (self.job.slot_s - lost_s) / self.step
-        return np.asarray(np.ceil(able + self.makes_up[slot]))
-
-    def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
-        """Cost of running every option in the slot, shape (n_options, n_levels)."""
-        job, move = self.job, self.moves[lost_s]
-        index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
-        index += self.row
-        cost: FloatArray = np.take(later, index)
-        if slot < job.first_end:
-            cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
-            return cost
-        begin_s = slot * job.slot_s
-        np.copyto(cost, job.delay * begin_s, where=move.ends)
-        if begin_s + job.slot_s > job.deadline_s:
-            cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
-        if begin_s < job.after_s:
-            cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
-        else:
-            cost += move.delay
-        cost += job.joule[slot] * move.joules
-        cost += job.gpu[slot][:, None]
-        return cost
-
-
-def _ranks(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Kinds and their first options, those with a second one and these, and so on."""
-    for rank in range(max(map(len, members))):
-        kinds = [k for k, options in enumerate(members) if len(options) > rank]
-        yield np.array(kinds), np.array([members[k][rank] for k in kinds])
-
-
-def _partners(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Options, and for each another one of its kind, in as many ways as there are."""
-    for turn in range(1, max(map(len, members))):
-        able = [options for options in members if len(options) > turn]
-        yield np.concatenate(able), np.concatenate([np.roll(options, turn) for options in able])
-
-
-def _of_others(of_kind: FloatArray) -> FloatArray:
-    """Least among all other kinds, for every kind; shape (n_kinds, n_levels)."""
-    if len(of_kind) == 1:
-        return np.full_like(of_kind, math.inf)
-    best, least = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
-    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
-
-
-class _Followed(NamedTuple):
-    """Schedules up to a slot.
-
-    Attributes
-    ----------
-    state : int array
-        The option of the slot before, or paused, or never run.
-    kind : int array
-        Its kind, which needs no restart.
-    left, cost, least : float arrays
-        Work left, cost so far, and with it what the rest costs at least.
-    origin, option : int arrays
-        Number of the same schedule among those of the slot before, and what it runs in the last slot.
-    """
-
-    state: IntArray
-    kind: IntArray
-    left: FloatArray
-    cost: FloatArray
-    least: FloatArray
-    origin: IntArray
-    option: IntArray
-
-    def take(self, which: IntArray) -> _Followed:
-        return self._replace(**{name: values[which] for name, values in self._asdict().items()})
-
-    def undominated(self, *, same_work: bool) -> _Followed:
-        """Without schedules that leave as much work as another of their state, or more, at no less cost.
-
-        Only as much, where having less to do may mean to end too early.
-        """
-        if len(self.left) < 2:
-            return self
-        order = np.lexsort((self.cost, self.left, self.state))
-        if same_work:
-            state, left = self.state[order], self.left[order]
-            return self.take(order[np.append(True, (np.diff(state) != 0) | (np.diff(left) != 0))])
-        # States are so far apart that the least cost so far begins anew with each of them.
-        apart = 1.0 + 2 * float(np.abs(self.cost).max())
-        cost = self.cost[order] - apart * self.state[order]
-        before = np.concatenate([[math.inf], np.minimum.accumulate(cost)[:-1]])
-        return self.take(order[cost < before])
+FOLLOWED = 100
+"""Schedules of a job that are followed together, with few levels; with more of them more."""
 
 
 class LeastCost:
@@ -223,29 +38,15 @@ class LeastCost:
     """
 
     def __init__(self, job: PricedJob):
-        self.job = job
+        self.job, self.n_options = job, len(job.options.rate)
         self.option = np.full(job.slots, PAUSE)
-        self.full = job.options.rate * job.slot_s
         self.known = float(self._single_runs().min(initial=math.inf))
-        self.end = self._end()
+        self.end = end_of(job, self.known)
 
     @property
     def size(self) -> int:
         """Slots by options that are looked at."""
-        return max(1, self.end - self.job.first) * len(self.full)
-
-    def _end(self) -> int:
-        """Slot from which on schedules cost more than the known one."""
-        job, options = self.job, self.job.options
-        joules = job.work * float((options.extra_w / options.rate).min())
-        # At high prices the difference is small beside its parts, and may be all rounding.
-        room = self.known * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
-        due = (
-            job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
-        )
-        if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
-            return max(job.first, due)
-        return max(job.first, min(due, math.ceil(room / (job.delay * job.slot_s)) + 1))
+        return max(1, self.end - self.job.first) * self.n_options
 
     def _single_runs(self) -> FloatArray:
         """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options).
@@ -253,7 +54,7 @@ class LeastCost:
         `option` is then the cheapest of them.
         """
         job, options = self.job, self.job.options
-        none = np.zeros((1, len(self.full)))
+        none = np.zeros((1, self.n_options))
         each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
         spent = np.concatenate([none, np.cumsum(each, axis=0)])
         forbidden = np.concatenate([none, np.cumsum(np.isinf(job.gpu), axis=0)])
@@ -264,7 +65,7 @@ class LeastCost:
         used_s = needs_s - before * job.slot_s
         begun = np.arange(job.first, job.slots)[:, None]
         last = np.minimum(begun + before, job.slots - 1)
-        option, end_s = np.arange(len(self.full)), last * job.slot_s + used_s
+        option, end_s = np.arange(self.n_options), last * job.slot_s + used_s
         cost = spent[last, option] - spent[begun[:, 0]] + options.gpu[last, option]
         cost += job.joule[last] * options.extra_w * used_s + job.delay * np.maximum(end_s, job.after_s)
         valid = (begun + before < job.slots) & (end_s <= job.deadline_s)
@@ -275,46 +76,43 @@ class LeastCost:
         valid &= (begun <= busy.min(initial=job.slots)) & (last >= job.first_end)
         cost = np.where(valid, cost, math.inf)
         if valid.any():
-            begin, chosen = divmod(int(np.argmin(cost)), len(self.full))
+            begin, chosen = divmod(int(np.argmin(cost)), self.n_options)
             self.option[job.first + begin : int(last[begin, chosen]) + 1] = chosen
         return cost
 
     def bound(self, levels: int) -> float:
         """Least cost, or less, by at most so many levels of the job's work; few levels are tried first."""
-        best, tried = -math.inf, min(max(FEW_LEVELS, FEW_CELLS // len(self.full)), levels)
+        best, tried, followed = -math.inf, min(max(FEW_LEVELS, FEW_CELLS // self.n_options), levels), FOLLOWED
         while True:
-            best = max(best, self._bound(tried))
+            best = max(best, self._bound(tried, followed))
             if best >= self.known or tried >= levels:
                 # Completion counts from the job's arrival.
                 return best - self.job.delay * self.job.arrival_s
-            tried = min(4 * tried, levels)
+            tried, followed = min(4 * tried, levels), 4 * followed
 
-    def _bound(self, levels: int) -> float:
+    def _bound(self, levels: int, most: int) -> float:
         job, to_go = self.job, CostToGo(self.job, self.end, levels)
-        begun, work = np.array([_PAUSED if job.ran else _NEVER]), np.array([job.work])
-        # What is held may go on without a restart, of which the levels know nothing.
-        least = np.full(1, -math.inf) if job.held >= 0 else to_go.at(job.first, begun, work)
-        dropped, trail = math.inf, list[_Followed]()
-        nowhere = np.zeros(1, dtype=np.int64)
-        followed = _Followed(begun, np.array([job.held]), work, np.zeros(1), least, nowhere, nowhere)
+        followed = begin(job, to_go)
+        least, dropped, trail = float(followed.least[0]), math.inf, list[Followed]()
         for slot in range(job.first, self.end):
-            onward = self._step(slot, followed, to_go, trail)
+            ended, onward = run_slot(job, slot, followed, to_go)
+            self._know(ended.cost, trail)
             followed = onward.take(np.flatnonzero(onward.least < self.known))
             followed = followed.undominated(same_work=slot + 1 < job.first_end)
-            if len(followed.left) > MOST_FOLLOWED:
+            if len(followed.left) > most:
                 # What has more to do is less likely to end too early.
                 order = np.lexsort((-followed.left, followed.least))
-                dropped = min(dropped, float(followed.least[order[MOST_FOLLOWED]]))
-                followed = followed.take(order[:MOST_FOLLOWED])
+                dropped = min(dropped, float(followed.least[order[most]]))
+                followed = followed.take(order[:most])
             trail.append(followed)
             if not len(followed.left):
                 break
         if self.end == job.slots and len(followed.left):
             unfinished = followed.cost + job.unfinished(followed.left)
             self._know(unfinished[:, None], trail)
-        return max(float(least[0]), min(self.known, dropped))
+        return max(least, min(self.known, dropped))
 
-    def _know(self, cost: FloatArray, trail: list[_Followed]) -> None:
+    def _know(self, cost: FloatArray, trail: list[Followed]) -> None:
         """Keep the cheapest of some schedules, by those followed so far and the option of the next slot."""
         if (least := float(cost.min(initial=math.inf))) >= self.known:
             return
@@ -326,27 +124,14 @@ class LeastCost:
             slot -= 1
             self.option[slot], which = followed.option[which], followed.origin[which]
 
-    def _step(self, slot: int, before: _Followed, to_go: CostToGo, trail: list[_Followed]) -> _Followed:
-        """Those that go on after the slot; the cheapest that ends in it may be known from now on."""
-        job, options = self.job, self.job.options
-        never = before.state == _NEVER
-        free = (before.kind[:, None] == options.kind) | never[:, None]
-        lost_s = np.where(free, 0.0, job.restart_s)
-        able, left = self.full - options.rate * lost_s, before.left[:, None]
-        # Twice what counts as rounding, so that nothing ends later here than in truth.
-        ends = left <= able + 2 * ROUNDING * self.full
-        used_s = np.where(ends, lost_s + np.minimum(left, able) / options.rate, job.slot_s)
-        cost = before.cost[:, None] + job.gpu[slot] + job.joule[slot] * options.extra_w * used_s
-        end_s = slot * job.slot_s + used_s
-        in_time = ends & (end_s <= job.deadline_s) & (slot >= job.first_end)
-        self._know(np.where(in_time, cost + job.delay * np.maximum(end_s, job.after_s), math.inf), trail)
-        # What is a rounding away from its end may as well go on.
-        which, option = np.nonzero(left > able)
-        idle = np.flatnonzero(job.idle[slot] & np.ones_like(never))
-        state = np.concatenate([np.where(never, _NEVER, _PAUSED)[idle], option])
-        kind = np.concatenate([np.full(len(idle), -1), options.kind[option]])
-        rest = np.concatenate([before.left[idle], (left - able)[which, option]])
-        spent = np.concatenate([before.cost[idle], cost[which, option]])
-        least = spent + to_go.at(slot + 1, state, rest)
-        chosen = np.concatenate([np.full(len(idle), PAUSE), option])
-        return _Followed(state, kind, rest, spent, least, np.concatenate([idle, which]), chosen)
+
+def end_of(job: PricedJob, most: float) -> int:
+    """Slot from which on schedules cost more than something."""
+    options = job.options
+    joules = job.work * float((options.extra_w / options.rate).min())
+    # At high prices the difference is small beside its parts, and may be all rounding.
+    room = most * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
+    due = job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
+    if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
+        return max(job.first, due)
+    return max(job.first, min(due, math.ceil(room / (job.delay * job.slot_s)) + 1))

@@ -2,13 +2,14 @@
 
 A split is of one job. Either ``ends_by_s``, seconds from the beginning of the horizon: inside it ends by
 then, outside later. Or ``slot`` and ``rows``, numbers of rows of its table: inside it runs in that slot as
-one of these, outside as another or not at all.
+one of these, outside as another or not at all. Or a split is of all jobs: inside, each costs at ``prices`` at
+most its least cost and ``within``, and outside some job costs more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,8 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
     jobs = {job.name: job for job in instance.jobs} if taken else {}
     found: dict[str, Allowed] = {}
     for split, inside, _ in taken:
+        if lists(split):
+            continue
         if not isinstance(name := split.get("job"), str) or name not in jobs:
             raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
         if name not in found:
@@ -85,6 +88,23 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
         else:
             raise ValueError(f"split: needs 'ends_by_s', or 'slot' and 'rows', of job '{name}'")
     return found
+
+
+def lists(split: Mapping[str, Any]) -> bool:
+    """Whether a split lists schedules by what they cost; a ValueError where it does so wrongly."""
+    if split.keys() != {"prices", "within"}:
+        return False
+    within = split["within"]
+    if not is_finite(within) or within < 0:
+        raise ValueError(f"split.within: must be a number that is not negative, not {within!r:.80}")
+    if not isinstance(split["prices"], dict):
+        raise ValueError("split.prices: must be an object")
+    return True
+
+
+def listing_of(taken: Sequence[Taken]) -> int | None:
+    """Number of the last split that lists schedules."""
+    return next((i for i in range(len(taken) - 1, -1, -1) if lists(taken[i].split)), None)
 
 
 def _slot_and_rows(

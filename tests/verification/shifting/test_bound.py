@@ -53,7 +53,7 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     bounds = []
     for levels, followed in ((4, 1), (16, 4), (64, 100), (1024, 100_000)):
         monkeypatch.setattr(bound, "LEVELS", (levels, levels))
-        monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
+        monkeypatch.setattr(least_cost, "FOLLOWED", followed)
         bounds.append(proven(instance, prices))
     assert bounds[0] < bounds[1] < bounds[2]
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)

@@ -16,6 +16,7 @@ from wattsched.instances.generators import generate
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.shifting import bound, least_cost
 from wattsched.verification.shifting.bound import PricedInstance, Prover
+from wattsched.verification.shifting.listing import schedules_up_to
 from wattsched.verification.shifting.outcomes import CRITERIA
 from wattsched.verification.shifting.splits import allowed_by
 from wattsched.verification.tree import Taken, prove_tree
@@ -34,13 +35,20 @@ def split(rng: random.Random, instance: ShiftingInstance, job: ShiftingJob) -> d
 
 
 def least(
-    instance: ShiftingInstance, job: ShiftingJob, charged: dict[str, float], taken: list[Taken]
+    instance: ShiftingInstance,
+    job: ShiftingJob,
+    charged: dict[str, float],
+    taken: list[Taken],
+    *some: tuple[Any, ...],
 ) -> float:
-    """Least cost of a job's schedules on some sides of splits; early ends count as if they were late."""
+    """Least cost of a job's schedules on some sides of splits; early ends count as if they were late.
+
+    Of `some` schedules where these are given.
+    """
     weights = sum(job.weight for job in instance.jobs)
     price = {row: charged.get(row, 0.0) + (CRITERIA[instance.objective] == row) for row in ROWS}
     best = math.inf
-    for choice, cells, finish_s, amounts in schedules(instance, job):
+    for choice, cells, finish_s, amounts in some or schedules(instance, job):
         for given, inside, _ in taken:
             if "rows" in given and (choice[given["slot"]] in given["rows"]) != inside:
                 break
@@ -64,7 +72,7 @@ def test_least_costs_are_those_of_trying_everything(
 ) -> None:
     """They are never more, and no less where all schedules that matter are followed."""
     monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
-    monkeypatch.setattr(least_cost, "MOST_FOLLOWED", followed)
+    monkeypatch.setattr(least_cost, "FOLLOWED", followed)
     for number in range(seed, seed + 60):
         instance, rng = tiny(number), random.Random(number)
         sizes = dict(zip(ROWS, (1.0, 1e3, 1e-2, 1e5), strict=True))
@@ -83,6 +91,38 @@ def test_least_costs_are_those_of_trying_everything(
                 assert found <= truth + 1e-8 * abs(truth), (number, taken)
                 if followed == 100 and math.isfinite(truth):
                     assert found >= truth - 1e-8 * abs(truth) - 1e-12, (number, taken)
+
+
+@pytest.mark.parametrize("seed", range(0, 120, 30))
+def test_all_schedules_that_cost_little_are_listed(seed: int) -> None:
+    """At other prices the cheapest of them is the one that trying everything finds among those."""
+    for number in range(seed, seed + 30):
+        instance, rng = tiny(number), random.Random(number)
+        cells = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
+        unit = {"mean-completion": 1.0, "carbon": 1e3, "energy": 1e-2}.get(instance.objective, 1e5)
+
+        def drawn(cells: list[str] = cells, unit: float = unit, rng: random.Random = rng) -> dict[str, float]:
+            return {cell: rng.random() * 10.0 / unit for cell in cells if rng.random() < 0.3}
+
+        first, second = drawn(), drawn()
+        for job in instance.jobs:
+            truth = least(instance, job, first, [])
+            if not math.isfinite(truth):
+                continue
+            most = truth + rng.random() * abs(truth)
+            listed = schedules_up_to(PricedInstance(instance, first).job(job), most)
+            costs = listed.costs(PricedInstance(instance, first).job(job))
+            others = listed.costs(PricedInstance(instance, second).job(job))
+            each = [
+                (least(instance, job, first, [], one), least(instance, job, second, [], one))
+                for one in schedules(instance, job)
+            ]
+            inside = [other for cost, other in each if cost <= most * (1 - 1e-8)]
+            assert min(costs) == pytest.approx(truth, rel=1e-8)
+            assert max(costs) <= most * (1 + 1e-6)
+            assert min(others) <= min(inside) * (1 + 1e-8)
+            about = [other for cost, other in each if cost <= most * (1 + 1e-6)]
+            assert min(others) >= min(about) * (1 - 1e-8)
 
 
 def test_less_work_left_is_no_merit_where_a_job_has_to_run_on() -> None:
@@ -107,15 +147,26 @@ def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]
     rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
     rows += [n for n, field in bound.BUDGETS.items() if getattr(instance.budgets, field) is not None]
     size = 10 ** rng.uniform(-3, 3) * (instance.slot_s if instance.objective == "mean-completion" else 1.0)
+
+    def prices() -> dict[str, float]:
+        return {row: -size * rng.random() for row in rows if rng.random() < 0.3}
+
     nodes: list[dict[str, Any]] = [{}]
     for number in range(30):
         if number < len(nodes) and rng.random() < 0.75:
             children = {"inside": len(nodes), "outside": len(nodes) + 1}
-            nodes[number] = {"split": split(rng, instance, rng.choice(instance.jobs)), **children}
+            drawn = split(rng, instance, rng.choice(instance.jobs))
+            if rng.random() < 0.3:
+                drawn = {"prices": prices(), "within": size * rng.random() * 10}
+            nodes[number] = {"split": drawn, **children}
             nodes += [{}, {}]
     for node in nodes:
         if not node:
-            node["prices"] = {row: -size * rng.random() for row in rows if rng.random() < 0.3}
+            node["prices"] = prices()
+    for node in nodes:
+        # Outside of listed schedules the same prices prove more.
+        if "within" in node.get("split", {}) and "prices" in nodes[node["outside"]]:
+            nodes[node["outside"]]["prices"] = node["split"]["prices"]
     return nodes
 
 
@@ -127,7 +178,7 @@ def test_no_decision_beats_the_bound_of_a_tree(
     """Neither by few levels, where hardly anything is followed."""
     monkeypatch.setattr(least_cost, "FEW_LEVELS", levels)
     monkeypatch.setattr(bound, "LEVELS_OF_LEAF", levels)
-    monkeypatch.setattr(least_cost, "MOST_FOLLOWED", levels // 2)
+    monkeypatch.setattr(least_cost, "FOLLOWED", levels // 2)
     for number in range(seed, seed + 40):
         instance, rng = tiny(number), random.Random(number)
         best = optimum(instance)
@@ -191,6 +242,12 @@ def demo() -> tuple[ShiftingInstance, dict[str, Any]]:
         ({"job": "job0", "slot": 0, "rows": 3}, "must be a list of rows"),
         ({"job": "job0", "slot": 0, "rows": [-1]}, "is no row of the table"),
         ({"job": "job0", "slot": 0, "rows": [[0]]}, "is no row of the table"),
+        ({"prices": {}, "within": -1.0}, "must be a number that is not negative"),
+        ({"prices": {}, "within": "much"}, "must be a number that is not negative"),
+        ({"prices": [], "within": 1.0}, "split.prices: must be an object"),
+        ({"prices": {"carbon_g": 1.0}, "within": 1.0}, "split.prices: "),
+        ({"prices": {}, "within": 1e12}, "more than 5,000 schedules"),
+        ({"prices": {}, "within": 0.0}, "claims the bound"),
         ({"job": "job0", "slot": 0, "rows": []}, "claims the bound"),
         ({"job": "job0", "ends_by_s": 1e9}, "claims the bound"),
     ],

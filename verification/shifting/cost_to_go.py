@@ -1,0 +1,152 @@
+r"""The least that the rest of a job's schedule costs at prices, from below: a dynamic program over its work.
+
+Levels of work left are safe. What is left is rounded down to one. Over a run (an option without a pause) the
+work done is rounded as a whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for
+an option that does a of them, and in the first slot of the run as much more as makes the sum of any number of
+slots at least the true one. Schedules of the true job have thus counterparts that do no less work in the same
+slots, and costs never fall with the work left.
+
+Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
+same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
+work left runs on. Ends before the earliest second that is allowed are not forbidden but count as if at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.verification.report import ROUNDING
+from wattsched.verification.shifting.priced import PricedJob
+
+PAUSED, NEVER = -2, -1
+"""States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
+_MARGIN = 1e-7
+"""Share of a level by which levels done exceed what rounding could make too few."""
+
+
+class _Move:
+    """Every option for a slot, of which some seconds are lost; arrays by option and level."""
+
+    def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
+        options = job.options
+        needs_s = lost_s + work / options.rate[:, None]
+        self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
+        self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
+        self.end_s = np.where(self.ends, needs_s, 0.0)
+        self.delay = job.delay * self.end_s
+
+
+class CostToGo:
+    """Costs from slots on, from below.
+
+    Parameters
+    ----------
+    end : int
+        Schedules that run in this slot or later are left out, unless it is the number of slots.
+    levels : int
+        Levels of the job's work.
+    """
+
+    def __init__(self, job: PricedJob, end: int, levels: int):
+        self.job, rate, kind = job, job.options.rate, job.options.kind
+        self.n, self.step = len(rate), job.work / levels
+        self.level = np.arange(levels + 1)
+        work = np.asarray(self.step * self.level, dtype=np.float64)
+        self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
+        exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
+        self.floor = np.floor(exact)
+        behind = exact - self.floor
+        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
+        self.makes_up = worst - behind[1:] + _MARGIN
+        self.row = (np.arange(self.n) * len(self.level))[:, None]
+        members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
+        self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
+        self._cost = np.full((end - job.first + 1, self.n + 2, levels + 1), math.inf)
+        if end == job.slots:
+            self._cost[-1] = job.unfinished(work)
+        for position in range(end - job.first - 1, -1, -1):
+            self._fill(job.first + position, self._cost[position + 1], self._cost[position])
+
+    def at(self, slot: int, state: IntArray, work: FloatArray) -> FloatArray:
+        """Least costs from slots on.
+
+        Parameters
+        ----------
+        state : int array
+            The option of the slot before, or paused, or never run.
+        """
+        level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
+        # In the middle of a run: the part of a level that its first slot was given more is given back.
+        level = np.clip(level - (state >= 0), 0, len(self.level) - 1)
+        return np.asarray(self._cost[slot - self.job.first][state, level])
+
+    def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
+        """Costs from a slot on, from those of the next one: of options, paused, and never run."""
+        again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
+        start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
+        going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)
+        (_, options), *more = self.ranks
+        of_kind = again[options]
+        for kinds, options in more:
+            of_kind[kinds] = np.minimum(of_kind[kinds], again[options])
+        paused, never = (later[PAUSED], later[NEVER]) if self.job.idle[slot] else (math.inf, math.inf)
+        np.minimum(paused, of_kind.min(axis=0), out=now[PAUSED])
+        np.minimum(never, start.min(axis=0), out=now[NEVER])
+        # A run that goes on is not begun again, or every slot would be given a part of a level.
+        running = now[: self.n]
+        np.minimum(going_on, paused, out=running)
+        np.minimum(running, _of_others(of_kind)[self.job.options.kind], out=running)
+        for options, partners in self.partners:
+            running[options] = np.minimum(running[options], start[partners])
+
+    def _first(self, slot: int, lost_s: float) -> FloatArray:
+        """Levels of the first slot of a run."""
+        able = self.job.options.rate * (self.job.slot_s - lost_s) / self.step
+        return np.asarray(np.ceil(able + self.makes_up[slot]))
+
+    def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
+        """Cost of running every option in the slot, shape (n_options, n_levels)."""
+        job, move = self.job, self.moves[lost_s]
+        index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
+        index += self.row
+        cost: FloatArray = np.take(later, index)
+        if slot < job.first_end:
+            cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
+            return cost
+        begin_s = slot * job.slot_s
+        np.copyto(cost, job.delay * begin_s, where=move.ends)
+        if begin_s + job.slot_s > job.deadline_s:
+            cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
+        if begin_s < job.after_s:
+            cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
+        else:
+            cost += move.delay
+        cost += job.joule[slot] * move.joules
+        cost += job.gpu[slot][:, None]
+        return cost
+
+
+def _ranks(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
+    """Kinds and their first options, those with a second one and these, and so on."""
+    for rank in range(max(map(len, members))):
+        kinds = [k for k, options in enumerate(members) if len(options) > rank]
+        yield np.array(kinds), np.array([members[k][rank] for k in kinds])
+
+
+def _partners(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
+    """Options, and for each another one of its kind, in as many ways as there are."""
+    for turn in range(1, max(map(len, members))):
+        able = [options for options in members if len(options) > turn]
+        yield np.concatenate(able), np.concatenate([np.roll(options, turn) for options in able])
+
+
+def _of_others(of_kind: FloatArray) -> FloatArray:
+    """Least among all other kinds, for every kind; shape (n_kinds, n_levels)."""
+    if len(of_kind) == 1:
+        return np.full_like(of_kind, math.inf)
+    best, least = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
+    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
