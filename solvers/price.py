@@ -1,10 +1,11 @@
 r"""`price`: row prices first, then small MIPs over the columns that the prices leave in question.
 
 1. Prices :math:`y` that nearly maximise the Lagrangian bound :math:`L(y)` (`dual`).
-2. A *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves it with
-   all other columns at zero; a small one is often enough.
-3. Otherwise a decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
-4. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
+2. A point near the optimum of the LP relaxation (`core`), which often closes gaps of 1e-4.
+3. Otherwise a *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves
+   it with all other columns at zero; a small one is often enough.
+4. A decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
+5. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
    bound over the choice groups closes the gap. Every node has an LP relaxation of its own (`kernels`), and
    columns that its prices fix.
@@ -132,6 +133,8 @@ class _Search:
 
     def run(self) -> None:
         """Improve the best point by kernels until branching can finish."""
+        if not self._done() and core.fits(self._program):
+            self._search_core()
         if not self._done():
             # Very few columns are often enough, and cost next to nothing.
             few = max(KERNELS[0], self._program.n_groups // 10)
@@ -148,6 +151,15 @@ class _Search:
             self._raise_bound(_Branching(self, rest).branch(self._bound, self._prices))
         if not self._done():
             self._improve(self._open())
+
+    def _search_core(self) -> None:
+        """Look for a point near the LP relaxation's optimum."""
+        lp = relaxed(self._program, self._prices, self.timer)
+        if lp.x is not None and lp.prices is not None:
+            self._prices, self._priced = lp.prices, lp.bound
+            self._above = self._program.above_least(lp.prices)
+            self._raise_bound(lp.bound)
+            self.offer(core.search(self._program, lp, self.enough(self._bound)))
 
     def enough(self, bound: float) -> float:
         """Cost of a point that closes the gap."""
