@@ -27,4 +27,5 @@ HEURISTICS = {f"docs/{known}.md": problem(known).heuristics for known in PROBLEM
 )
 def test_page_names_them_all(page: str, names: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert not [name for name in names if f"`{name}`" not in text]
+    missing = [name for name in names if f"`{name}`" not in text]
+    assert not missing, f"{page} does not name them"
