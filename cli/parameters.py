@@ -368,11 +368,9 @@ limit_options = filling(
 def names_of_problems() -> dict[str, Any]:
     """Names that the options of commands for all problems take, from the registries."""
     from wattsched.problems import PROBLEMS, problem
-    from wattsched.solvers.registry import names as solvers
+    from wattsched.solvers.registry import descriptions as solvers
 
-    told: dict[str, Any] = {
-        "Solvers": f"{', '.join(solvers())}, pyomo:NAME, and the heuristics of the problem"
-    }
+    told: dict[str, Any] = {"Solvers, besides the heuristics of the problem": list(solvers().items())}
     for known in map(problem, PROBLEMS):
         rows = [("formulations", known.formulation_names()), ("objectives", known.objectives)]
         rows += [("heuristics", known.heuristics)] if known.heuristics else []

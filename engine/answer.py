@@ -107,7 +107,7 @@ class Evidence:
                 return self._with_decision(candidate, decision, report, failed[:1])
             # An earlier decision that is no longer possible says nothing of this instance.
             failed += _failed(candidate.of, report) if candidate.of != EARLIER else []
-        return self._without_decision(failed)
+        return self._without_decision(failed[:1])
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
         """State what the solvers have found, and prove as much of it as time allows."""

@@ -32,6 +32,7 @@ class Solver:
     name : str
         For ``pyomo:NAME`` the function gets the part after the colon as its `name`.
     description : str
+        For ``--help``.
     exact : bool
         Finds the optimum, and proves infeasibility, when it has the time.
     takes_intervals : bool
@@ -77,8 +78,14 @@ _SOLVERS = (
 
 
 def names() -> list[str]:
-    """Names of the solvers; ``pyomo:NAME`` stands for any solver that Pyomo finds."""
+    """Names of the solvers; any solver that Pyomo finds has another, ``pyomo:NAME``."""
     return [solver.name for solver in _SOLVERS]
+
+
+def descriptions() -> dict[str, str]:
+    """What each solver is, by name, and ``pyomo:NAME``."""
+    own = {solver.name: solver.description for solver in _SOLVERS}
+    return {**own, f"{PYOMO_PREFIX}NAME": "any solver that Pyomo finds"}
 
 
 def get(name: str) -> Solver:
@@ -95,5 +102,4 @@ def get(name: str) -> Solver:
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
         return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True)
-    known = ", ".join([*names(), f"{PYOMO_PREFIX}NAME"])
-    raise ValueError(f"unknown solver '{name}'; known solvers: {known}")
+    raise ValueError(f"unknown solver '{name}'; known solvers: {', '.join(descriptions())}")

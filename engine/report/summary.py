@@ -56,10 +56,11 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
 def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
     ended = result.termination
     style = STYLES.get(ended.reason, "bold red")
+    # Faults are told below.
+    detail = "" if ended.detail in result.faults else ended.detail
     if result.objective is None:
         out.print()
-        detail = f": {ended.detail}" if ended.detail else ""
-        line(out, (ended.reason.replace("_", " "), style), detail)
+        line(out, (ended.reason.replace("_", " "), style), f": {detail}" if detail else "")
         if result.claimed and result.bound is None:
             line(out, ("the solver's word: no certificate proves it", "dim"))
         if result.bound is not None:
@@ -74,8 +75,8 @@ def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
     if result.bound is not None:
         word = "less" if result.sense == "min" else "more"
         line(out, (f"no decision can have {word} than {_bounds(result, goal)}", "dim"), indent=2)
-    if ended.detail:
-        line(out, (ended.detail, "dim"), indent=2)
+    if detail:
+        line(out, (detail, "dim"), indent=2)
 
 
 def _bounds(result: Any, goal: Goal) -> str:

@@ -32,6 +32,7 @@ FORMAT = f"{FAMILY}5"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}
+PLAIN = "booleans, numbers, texts, arrays of 64 bits, and lists, tuples and dictionaries of them"
 RECORDS: dict[str, Any] = {"block": Block, "flows": Flows}
 """Tuples with names, which a state may hold."""
 
@@ -69,11 +70,14 @@ def save(path: Path, replay: Replay) -> None:
     ------
     OSError
         When the file cannot be written.
-    TypeError
-        When a policy holds what is neither made anew nor plain.
+    ValueError
+        When the policy holds what is neither made anew nor plain.
     """
     state = _State()
-    told = json.dumps(state.of(replay, "replay"), allow_nan=False).encode()
+    try:
+        told = json.dumps(state.of(replay, "replay"), allow_nan=False).encode()
+    except _OddError as error:
+        raise ValueError(f"policy '{replay.name}': {error}") from None
     content = told + b"\n" + b"".join(state.arrays)
     head = {**_head(replay.trace), "sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(path, json.dumps(head).encode() + b"\n" + content)
@@ -129,6 +133,13 @@ def _is_made_anew(value: Any) -> bool:
     return bool(frozen) or callable(value)
 
 
+class _OddError(Exception):
+    """A value that no checkpoint can hold."""
+
+    def __init__(self, name: str, found: str) -> None:
+        super().__init__(f"{name} is {found}; a checkpoint holds {PLAIN}")
+
+
 class _State:
     """Plain values of what a replay holds, and the bytes of its arrays, one after the other."""
 
@@ -146,6 +157,8 @@ class _State:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, np.ndarray):
+            if value.dtype not in KINDS.values():
+                raise _OddError(name, f"an array of {value.dtype}")
             return {"array": self._array(value)}
         if isinstance(value, random.Random):
             _, numbers, normal = value.getstate()
@@ -156,11 +169,13 @@ class _State:
         if isinstance(value, list | tuple):
             return {type(value).__name__: self._items(value, name)}
         if isinstance(value, dict):
+            if not all(isinstance(key, int | str | np.integer) for key in value):
+                raise _OddError(name, "a dictionary with keys that are neither whole numbers nor texts")
             return {"dict": [self._items(value, name), self._items(value.values(), name)]}
         if _is_made_anew(value) or id(value) in self._seen:
             return {}
         if not hasattr(value, "__dict__"):
-            raise TypeError(f"{name}: a {type(value).__name__} cannot be kept in a checkpoint")
+            raise _OddError(name, f"a {type(value).__name__}")
         self._seen.add(id(value))
         return {"object": {key: self.of(one, f"{name}.{key}") for key, one in vars(value).items()}}
 
@@ -174,8 +189,6 @@ class _State:
         return [self.of(item, f"{name}[{i}]") for i, item in enumerate(items)]
 
     def _array(self, array: np.ndarray[Any, Any]) -> list[Any]:
-        if array.dtype not in KINDS.values():
-            raise TypeError(f"an array of {array.dtype} cannot be kept in a checkpoint")
         self.arrays.append(array.tobytes())
         self._length += array.nbytes
         return [array.dtype.kind, list(array.shape), self._length - array.nbytes]

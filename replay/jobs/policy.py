@@ -15,6 +15,9 @@ from wattsched.replay.jobs.pools import PoolState
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
+REVIEWS = 288
+"""Decisions per period of a budget at least, every five minutes of a day."""
+
 
 @dataclass(frozen=True)
 class Restarts:
@@ -188,6 +191,11 @@ class PolicyContext:
     gap: float = 5e-3
     budget: Budget | None = None
     least_price: float = 0.0
+
+    def next_review_s(self, time_s: float) -> float:
+        """When a policy that keeps to the budget is to look at it again."""
+        assert self.budget is not None
+        return time_s + max(self.round_s, self.budget.period_s / REVIEWS)
 
 
 def require_valid(state: State, decision: Decision, policy: str) -> None:

@@ -195,7 +195,10 @@ class Replay:
         decision = self.policy.decide(state)
         seconds = time.perf_counter() - begin
         require_valid(state, decision, self.name)
-        self._held.apply(state, decision)
+        try:
+            self._held.apply(state, decision)
+        except ValueError as error:
+            raise ValueError(f"policy '{self.name}' at {self.time_s:g} s: {error}") from None
         self._changed, self._short = False, decision.short
         self._again_s = max(decision.again_s, self.time_s)
         self._rounds_here += 1

@@ -1,19 +1,31 @@
-"""The README's tables are complete; its examples are run in `tests/docs`."""
+"""What users can name is named in the documentation; its examples are run in `tests/docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.problems import problem
-from wattsched.solvers.registry import names as solvers
+from wattsched.problems import PROBLEMS, problem
+from wattsched.replay.jobs.policies import names as policies
+from wattsched.solvers.registry import descriptions as solvers
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+FORMULATIONS = [name for known in map(problem, PROBLEMS) for name in known.formulations]
+HEURISTICS = {f"docs/{known}.md": problem(known).heuristics for known in PROBLEMS}
 
 
-def test_tables_name_every_formulation_solver_and_objective():
-    text = README.read_text(encoding="utf-8")
-    missing = [
-        name for name in [*problem("sizing").formulations, *solvers(), *OBJECTIVES] if f"`{name}`" not in text
-    ]
-    assert not missing
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("README.md", [*FORMULATIONS, *solvers(), *OBJECTIVES]),
+        ("docs/formulations.md", solvers()),
+        ("docs/elastic.md", policies()),
+        *((page, names) for page, names in HEURISTICS.items() if names),
+    ],
+)
+def test_page_names_them_all(page: str, names: list[str]) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    missing = [name for name in names if f"`{name}`" not in text]
+    assert not missing, f"{page} does not name them"

@@ -11,6 +11,7 @@ import pytest
 
 from wattsched.documents import read_result
 from wattsched.result import Result, TerminationReport
+from wattsched.verification.sizing.outcomes import OBJECTIVES
 
 from .conftest import DEMO
 
@@ -22,6 +23,13 @@ def test_demo_is_solved_and_its_prices_are_shown(run):
     assert "one more GPU would save" in result.stdout
     assert "100 W more would save" in result.stdout
     assert "\x1b[" not in result.stdout
+
+
+def test_an_answer_that_fails_its_check_is_told_once(run, tiny, write, monkeypatch):
+    monkeypatch.delitem(OBJECTIVES, "progress")
+    result = run("solve", write(tiny), "--objective", "progress")
+    assert result.exit_code == 70
+    assert result.stdout.count("failed its check: objective 'progress' is not known") == 1
 
 
 def test_json_stands_alone_and_follows_the_schema(run, tiny, write):

@@ -6,7 +6,9 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import brute_force.placement
@@ -22,7 +24,7 @@ from strategies.placement import windows
 from strategies.sharing import sharing_instances
 from strategies.shifting import tiny
 
-from wattsched import solve
+from wattsched import formulations, solve, verification
 from wattsched.documents import check, read_instance, read_result, verdict_on
 from wattsched.formulations.model import UnsuitableError
 from wattsched.instances.errors import FormerNameWarning, InputError
@@ -101,6 +103,20 @@ def answers(instance: Any) -> list[tuple[str, str, Result]]:
 
 def test_every_problem_has_a_case() -> None:
     assert set(CASES) == set(PROBLEMS)
+
+
+@problems
+def test_formulations_and_checker_know_the_same_objectives(name: str) -> None:
+    """Wherever a layer lists them: by name alone, with their senses, or with more."""
+    known = problem(name).objectives
+    for layer in (formulations, verification):
+        for module in iter_modules([f"{path}/{name}" for path in layer.__path__]):
+            place = f"{layer.__name__}.{name}.{module.name}"
+            listed = getattr(import_module(place), "OBJECTIVES", None)
+            if isinstance(listed, dict):
+                assert {key: getattr(one, "sense", one) for key, one in listed.items()} == known, place
+            elif listed is not None:
+                assert list(listed) == list(known), place
 
 
 @problems

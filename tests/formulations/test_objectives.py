@@ -9,6 +9,7 @@ import pytest
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
 from wattsched.instances.sizing.instance import Instance
+from wattsched.verification.sizing.outcomes import BOTTLENECK
 
 JOB = {
     "name": "job",
@@ -36,6 +37,10 @@ EXPECTED = {
 def test_values_of_one_job(name: str) -> None:
     options = expand(Instance.model_validate({"cluster": CLUSTER, "jobs": [JOB], "round_s": 300.0}))
     assert objective(name).value(options) == pytest.approx(EXPECTED[name])
+
+
+def test_the_checker_knows_in_which_objectives_the_worst_job_counts() -> None:
+    assert {one.name for one in OBJECTIVES.values() if one.combine == "worst"} == set(BOTTLENECK)
 
 
 def test_unknown_objectives_are_named() -> None:

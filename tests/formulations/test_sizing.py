@@ -17,7 +17,6 @@ from wattsched.solvers.solution import Limits
 from wattsched.verification.sizing.checker import check
 
 EXACT = Limits(gap=0.0)
-SOLVER = {"mckp": "highs", "assignment": "highs", "intervals": "cpsat"}
 
 
 def solved(instance: Instance, name: str, objective: str) -> float | None:
@@ -26,7 +25,8 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     if options.jobs_without_options():
         return None
     model = problem("sizing").formulation(name)(options, objective)
-    solution = get(SOLVER[name])(model.program, EXACT)
+    solver = "highs" if model.program.intervals is None else "cpsat"
+    solution = get(solver)(model.program, EXACT)
     if solution.x is None:
         assert solution.termination.reason == "infeasible", solution.termination
         return None

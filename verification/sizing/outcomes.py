@@ -210,6 +210,11 @@ class Choices(NamedTuple):
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
     """What choices are worth, with the sign that makes it a cost, and the sizes of these numbers.
 
+    The arrays hold doubles or `Fraction` objects, so a case computes by ``+ - * /``, comparisons, and the
+    arithmetic's `log` and `sqrt`. What it is worth is a product of at most five factors, as the analysis of
+    errors in `Doubles` assumes. Its size is the `magnitude` of the product; with a difference in it that of
+    the sum in its place, with a logarithm or a root that which comes with it.
+
     Raises
     ------
     ValueError

@@ -10,7 +10,7 @@ from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 
 POLICIES = {
-    "sizing": "budgeted:Sizing",
+    "sizing": "sizing:Sizing",
     "elastic": "elastic:Elastic",
     "elastic-makespan": "rollout:Rollout",
     "elastic-progress": "elastic:progress",
@@ -26,8 +26,8 @@ POLICIES = {
     "sia": "sia:Sia",
     "gandiva": "packing:Gandiva",
     "eaco": "packing:Eaco",
-    "powerflow": "budgeted:PowerFlow",
-    "greenflow": "budgeted:greenflow",
+    "powerflow": "powerflow:PowerFlow",
+    "greenflow": "powerflow:greenflow",
 }
 """Name to what makes the policy from a `PolicyContext`: ``file:callable`` in this folder.
 
@@ -52,7 +52,7 @@ def is_policy(name: str) -> bool:
 def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
-    Under a budget, one that knows of none is kept within it (`budgeted.Capped`).
+    Under a budget, one that knows of none is kept within it (`capped.Capped`).
 
     Raises
     ------
@@ -65,7 +65,7 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
     policy = _make(POLICIES[plain])(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:
-        policy = _make("budgeted:Capped")(policy, context)
+        policy = _make("capped:Capped")(policy, context)
     return policy if trace is context.trace else Tuned(policy, trace)
 
 

@@ -16,7 +16,7 @@ from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.budgeted import Sizing
+from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import Replay, simulate
 from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations

@@ -112,6 +112,22 @@ def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [
+        ({1, 2}, "is a set;"),
+        (np.zeros(2, dtype=np.float32), "is an array of float32;"),
+        ({(0, 1): 2}, "is a dictionary with keys that are neither whole numbers nor texts;"),
+    ],
+)
+def test_what_a_policy_must_not_hold_is_named(held: Any, found: str, tmp_path: Path) -> None:
+    run, file = replay("fifo", trace()), tmp_path / "file"
+    run.policy.seen = held  # type: ignore[attr-defined]  # a policy has what attributes it likes
+    with pytest.raises(ValueError, match=rf"^policy 'fifo': replay\.policy\.seen {found} a checkpoint holds"):
+        save(file, run)
+    assert not file.exists()
+
+
 def signed(head: bytes, state: object, arrays: bytes) -> bytes:
     """A file whose checksum is right, whatever is in it."""
     body = json.dumps(state).encode() + b"\n" + arrays

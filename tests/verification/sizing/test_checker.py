@@ -19,6 +19,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.perfmodels.profile import find
 from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
+from wattsched.verification.sizing.outcomes import OBJECTIVES
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},
@@ -65,7 +66,7 @@ BOTH_WAIT = decision(waiting=("train", "tune"))
 
 # train: 3600 s of work at rate 1.8 is 2000 s, at best 1200 s.
 # tune: 1000 s where it is, 800 + 100 s if it moves.
-OBJECTIVES = {
+WORTH = {
     "total-completion": (2 * 2000 + 1000, 2 * 1500 + 900, 2 * 1500 + 1200),
     "makespan": (4000, 3000, 3000),
     "progress": (2 * 3600 / 2000 + 3600 / 1000, 3600 / 900, 0),
@@ -82,15 +83,15 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
 @pytest.mark.parametrize("case", [0, 1, 2])
 def test_objectives(name: str, case: int) -> None:
     report = check(instance(objective=name), [BOTH_RUN, ONE_MOVES, BOTH_WAIT][case])
     assert report.faults == []
-    assert report.objective == pytest.approx(OBJECTIVES[name][case], rel=1e-12)
+    assert report.objective == pytest.approx(WORTH[name][case], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_a_round_without_jobs_is_worth_nothing(name: str) -> None:
     empty = Instance.model_validate({"cluster": CLUSTER, "jobs": [], "objective": name})
     totals = {"gpus_used": 0, "gpus_available": 6, "power_w": 4 * 10 + 2 * 5 + 150, "energy_j": 200 * 300}

@@ -1,7 +1,6 @@
-r"""Policies that keep to a budget: `sizing`, `powerflow`, `greenflow`, and any other, `Capped`.
+r"""`sizing`: the sizing program over every configuration of every job, at the price of the budget.
 
-``sizing`` chooses GPU count, batch size and clock of every job by the sizing program, at the price of the
-budget. A round maximises the value of the work done per second (`elastic.values`) less what it costs,
+A round maximises the value of the work done per second (`elastic.values`) less what it costs,
 
 .. math:: \sum_j v_j s_j(c_j) - \sum_j \left(\lambda P_j(c_j) - \bar\lambda e_j s_j(c_j)\right),
 
@@ -11,37 +10,22 @@ that is done now need not be paid for later: at equal prices only what a configu
 cheapest one is a cost. What a budget leaves limits the draw, and the price of this limit comes on top of
 :math:`\lambda`, a part of :math:`\bar\lambda`: what is not spent now raises the limit of later rounds.
 Without a budget both are `PolicyContext.least_price`.
-
-``powerflow`` and ``greenflow`` are PowerFlow's ratio rule on the same program (`solvers.powerflow`): every
-job's GPU count, batch size and clock change, by relative time saved per relative energy spent, until the GPUs
-or the round's budget are used up. How the publications (Gu et al., arXiv 2304.06381, 2023; Gu et al., IEEE
-TPDS 36(2), 2025) spread a budget over time is not known. Here `powerflow` spends what is left evenly in
-watts, and `greenflow` in proportion to time, so that its watts follow the price or the carbon intensity of
-the moment.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import WAIT
-from wattsched.formulations.timer import Timer
 from wattsched.replay.jobs.budget import Allowance
 from wattsched.replay.jobs.policies.elastic import useful, values
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, efficient, fastest
-from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, State
-from wattsched.solvers.powerflow import choose
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray
 
 CYCLE_S = 86_400.0
 """Over which grids and tariffs come round."""
-
-REVIEWS = 288
-"""Decisions per period at least, every five minutes of a day."""
-
 
 GPUS_SHORT, POWER_SHORT = (0.5, 0.5), (0.7, 0.0)
 """How jobs are valued (`elastic.values`): p of heSRPT, and the speed that seconds are counted at.
@@ -53,12 +37,6 @@ Chosen on seeds 100 to 102 of the cases of benchmarks/budgets.py."""
 SAVED = 0.5
 """What a joule that is saved is worth, of the price of later. On seeds 100 and 101 of five cases of
 benchmarks/budgets.py, 0.5 takes 0.5 to 8 % less energy than 0 for 0.4 % more completion time; 1 costs 2 %."""
-
-
-def next_review_s(time_s: float, context: PolicyContext) -> float:
-    """When a budget is to be looked at again."""
-    assert context.budget is not None
-    return time_s + max(context.round_s, context.budget.period_s / REVIEWS)
 
 
 class Price:
@@ -116,7 +94,7 @@ class Sizing:
         now = max(least, SAVED * self.price.later) * allowance.per_joule
         cost = self._cost(options, now, self.price.of_a_joule_later(state.time_s))
         program = options.program(cost, most_w=allowance.in_proportion_w)
-        decision = self._solver.decide(options, program, next_review_s(state.time_s, self._context))
+        decision = self._solver.decide(options, program, self._context.next_review_s(state.time_s))
         if np.isinf(allowance.in_proportion_w):
             return decision
         price, limit_w = -self._solver.prices.get("power_w", 0.0), program.row_upper[-1]
@@ -140,60 +118,3 @@ class Sizing:
         gain = values(options, *sizes)[options.job] * done
         needed_w = self._least_j[options.state.kind[options.job]] * done
         return now * draw_w - later * needed_w - gain
-
-
-class PowerFlow:
-    """Relative time saved per relative energy spent.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    within : str
-        What of the `Allowance` the cluster may draw in a round.
-    """
-
-    def __init__(self, context: PolicyContext, name: str = "powerflow", within: str = "even_w") -> None:
-        self.restart_s = context.restarts.process_s
-        self._rows = efficient(context.trace)
-        self._context, self._name, self._within = context, name, within
-
-    def decide(self, state: State) -> Decision:
-        """Apply the rule."""
-        options = RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
-        most_w, again_s = np.inf, np.inf
-        if state.allowance is not None:
-            most_w = getattr(state.allowance, self._within)
-            again_s = next_review_s(state.time_s, self._context)
-        point, detail, _ = choose(options.program(options.completion_s, most_w=most_w), Timer(None))
-        if point is None:
-            raise ValueError(f"policy '{self._name}': {detail}")
-        return Decision(options.chosen(point), again_s=again_s)
-
-
-greenflow = partial(PowerFlow, name="greenflow", within="in_proportion_w")
-
-
-class Capped:
-    """A policy whose decisions are cut to the even draw of the budget."""
-
-    def __init__(self, policy: Policy, context: PolicyContext) -> None:
-        self._policy, self._context = policy, context
-        self.restart_s = policy.restart_s
-
-    def decide(self, state: State) -> Decision:
-        """Let those jobs run that fit, in the order of arrival."""
-        decision, allowance = self._policy.decide(state), state.allowance
-        if allowance is None:
-            return decision
-        again_s = min(decision.again_s, next_review_s(state.time_s, self._context))
-        runs = np.flatnonzero(decision.row != WAIT)
-        watts = state.trace.busy_w[decision.row[runs]]
-        room_w = 0.0 if allowance.exhausted else allowance.even_w - allowance.standing_w
-        row = decision.row.copy()
-        for j, draw_w in zip(runs.tolist(), watts.tolist(), strict=True):
-            if draw_w > room_w:
-                row[j] = WAIT
-            else:
-                room_w -= draw_w
-        return replace(decision, row=row, again_s=again_s, short=bool(np.any(row != decision.row)))
