@@ -145,8 +145,11 @@ def test_cases_prove_no_threshold_beyond_the_optimum(instance: Instance, objecti
     assume(bottleneck is not None)
     assert bottleneck is not None
     assert best is not None
-    place = bottleneck.place(best if OBJECTIVES[objective] == "min" else -best)
+    cost = best if OBJECTIVES[objective] == "min" else -best
+    place = bottleneck.place(cost)
     grown = tree.prove_threshold(bottleneck, bottleneck.cost(place), Timer())
     assert (grown is None) == (place == 0), "every level below the optimum is refuted"
     for beyond in range(place + 1, len(bottleneck.levels) + 1):
-        assert tree.prove_threshold(bottleneck, bottleneck.cost(beyond), Timer()) is None
+        # Levels may differ in the last digit only.
+        if bottleneck.cost(beyond) > cost + 1e-9 * abs(cost):
+            assert tree.prove_threshold(bottleneck, bottleneck.cost(beyond), Timer()) is None
