@@ -88,7 +88,7 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         if not isinstance(split := node.get("split"), dict):
             raise ValueError(f"node {number} of the tree needs 'prices' or a 'split'")
         if len(taken) >= MOST_SPLITS:
-            raise ValueError(f"node {number} of the tree is below {MOST_SPLITS:,} splits, the most that are read")
+            raise ValueError(f"node {number} of the tree is below {MOST_SPLITS:,} splits; no more are read")
         for side in ("outside", "inside"):
             child = node.get(side)
             if not isinstance(child, int) or isinstance(child, bool) or not number < child < len(nodes):

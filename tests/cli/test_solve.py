@@ -205,7 +205,8 @@ def test_a_decision_without_a_bound_is_said_to_have_none(run, tiny, write, tmp_p
     document = json.loads(output.read_text())
     absent = dict.fromkeys(("bound", "gap", "proven_gap", "certificate"))
     ended = {"reason": "feasible", "detail": "others may be better"}
-    told = run("show", write({**document, **absent, "prices": {}, "termination": ended}, "unbounded.json")).stdout
+    document |= {**absent, "prices": {}, "termination": ended}
+    told = run("show", write(document, "unbounded.json")).stdout
     assert "feasible, no bound\n  nothing says how good it is: others may be better" in told
 
 
