@@ -185,7 +185,7 @@ def _growth(results: Results) -> str:
     return (
         "## Growth\n\n"
         f"`price` on uniform rounds, to the common gap, seconds over jobs: {listed}. "
-        f"Slope on logarithmic scales: **{slope:.2f}**."
+        f"Slope on logarithmic scales, fitted through these {len(points)} points: **{slope:.2f}**."
     )
 
 

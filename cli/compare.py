@@ -143,6 +143,9 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
         rows += [_cells(run, *_best(mine)) for run in mine]
     table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
     line(out, ("* best of the instance", "dim"))
+    if any(run.decided_by != run.solver for run in runs):
+        told = "by another: the solver named first had no decision as good, and has not solved the instance"
+        line(out, (told, "dim"))
 
 
 def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
@@ -160,7 +163,7 @@ def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]
         _marked(run.objective, objective),
         _marked(run.bound, bound),
         "" if run.gap is None else "0" if run.gap < NO_GAP else f"{run.gap:.1e}",
-        (_ended(run), "" if run.solved else "yellow" if run.status == "feasible" else "red"),
+        (_ended(run), "" if run.solved else "yellow" if run.status in ("optimal", "feasible") else "red"),
         *("" if seconds is None else f"{seconds:.2f}" for seconds in (run.build_s, run.solve_s)),
         *("" if n is None else f"{n:,}" for n in (run.columns, run.rows, run.nonzeros)),
     ]
@@ -169,7 +172,8 @@ def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]
 def _ended(run: Run) -> str:
     if run.faults:
         return "wrong"
-    return f"{run.status}, {run.limit}" if run.limit else run.status.replace("_", " ")
+    by = "" if run.decided_by == run.solver else f" by {run.decided_by}"
+    return f"{run.status.replace('_', ' ')}{by}{f', {run.limit}' if run.limit else ''}"
 
 
 def _marked(value: float | None, best: float | None) -> Cell:

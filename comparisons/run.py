@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -35,6 +36,9 @@ def _require_printable(text: str) -> str:
 Line = Annotated[str, AfterValidator(_require_printable)]
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
+
+_BY_ANOTHER = re.compile(r"this is the decision of '(.+)'$")
+"""How an answer says that its decision is not that of the solver asked for."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,15 @@ class Run:
         return f"{self.formulation} {self.solver}"
 
     @property
+    def decided_by(self) -> str:
+        """Who made the decision; the solver asked for unless `detail` names another."""
+        other = _BY_ANOTHER.search(self.detail)
+        return self.solver if other is None else other[1]
+
+    @property
     def solved(self) -> bool:
-        """Whether a decision was found and proven within the gap asked for."""
-        return self.status == "optimal" and not self.faults
+        """Whether the solver asked for made the decision, and it is proven within the gap asked for."""
+        return self.status == "optimal" and self.decided_by == self.solver and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as plain values, for JSON and CSV."""

@@ -32,10 +32,10 @@ class Summary:
     Attributes
     ----------
     runs, solved, skipped : int
-        `solved` to the gap asked for.
+        `solved` to the gap asked for, by a decision of this solver.
     build_s, solve_s, total_s : float
-        Shifted geometric means over the runs that were not skipped. Those that time stopped, or that failed,
-        count with the time limit, or their time if that is longer.
+        Shifted geometric means over the runs that were not skipped. Those that time stopped, that failed, or
+        whose decision is another solver's, count with the time limit, or their time if that is longer.
     """
 
     formulation: str
@@ -89,7 +89,7 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
 def _charged(run: Run, seconds: float | None) -> float:
     spent = seconds or 0.0
     ended = run.status in ("optimal", "feasible", "infeasible") and run.limit is None and not run.faults
-    return spent if ended else max(spent, run.time_limit_s or 0.0)
+    return spent if ended and run.decided_by == run.solver else max(spent, run.time_limit_s or 0.0)
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
@@ -104,11 +104,12 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     """Gaps by formulation and solver, then instance, from `LEAST_GAP` to `MOST_GAP`.
 
-    They are infinite without a decision or a bound.
+    They are infinite without a bound, or a decision of the solver's own.
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
-        known = run.gap is not None and run.checked and not run.faults
+        own = run.checked and run.decided_by == run.solver
+        known = run.gap is not None and own and not run.faults
         gap = min(max(LEAST_GAP, run.gap or 0.0), MOST_GAP)
         found[run.pair][run.instance] = gap if known else np.inf
     return dict(found)

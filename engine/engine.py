@@ -25,7 +25,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, require
-from wattsched.problems import Problem
+from wattsched.problems import PROBLEMS, Problem
 from wattsched.problems import problem as find_problem
 from wattsched.result import Result
 from wattsched.solvers.registry import PYOMO_PREFIX
@@ -207,8 +207,10 @@ def require_names(
     try:
         find_solver(solver)
     except ValueError as error:
+        theirs = [f"'{name}'" for name in PROBLEMS if solver in find_problem(name).heuristics]
+        of_others = f"; '{solver}' is a heuristic of problem {' and '.join(theirs)}" if theirs else ""
         own = f"; heuristics of problem '{problem.name}': {', '.join(problem.heuristics)}"
-        raise ValueError(f"{error}{own if problem.heuristics else ''}") from None
+        raise ValueError(f"{error}{of_others}{own if problem.heuristics else ''}") from None
     return goal
 
 

@@ -87,6 +87,9 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     require_types(round_at, options)
     if window:
         return _window(files, **options)
+    if found.yields == "cluster" and len(files) != 1:
+        two = ", or with --window two, nodes and tasks" if found.windows else ""
+        raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
     for number, file in enumerate(files):
         if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
             raise ValueError(f"{file}: the file is named twice")
@@ -94,8 +97,6 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     read = [found.read(file, **reading) for file in files]
     if found.yields == "jobs":
         return _round(_told_apart(read, files) if found.numbered else read, files, options)
-    if len(read) != 1:
-        raise ValueError(f"one cluster makes an instance, not {len(files)}")
     return Instance(name=read[0].name, cluster=read[0], jobs=[])
 
 

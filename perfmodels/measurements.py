@@ -173,7 +173,7 @@ def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
     header = [SYNONYMS.get(name, name) for name in lines[0][1]]
     repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
     if repeated:
-        raise ValueError(f"{path.name} line 1 has the column '{repeated[0]}' more than once")
+        raise ValueError(f"{path.name}, line 1: the column '{repeated[0]}' occurs twice")
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
 
 
@@ -192,7 +192,7 @@ def _with_placement(path: Path, line: int, row: Row) -> Row:
     placement = row["placement"]
     if not re.fullmatch("[1-9]+", placement):
         raise ValueError(
-            f"{path.name} line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
+            f"{path.name}, line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
         )
     return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
 
@@ -201,7 +201,7 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
     values = np.empty(len(rows))
     for i, (line, row) in enumerate(rows):
-        place = f"{path.name} line {line}, column '{column}'"
+        place = f"{path.name}, line {line}, column '{column}'"
         try:
             values[i] = number_in(row[column])
         except ValueError as error:

@@ -111,10 +111,25 @@ class Verdict:
 
     def requiring(self, gap: float | None) -> Verdict:
         """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
-        if gap is None or self.infeasible or (self.proven_gap is not None and self.proven_gap <= gap):
+        if gap is None or self.infeasible:
             return self
-        proven = "nothing" if self.proven_gap is None else f"{self.proven_gap:.3g}"
-        return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {gap:.3g} is required"])
+        if self.proven_gap is None:
+            return replace(self, faults=[*self.faults, f"gap: nothing is proven, {gap:.3g} is required"])
+        if _is_within(self.proven_gap, gap):
+            return self
+        proven, required = _told_apart(self.proven_gap, gap)
+        return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {required} is required"])
+
+
+def _is_within(gap: float, asked: float) -> bool:
+    """Whether a gap is as small as asked; asked for no gap at all, the last digits still differ."""
+    return gap <= asked * (1 + ROUNDING) + _LAST_DIGITS
+
+
+def _told_apart(a: float, b: float) -> tuple[str, str]:
+    """Two different numbers, in as few digits as they look different with."""
+    told = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (3, 6, 9, 12, 17))
+    return next(pair for pair in told if pair[0] != pair[1])
 
 
 def gap_between(objective: float, bound: float) -> float:
@@ -151,7 +166,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
         Parsed ``wattsched-result/2``.
     """
     if strangers := list(_identity(rules, instance, result)):
-        return Verdict([*strangers, "nothing else was checked: the two do not belong together"])
+        *others, last = strangers
+        return Verdict([*others, f"{last}; nothing else was checked, as the two do not belong together"])
     name = result.get("objective_name", instance.objective)
     if not isinstance(name, str) or name not in rules.objectives:
         known = ", ".join(rules.objectives)
@@ -291,8 +307,7 @@ class _Claims:
         if objective is None or bound is None or asked is None:
             return
         gap = gap_between(objective, bound)
-        # Asked for no gap at all, the last digits still differ.
-        if gap > asked * (1 + ROUNDING) + _LAST_DIGITS:
+        if not _is_within(gap, asked):
             yield f"termination: 'optimal' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
 
     def _honesty(self) -> Iterator[str]:

@@ -19,6 +19,12 @@ from wattsched.verification.report import Proof
 MOST_NODES = 100_000
 """More nodes are not looked at."""
 
+MOST_SPLITS = 1_000
+"""More splits do not lead to a leaf: each takes time at every leaf below. Trees of 2,000 nodes have fewer."""
+
+FIELDS = frozenset(("prices", "split", "inside", "outside"))
+"""Of a node."""
+
 
 class Taken(NamedTuple):
     """A split, on which of its sides a leaf is, and the number of the node that has it."""
@@ -74,11 +80,15 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         node = nodes[number]
         if not isinstance(node, dict):
             raise ValueError(f"node {number} of the tree must be an object")
+        if strangers := sorted(map(str, node.keys() - FIELDS)):
+            raise ValueError(f"node {number} of the tree: {strangers[0]!r:.80} is not a field of it")
         if isinstance(prices := node.get("prices"), dict) and node.get("split") is None:
             yield number, prices, taken
             continue
         if not isinstance(split := node.get("split"), dict):
             raise ValueError(f"node {number} of the tree needs 'prices' or a 'split'")
+        if len(taken) >= MOST_SPLITS:
+            raise ValueError(f"node {number} of the tree is below {MOST_SPLITS:,} splits; no more are read")
         for side in ("outside", "inside"):
             child = node.get(side)
             if not isinstance(child, int) or isinstance(child, bool) or not number < child < len(nodes):

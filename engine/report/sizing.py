@@ -179,7 +179,7 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
         if stopped:
             many = "all" if len(stopped) == len(decision.waiting) else f"{len(stopped):,}"
             who = "it" if len(decision.waiting) == 1 else f"{many} of them"
-            line(out, f"{who} ran before", indent=2)
+            line(out, f"{who} ran before: preempted", indent=2)
 
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:

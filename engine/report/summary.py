@@ -75,8 +75,9 @@ def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
     if result.bound is not None:
         word = "less" if result.sense == "min" else "more"
         line(out, (f"no decision can have {word} than {_bounds(result, goal)}", "dim"), indent=2)
-    if detail:
-        line(out, (detail, "dim"), indent=2)
+    unbounded = "" if result.bound is not None else "nothing says how good it is"
+    if told := ": ".join(filter(None, (unbounded, detail))):
+        line(out, (told, "dim"), indent=2)
 
 
 def _bounds(result: Any, goal: Goal) -> str:

@@ -78,6 +78,11 @@ def test_a_required_gap_has_to_be_proven(run, tiny, solved, write):
     checked = run("check", instance, half, "--require-gap", 0.5)
     assert checked.exit_code == 1
     assert checked.stdout.splitlines() == ["not valid: 1 fault", "  gap: 0.667 is proven, 0.5 is required"]
+    for ours in (2 / 3 - 1e-13, 2 / 3 - 1e-10):
+        checked = run("check", instance, half, "--require-gap", repr(ours))
+        assert checked.exit_code == 0, checked.stdout
+    checked = run("check", instance, half, "--require-gap", 2 / 3 - 1e-8)
+    assert "gap: 0.666666667 is proven, 0.666666657 is required" in checked.stdout
     decision, none = write(document["decision"], "decision.json"), result.with_name("none.json")
     short = write({**tiny, "budgets": {"power_w": 1.0}}, "short.json")
     assert run("solve", short, "-o", none).exit_code == 3

@@ -45,6 +45,10 @@ def folder(write, tmp_path, monkeypatch):
         ("import itp trace.csv --cluster demo.json --gpu-type V100", "--gpu-type does not go with --cluster"),
         ("import itp twice.csv", "twice.csv, line 4, column 'job_id': the job 'a' occurs twice"),
         ("import itp trace.csv other.csv", "other.csv: the job 'a' is in trace.csv too"),
+        (
+            "import openb nodes.csv nodes.csv",
+            "one file of nodes, or with --window two, nodes and tasks",
+        ),
         ("import openb nodes.csv --cpu-load 2", "--cpu-load: must be from 0 to 1"),
         ("import openb nodes.csv --cpu-load x", "'--cpu-load': 'x' is not a number"),
         ("fit sub/steps.csv --watts nan 1 1", "'--watts': 'nan' is not a finite number"),

@@ -206,12 +206,24 @@ def test_in_a_pipe_every_job_is_one_whole_line(run, tiny, write):
     assert {row[-1] for row in rows} == {f"{node}:0-1", f"{node}:2-3"}
 
 
+def test_a_decision_without_a_bound_is_said_to_have_none(run, tiny, write, tmp_path):
+    output = tmp_path / "result.json"
+    instance = write(tiny)
+    assert run("solve", instance, "-o", output).exit_code == 0
+    document = json.loads(output.read_text())
+    absent = dict.fromkeys(("bound", "gap", "proven_gap", "certificate"))
+    ended = {"reason": "feasible", "detail": "others may be better"}
+    document |= {**absent, "prices": {}, "termination": ended}
+    told = run("show", write(document, "unbounded.json")).stdout
+    assert "feasible, no bound\n  nothing says how good it is: others may be better" in told
+
+
 def test_jobs_that_ran_before_are_not_listed_twice(run, tiny, write):
     for i, job in enumerate(tiny["jobs"]):
         job["current"] = {"gpus": 1, "pool": "G", "nodes": {"n1": [i]}}
     tiny["budgets"] = {"power_w": 45.0}
     told = run("solve", write(tiny)).stdout
-    assert "waiting: a, b\n  all of them ran before" in told
+    assert "waiting: a, b\n  all of them ran before: preempted" in told
     assert "stopped" not in told
 
 

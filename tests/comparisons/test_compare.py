@@ -19,6 +19,7 @@ from wattsched.comparisons.compare import document as text_of
 from wattsched.comparisons.run import Run, Settings
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
+from wattsched.solvers.solution import Solution, Termination
 
 LOOSE = """
 import pyomo.environ as pyo
@@ -245,6 +246,27 @@ def test_solver_that_breaks_down_is_told_and_run_again(
     result = run(files[0], "--solvers", "greedy", "-o", tmp_path / "out", "--time-limit", "inf")
     assert result.exit_code == 0
     assert "taken from there" not in result.stdout
+
+
+def test_decision_of_another_solver_is_marked_and_not_counted_as_solved(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(program: object, limits: object, start: object = None) -> Solution:
+        return Solution(Termination("no_solution", "time", "no decision in time"))
+
+    monkeypatch.setattr("wattsched.solvers.cpsat.solve", late)
+    arguments = (*files, "--solvers", "price,cpsat", "--time-limit", "inf", "--gap", "0.2")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if line.split()[:2] == ["mckp", "cpsat"]]
+    assert all("optimal by greedy" in line for line in lines[:2])
+    assert "0 of 2" in lines[2]
+    assert "has not solved the instance" in " ".join(result.stdout.split())
+    price, cpsat = compare(
+        files, solvers=["price", "cpsat"], settings=Settings(gap=0.2, time_limit_s=60.0)
+    ).summaries
+    assert (price.solved, cpsat.solved) == (2, 0)
+    assert cpsat.solve_s == cpsat.total_s == pytest.approx(60.0)
 
 
 def test_formulation_that_breaks_down_on_one_instance_does_not_end_the_others(

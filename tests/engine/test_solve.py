@@ -109,6 +109,7 @@ def test_prices_say_what_one_more_unit_is_worth() -> None:
         ({"threads": 0}, "threads must be"),
         ({"seed": -1}, "seed must be"),
         ({"solver": "oracle"}, "unknown solver 'oracle'"),
+        ({"solver": "gandiva"}, "'gandiva' is a heuristic of problem 'sharing'"),
         ({"formulation": "magic"}, "unknown formulation 'magic'"),
         ({"objective": "joy"}, "unknown objective 'joy'"),
     ],

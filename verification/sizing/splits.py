@@ -46,6 +46,8 @@ class Splits:
 
     def _named(self, split: Mapping[str, Any]) -> tuple[int, BoolArray]:
         """Job of a split, and which of its configurations, and at last waiting, are named."""
+        if strangers := sorted(map(str, split.keys() - {"job", "options"})):
+            raise ValueError(f"split: {strangers[0]!r:.80} is not a field of it")
         name, options = split.get("job"), split.get("options")
         if not isinstance(name, str) or name not in self._numbers:
             raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")

@@ -13,14 +13,16 @@ from strategies.priced import Priced, better, priced
 
 from wattsched import solve
 from wattsched.documents import verdict_on
+from wattsched.formulations.shifting import branching
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
+from wattsched.solvers import tree
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 from wattsched.verification.sizing.splits import key as key_of
-from wattsched.verification.tree import prove_tree
+from wattsched.verification.tree import MOST_SPLITS, prove_tree
 
 MANY = settings(max_examples=80)
 PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets())
@@ -109,6 +111,11 @@ def demo() -> tuple[Instance, dict[str, Any]]:
         ({"split": {"job": "job0", "options": [["A100", 3]]}, "inside": 1, "outside": 2}, "no option of job"),
         ({"split": {"job": "job0", "options": [[["A100"]]]}, "inside": 1, "outside": 2}, "no option of job"),
         ({"split": {"job": "job0", "options": 1}, "inside": 1, "outside": 2}, "must be a list"),
+        (
+            {"split": {"job": "job0", "options": [], "at_most": 1}, "inside": 1, "outside": 2},
+            "split: 'at_most' is not a field",
+        ),
+        ({"prices": {}, "x": 1}, "'x' is not a field"),
         ({"split": {"job": "job0", "options": []}, "inside": 1, "outside": 1}, "reached twice"),
         ({"split": {"job": "job0", "options": []}, "inside": 0, "outside": 1}, "number of a later node"),
         ({"split": {"job": "job0", "options": []}, "inside": True, "outside": 1}, "number of a later node"),
@@ -130,3 +137,29 @@ def test_a_node_that_no_split_leads_to_is_refused(demo: tuple[Instance, dict[str
     tree = [*result["certificate"]["tree"], {"prices": {}}]
     forged = {**result, "certificate": {**result["certificate"], "tree": tree}}
     assert any("reached by no split" in fault for fault in verdict_on(instance, forged).faults)
+
+
+def chain(splits: int) -> list[dict[str, Any]]:
+    """A tree that splits one side again and again."""
+    split = {"job": "job0", "options": ["wait"]}
+    nodes: list[dict[str, Any]] = []
+    for number in range(0, 2 * splits, 2):
+        nodes += [{"split": split, "inside": number + 1, "outside": number + 2}, {"prices": {}}]
+    return [*nodes, {"prices": {}}]
+
+
+def test_a_tree_that_is_too_deep_is_refused(demo: tuple[Instance, dict[str, Any]]) -> None:
+    instance, result = demo
+
+    def faults(tree: list[dict[str, Any]]) -> list[str]:
+        forged = {**result, "certificate": {**result["certificate"], "tree": tree}}
+        return verdict_on(instance, forged).faults
+
+    assert not any("no more are read" in fault for fault in faults(chain(MOST_SPLITS)))
+    for splits in (MOST_SPLITS + 1, 20_000):
+        assert any("below 1,000 splits; no more are read" in fault for fault in faults(chain(splits)))
+
+
+def test_trees_that_are_grown_are_never_too_deep() -> None:
+    # Each split adds two nodes.
+    assert max(tree.MOST_NODES, branching.MOST_NODES) <= 2 * MOST_SPLITS
