@@ -112,8 +112,8 @@ def row_of(shell: Shell, name: str, formulation: str, solver: str, gap: float, l
 def _cells(result: dict[str, Any]) -> list[str]:
     size, time_s, ended = result["size"] or {}, result["time_s"], result["termination"]
     reason = ended["reason"] + (f", {ended['limit']} limit" if ended["limit"] else "")
-    if "this is the decision of" in ended["detail"]:
-        reason += ", `greedy`'s decision"
+    if decided_by := result.get("decided_by"):
+        reason += f", `{decided_by}`'s decision"
     return [
         _number(result["objective"]),
         _number(result["bound"]),

@@ -143,7 +143,7 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
         rows += [_cells(run, *_best(mine)) for run in mine]
     table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
     line(out, ("* best of the instance", "dim"))
-    if any(run.decided_by != run.solver for run in runs):
+    if any(run.decided_by for run in runs):
         told = "by another: the solver named first had no decision as good, and has not solved the instance"
         line(out, (told, "dim"))
 
@@ -172,7 +172,7 @@ def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]
 def _ended(run: Run) -> str:
     if run.faults:
         return "wrong"
-    by = "" if run.decided_by == run.solver else f" by {run.decided_by}"
+    by = f" by {run.decided_by}" if run.decided_by else ""
     return f"{run.status.replace('_', ' ')}{by}{f', {run.limit}' if run.limit else ''}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -36,9 +35,6 @@ def _require_printable(text: str) -> str:
 Line = Annotated[str, AfterValidator(_require_printable)]
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
-
-_BY_ANOTHER = re.compile(r"this is the decision of '(.+)'$")
-"""How an answer says that its decision is not that of the solver asked for."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,8 @@ class Run:
         Hash of the instance's content, all options and the versions: equal keys, equal runs.
     status : str
         As `Result.termination.reason`, or ``skipped`` when the solver cannot take the program.
+    decided_by : str
+        As `Result.decided_by`: empty where the solver asked for made the decision.
     faults : list of str
         What was wrong with the answer.
     build_s, solve_s, total_s : float
@@ -100,6 +98,7 @@ class Run:
     sense: Literal["min", "max"] = "min"
     limit: Limit | None = None
     detail: Line = ""
+    decided_by: Line = ""
     objective: float | None = None
     bound: float | None = None
     gap: AtLeastZero[float] | None = None
@@ -119,15 +118,9 @@ class Run:
         return f"{self.formulation} {self.solver}"
 
     @property
-    def decided_by(self) -> str:
-        """Who made the decision; the solver asked for unless `detail` names another."""
-        other = _BY_ANOTHER.search(self.detail)
-        return self.solver if other is None else other[1]
-
-    @property
     def solved(self) -> bool:
         """Whether the solver asked for made the decision, and it is proven within the gap asked for."""
-        return self.status == "optimal" and self.decided_by == self.solver and not self.faults
+        return self.status == "optimal" and not self.decided_by and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as plain values, for JSON and CSV."""
@@ -228,6 +221,7 @@ def _outcome(result: Result) -> dict[str, Any]:
         "status": result.termination.reason,
         "limit": result.termination.limit,
         "detail": printable(result.termination.detail),
+        "decided_by": printable(result.decided_by),
         **{name: getattr(result, name) for name in fields_of_result},
         **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
         "faults": tuple(map(printable, result.faults)),

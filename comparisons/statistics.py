@@ -89,7 +89,7 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
 def _charged(run: Run, seconds: float | None) -> float:
     spent = seconds or 0.0
     ended = run.status in ("optimal", "feasible", "infeasible") and run.limit is None and not run.faults
-    return spent if ended and run.decided_by == run.solver else max(spent, run.time_limit_s or 0.0)
+    return spent if ended and not run.decided_by else max(spent, run.time_limit_s or 0.0)
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
@@ -108,7 +108,7 @@ def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
-        own = run.checked and run.decided_by == run.solver
+        own = run.checked and not run.decided_by
         known = run.gap is not None and own and not run.faults
         gap = min(max(LEAST_GAP, run.gap or 0.0), MOST_GAP)
         found[run.pair][run.instance] = gap if known else np.inf

@@ -165,6 +165,7 @@ class Evidence:
             objective=objective,
             bound=call.sign * bound if np.isfinite(bound) else None,
             gap=gap,
+            decided_by="" if chosen.of == call.solver else chosen.of,
             unsupported=self._unsupported,
             faults=[*failed, *earlier],
             checked=True,

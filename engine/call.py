@@ -17,7 +17,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limit, Limits, Solution, Termination, relative_gap
+from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
@@ -186,11 +186,16 @@ class Call:
         bound = min(cost, self.bound)
         # A bound beyond the decision is wrong, and nothing of it is claimed.
         known = math.isfinite(bound) and self.bound <= cost + ROUNDING * max(1.0, abs(cost))
+        gap = relative_gap(cost, bound) if known else None
+        ended: tuple[Reason, Limit | None] = ("feasible", "time")
+        if gap is not None and gap <= self.limits.gap:
+            ended = ("optimal", None)
         self.latest = self.result(
-            Termination("feasible", "time", "" if of == self.solver else f"this is the decision of '{of}'"),
+            Termination(*ended, "" if of == self.solver else f"this is the decision of '{of}'"),
             objective=report.objective,
             bound=self.sign * bound if known else None,
-            gap=relative_gap(cost, bound) if known else None,
+            gap=gap,
+            decided_by="" if of == self.solver else of,
             checked=True,
             totals=report.totals,
             decision=decision,

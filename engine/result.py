@@ -84,6 +84,9 @@ class Result(Strict):
     claimed : bool
         Whether the bound, or that there is no decision, is more than the certificate proves: it rests on the
         solver's word.
+    decided_by : str
+        Who made the decision, where that is not the solver asked for: a heuristic, a solver whose point it
+        began with, an earlier decision.
     unsupported : str
         Why the solver could not take the program at all; a decision is then that of the quick rule which
         `wattsched.solve` has at hand.
@@ -118,6 +121,7 @@ class Result(Strict):
     proven_gap: Finite | None
     gap_asked: Finite | None
     claimed: bool
+    decided_by: str = ""
     unsupported: str = ""
     faults: list[str] = []
     checked: bool = False
