@@ -197,23 +197,26 @@ class _Ascent:
 
     def _fill(self, cost: FloatArray) -> None:
         """Make single swaps that save cost and fit, the largest saving first, until there are none."""
-        slack = self.slack
+        slack, every = self.slack, np.flatnonzero(self.allowed)
+        columns = every
         for _ in range(_FILL_PASSES):
             if self._timer.over():
                 return
-            saving = cost[slack.chosen][slack.group] - cost
-            columns = np.flatnonzero(self.allowed & (saving > 0))
-            columns = columns[slack.swappable(columns)]
-            if len(columns) == 0:
-                return
+            group = slack.group[columns]
+            saving = cost[slack.chosen[group]] - cost[columns]
+            able = np.flatnonzero(saving > 0)
+            able = able[slack.swappable(columns[able])]
             best = np.zeros(len(slack.chosen))
-            np.maximum.at(best, slack.group[columns], saving[columns])
-            hits = columns[saving[columns] == best[slack.group[columns]]]
-            groups, first = np.unique(slack.group[hits], return_index=True)
+            np.maximum.at(best, group[able], saving[able])
+            hits = able[saving[able] == best[group[able]]]
+            groups, first = np.unique(group[hits], return_index=True)
             targets = hits[first]
             order = np.argsort(-saving[targets], kind="stable")
-            if slack.swap_in_order(groups[order], targets[order]) == 0:
+            swaps = slack.swap_in_order(groups[order], columns[targets[order]]) if len(able) else 0
+            if swaps == 0 and columns is every:
                 return
+            # What did not fit seldom does later, and is looked at once more at the end.
+            columns = columns[able] if swaps else every
 
     def _join(self, found: list[IntArray], priced: FloatArray) -> int:
         """Take bundles that save priced cost and fit, the largest saving first; how many were taken."""

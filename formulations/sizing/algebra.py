@@ -114,11 +114,10 @@ class Round:
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:
         """Power caps and budgets of energy and carbon, without those that no choice uses."""
-        used = [(row, np.flatnonzero(row.use)) for row in self.columns.budgets]
         return tuple(
-            _limit(row.name, columns, row.use[columns], float(row.capacity))
-            for row, columns in used
-            if len(columns)
+            _limit(row.name, row.column, row.use, float(row.capacity))
+            for row in self.columns.budgets
+            if len(row.column)
         )
 
     @cached_property
@@ -197,7 +196,7 @@ def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
         for link in columns.links:
             first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
             model.wattsched_share.add(first - other == 0)
-    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not row.use.any()]
+    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not len(row.column)]
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))
         model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))

@@ -9,20 +9,22 @@ import numpy as np
 from wattsched.formulations.sizing.data import Options
 from wattsched.instances.sizing.instance import Instance, Placement
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
 
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """One budget: the options' uses and the capacity left once everything idle is paid for.
+    """One budget: what columns use of it and the capacity left once everything idle is paid for.
 
     Attributes
     ----------
     name : str
         Row name, for example ``power_w`` or ``power_w:rack3``.
-    use : float array, shape (n_options,)
+    column : int array, shape (n_users,)
+        Columns that use it, in their order.
+    use : float array, shape (n_users,)
     limit : float
         The budget as the instance states it.
     standing : float
@@ -30,9 +32,16 @@ class BudgetRow:
     """
 
     name: str
+    column: IntArray
     use: FloatArray
     limit: float
     standing: float
+
+    @classmethod
+    def of(cls, name: str, use: FloatArray, limit: float, standing: float) -> BudgetRow:
+        """Row of the uses of all columns, shape (n_columns,)."""
+        column = np.flatnonzero(use)
+        return cls(name, column, use[column], limit, standing)
 
     @property
     def capacity(self) -> float:
@@ -53,27 +62,39 @@ def energy_j(options: Options) -> FloatArray:
     return options.energy_j
 
 
-def budget_rows(options: Options) -> list[BudgetRow]:
-    """Rows of all budgets and power caps of the instance."""
+def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
+    """Rows of all budgets and power caps of the instance.
+
+    Parameters
+    ----------
+    index : int array, shape (n_columns,), optional
+        Option of each column; without it, every option is one.
+    """
     instance, pools, budgets = options.instance, options.pools, options.instance.budgets
-    idle_w, extra = standing_power_w(instance, pools), extra_power_w(options)
+    index = np.arange(len(options)) if index is None else index
+    idle_w, extra = standing_power_w(instance, pools), extra_power_w(options)[index]
     rows = []
     if budgets.power_w is not None:
-        rows.append(BudgetRow("power_w", extra, budgets.power_w, idle_w))
+        rows.append(BudgetRow.of("power_w", extra, budgets.power_w, idle_w))
+    pool = options.pool[index]
+    by_pool = np.argsort(pool, kind="stable")
+    ends = np.searchsorted(pool[by_pool], np.arange(len(pools) + 1))
     for domain in instance.cluster.power_domains:
-        inside = np.array([domain.name in pool.domains for pool in pools] + [False])
-        use = np.where(inside[options.pool], extra, 0.0)
+        inside = [p for p, one in enumerate(pools) if domain.name in one.domains]
+        column = np.sort(np.concatenate([ends[:0], *(by_pool[ends[p] : ends[p + 1]] for p in inside)]))
+        column = column[extra[column] != 0.0]
         standing = standing_power_w(instance, pools, domain.name)
-        rows.append(BudgetRow(f"power_w:{domain.name}", use, domain.power_cap_w, standing))
+        row = f"power_w:{domain.name}"
+        rows.append(BudgetRow(row, column, extra[column], domain.power_cap_w, standing))
     if budgets.energy_j is None and budgets.carbon_g is None:
         return rows
-    use = energy_j(options)
+    use = energy_j(options)[index]
     standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
     if budgets.energy_j is not None:
-        rows.append(BudgetRow("energy_j", use, budgets.energy_j, standing))
+        rows.append(BudgetRow.of("energy_j", use, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = instance.carbon_g_per_kwh / J_PER_KWH
-        rows.append(BudgetRow("carbon_g", use * grams, budgets.carbon_g, standing * grams))
+        rows.append(BudgetRow.of("carbon_g", use * grams, budgets.carbon_g, standing * grams))
     return rows
 
 

@@ -5,7 +5,7 @@ Options that another option of the same job dominates are dropped before anythin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -175,8 +175,8 @@ class Choices:
 
     @cached_property
     def budgets(self) -> list[BudgetRow]:
-        """Budget rows, with uses per column."""
-        return [replace(row, use=row.use[self.index]) for row in budget_rows(self.options)]
+        """Budget rows of the columns."""
+        return budget_rows(self.options, self.index)
 
     @cached_property
     def needs_room(self) -> BoolArray:

@@ -140,8 +140,7 @@ def block_rows(
 def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:
     """What the columns use of each budget is at most what is left of it."""
     for budget in budgets:
-        used = np.flatnonzero(budget.use)
-        rows.row(budget.name, used, budget.use[used], upper=budget.capacity)
+        rows.row(budget.name, budget.column, budget.use, upper=budget.capacity)
 
 
 def assemble(columns: Choices, rows: ProgramBuilder) -> Program:

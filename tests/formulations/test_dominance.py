@@ -23,7 +23,9 @@ def test_an_option_goes_only_if_another_is_at_least_as_good_in_everything(
     assume(len(options))
     cost = OBJECTIVES[objective].cost(options)
     keep = undominated(options, cost)
-    uses = [row.use for row in budget_rows(options)]
+    uses = np.zeros((len(rows := budget_rows(options)), len(options)))
+    for use, row in zip(uses, rows, strict=True):
+        use[row.column] = row.use
     vectors = np.array([cost, options.block, *uses]).T
     for i in np.flatnonzero(~keep):
         rivals = np.flatnonzero(keep & (options.job == options.job[i]))

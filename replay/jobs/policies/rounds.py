@@ -126,7 +126,7 @@ class RoundOptions:
         add_block_rows(rows, free, of.pool[self.row], block)
         if self.state.allowance is not None and most_w < np.inf:
             standing_w = self.state.allowance.standing_w
-            add_limits(rows, [BudgetRow("power_w", self.busy_w, max(most_w, standing_w), standing_w)])
+            add_limits(rows, [BudgetRow.of("power_w", self.busy_w, max(most_w, standing_w), standing_w)])
         return program_of(self.start, cost, rows, self._attributes(), worst=worst)
 
     def _attributes(self) -> dict[str, FloatArray]:
