@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from threading import TIMEOUT_MAX, Event, Thread
-from typing import TypeVar
+from threading import TIMEOUT_MAX, Event, Lock, Thread
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -54,36 +54,67 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
         What the work returned; None when it was given up. It is then told so by `GivenUp`, as soon as it runs
         Python again.
     """
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-    done, context = Event(), copy_context()
-
-    def run() -> None:
-        try:
-            outcome.append(context.run(work))
-        except GivenUp:
-            pass
-        except BaseException as error:  # whatever it is, the caller's thread raises it
-            failure.append(error)
-        finally:
-            done.set()
-
-    thread = Thread(target=run, daemon=True)
+    thread = _Worker(work)
     try:
         thread.start()
     except RuntimeError as error:  # what Python calls it when there is no room for a stack
         raise MemoryError(str(error)) from None
     try:
-        _wait(done, time_s, stop)
+        _wait(thread.done, time_s, stop)
     except BaseException:  # Ctrl-C
-        _give_up(thread)
+        thread.give_up()
         raise
-    if failure:
-        raise failure[0]
-    if outcome:
-        return outcome[0]
-    _give_up(thread)
+    if thread.failure:
+        raise thread.failure[0]
+    if thread.outcome:
+        return thread.outcome[0]
+    thread.give_up()
     return None
+
+
+class _Worker(Thread, Generic[T]):
+    """Thread of some work.
+
+    Attributes
+    ----------
+    outcome : list
+        What the work returned, once it has.
+    failure : list of BaseException
+        What it raised instead.
+    done : threading.Event
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__(daemon=True)
+        self.outcome: list[T] = []
+        self.failure: list[BaseException] = []
+        self.done = Event()
+        self._work, self._context = work, copy_context()
+        self._ending, self._over = Lock(), False
+
+    def run(self) -> None:
+        """Do the work."""
+        try:
+            try:
+                self.outcome.append(self._context.run(self._work))
+            except GivenUp:
+                pass
+            except BaseException as error:  # whatever it is, the caller's thread raises it
+                self.failure.append(error)
+            finally:
+                self.done.set()
+            with self._ending:
+                self._over = True
+        except GivenUp:  # on its last way
+            pass
+
+    def give_up(self) -> None:
+        """Tell the work that its time is over, unless it has just ended."""
+        with self._ending:
+            if self.ident is not None and not self._over:
+                ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
+        _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
 
 
 def _wait(done: Event, time_s: float | None, stop: Event | None) -> None:
@@ -95,12 +126,6 @@ def _wait(done: Event, time_s: float | None, stop: Event | None) -> None:
     while not stop.is_set() and (end is None or time.monotonic() < end):
         if done.wait(_GLANCE_S if end is None else max(0.0, min(_GLANCE_S, end - time.monotonic()))):
             return
-
-
-def _give_up(thread: Thread) -> None:
-    if thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(GivenUp))
-    _given_up[:] = [*(one for one in _given_up if one.is_alive()), thread]
 
 
 def left() -> bool:
