@@ -99,6 +99,27 @@ def test_a_call_without_a_limit_can_be_stopped_with_what_it_has(monkeypatch: pyt
     enough.set()
 
 
+def test_what_is_known_before_a_proof_is_kept_when_the_proof_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was `feasible`, without the solver's bound."""
+    stop, enough = threading.Event(), threading.Event()
+
+    def prove(*_: object) -> None:
+        stop.set()
+        enough.wait(LONG_S)
+
+    monkeypatch.setattr("wattsched.certificates.Priced.proven_further", prove)
+    instance, begin = generate("uniform", jobs=30, seed=1), time.monotonic()
+    result = wattsched.solve(instance, solver="highs", gap=1e-6, stop=stop)
+    assert time.monotonic() - begin < SOON_S
+    assert (result.termination.reason, result.termination.limit) == ("optimal", None)
+    assert result.claimed
+    assert result.certificate is not None
+    assert not wattsched.check(instance, result).faults
+    enough.set()
+
+
 @pytest.mark.parametrize("time_limit", [None, 60.0])
 @pytest.mark.parametrize("read", [True, False])
 def test_what_is_stopped_before_it_begins_says_so(
