@@ -20,6 +20,7 @@ from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of,
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
 from wattsched.engine import require_names, sound_instance
+from wattsched.inputs import read_bytes
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
 from wattsched.problems import problem
@@ -203,7 +204,7 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
 def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
     """Finished run of what is asked; a file that is damaged, or of anything else, counts as none."""
     try:
-        run = Run.from_json((store / f"{asked['key']}.json").read_bytes())
+        run = Run.from_json(read_bytes(store / f"{asked['key']}.json"))
     except (OSError, ValueError):
         return None
     # The same instance may have had another file name.

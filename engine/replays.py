@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wattsched.arguments import require_types
+from wattsched.inputs import read_bytes
 from wattsched.instances.errors import naming, require_range
 from wattsched.instances.io import write_atomically
 from wattsched.instances.traces import TraceJob, formats
@@ -313,7 +314,8 @@ class Journal:
 def _value(value: object) -> str:
     """Option as text; of a file, what is in it counts."""
     if isinstance(value, str | Path) and os.path.isfile(value):
-        digest = hashlib.sha256(Path(value).read_bytes()).hexdigest()[:16]
+        with Path(value).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return f"{Path(value).name} (sha256 {digest})"
     if isinstance(value, tuple):
         # A quantity and its amount.
@@ -323,7 +325,7 @@ def _value(value: object) -> str:
 
 def _require_same(file: Path, options: Mapping[str, str]) -> None:
     try:
-        there = json.loads(file.read_bytes())
+        there = json.loads(read_bytes(file))
     except FileNotFoundError:
         raise ValueError(f"resume: there is nothing to go on with in '{file.parent}'") from None
     except (OSError, ValueError, RecursionError):
