@@ -144,7 +144,6 @@ class _Branching:
             self.master.add(self.pool.add(schedules))
         self.nodes: list[dict[str, Any]] = [{}]
         self.listed: dict[int, tuple[Listing, IntArray]] = {}
-        self.least_slack = math.inf
         self.raised, self.priced_slots, self.most = 0, 0, most
 
     def begin_with(self, columns: Schedules) -> None:
@@ -273,9 +272,8 @@ class _Branching:
     def _list(self, node: _Node) -> dict[str, Any] | None:
         """Split of the schedules that a better decision could have, if these are few."""
         slack = self.target - node.bound
-        if not 0 < slack < self.least_slack or listing_of(node.taken) is not None:
+        if not 0 < slack < math.inf or listing_of(node.taken) is not None:
             return None
-        self.least_slack = slack / 2
         split = {"prices": self._named(node.priced.prices), "within": slack * (1 + _CLOSED)}
         try:
             listing = self.prover.listing(split, node.taken)
@@ -285,7 +283,6 @@ class _Branching:
             self.priced_slots += self.horizon.n_jobs * self.horizon.slots
         if self._bound(listing.charged, listing.least, listing.within) < self.target:
             return None
-        self.least_slack = math.inf
         schedules = Schedules.joined([self._schedules(j, some) for j, some in enumerate(listing.schedules)])
         self.master.add(self.pool.add(schedules))
         numbers = self.pool.numbers(schedules.take(np.flatnonzero(np.isfinite(schedules.finish_s))))
