@@ -30,7 +30,7 @@ def solve(bottleneck: Bottleneck, limits: Limits, start: Start | None = None) ->
     search.offer(start.x)
     if not np.isfinite(search.objective):
         search.offer(greedy.ascend(program, np.zeros(program.n_rows), timer))
-    enough = search.objective - limits.gap * abs(search.objective)
+    enough = np.inf if search.x is None else search.objective - limits.gap * abs(search.objective)
     prices, bound = dual_prices(program, timer.remaining_s(), start=start.prices, enough=enough)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
@@ -61,7 +61,7 @@ class _Search:
     def done(self) -> bool:
         """Whether the point is good enough."""
         bound = self._bottleneck.cost(self.low)
-        return self.objective - bound <= self._limits.gap * abs(self.objective)
+        return self.x is not None and self.objective - bound <= self._limits.gap * abs(self.objective)
 
     def between(self, prices: FloatArray) -> Solution:
         """Narrow the levels between bound and point until they meet, and conclude."""

@@ -97,6 +97,17 @@ def test_the_search_ends_at_the_optimum(data, known, seed, bottlenecks, truth):
     assert proven_bound(program, answer.prices) <= answer.bound <= answer.objective
 
 
+@pytest.mark.parametrize("gap", [0.0, 1e-4])
+def test_the_search_goes_on_where_no_rule_finds_a_point(gap, monkeypatch, knapsack, worst_of):
+    """It ended there with the bound alone, as long as some gap was asked for."""
+    monkeypatch.setattr(greedy, "ascend", lambda *_: None)
+    program = knapsack(20, 10, pools=2, seed=5)
+    program = worst_of(program, program.cost, alone=True)
+    answer = thresholds.solve(bottleneck_of(program), Limits(gap=gap))
+    assert answer.termination.reason == "optimal"
+    assert program.violation(answer.x) <= 1e-9
+
+
 @pytest.mark.parametrize("jobs", [40, 400])
 def test_large_rounds_are_proven_by_prices_alone(jobs, knapsack, worst_of):
     program = knapsack(jobs, 60, pools=2, seed=3)
