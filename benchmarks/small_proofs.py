@@ -1,6 +1,6 @@
 """What certificates of small instances prove by themselves: the share of optimal answers with a full proof.
 
-    python benchmarks/small_proofs.py --seeds 2000:2250 --write
+    python benchmarks/small_proofs.py --seeds 5000:5250 --write
 
 Every family has one instance per seed, with 2 to 12 jobs and a random objective. Half of the instances are
 as the family makes them; the others have random options, and some of these budgets that are too small or jobs
@@ -168,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="2000:2250", metavar="FROM:TO", help="of all families")
+    parser.add_argument("--seeds", default="5000:5250", metavar="FROM:TO", help="of all families")
     parser.add_argument("--families", default=",".join(OPTIONS), metavar="A,B")
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--write", action="store_true", help="write the table in docs/tables")
