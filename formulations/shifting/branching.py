@@ -145,6 +145,7 @@ class _Branching:
         self.nodes: list[dict[str, Any]] = [{}]
         self.listed: dict[int, tuple[Listing, IntArray]] = {}
         self.raised, self.priced_slots, self.most = 0, 0, most
+        self.ends_cost = objective == 0 or 0 in horizon.limited
 
     def begin_with(self, columns: Schedules) -> None:
         """Take some schedules of every job."""
@@ -372,13 +373,18 @@ class _Branching:
             if len(mixed) < 2:
                 continue
             part, some = solution.share[mixed], known.take(mixed)
-            ends, mean_s = np.unique(some.finish_s), float(part @ some.finish_s / part.sum())
-            if ends[-1] - ends[0] > FRACTIONAL * ends[-1]:
-                above = max(1, int(np.searchsorted(ends, mean_s)))
-                for share in _BETWEEN:
-                    by_s = (1 - share) * ends[above - 1] + share * ends[above]
-                    yield {"job": job.name, "ends_by_s": float(by_s)}
-            yield from self._of_slots(job.name, some, part)
+            by_slots = list(self._of_slots(job.name, some, part))
+            # Where ends cost nothing, others are as good as the best, and so on without end.
+            if self.ends_cost or not by_slots:
+                yield from self._by_ends(job.name, some, part)
+            yield from by_slots
+
+    def _by_ends(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
+        """Splits between the ends of schedules."""
+        ends, mean_s = np.unique(some.finish_s), float(part @ some.finish_s / part.sum())
+        above = max(1, int(np.searchsorted(ends, mean_s)))
+        for share in _BETWEEN if ends[-1] - ends[0] > FRACTIONAL * ends[-1] else ():
+            yield {"job": job, "ends_by_s": float((1 - share) * ends[above - 1] + share * ends[above])}
 
     def _of_slots(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
         """Split of the slot in which schedules differ most by GPUs of a pool, or else by watts."""
