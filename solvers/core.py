@@ -49,6 +49,8 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
     float array, shape (n_columns,), or None
     """
     core = _core(program, lp, enough)
+    if core.spare < 0.0 or np.any(core.low > core.high):
+        return None
     first, second = core.sets()
     for left, right in core.pairs(first, second):
         if (pair := core.best(first, second, left, right)) is not None:
