@@ -6,9 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_array
 
-from wattsched.formulations.program import Block, Program
+from wattsched.formulations.program import Program
 from wattsched.solvers import core
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
@@ -71,21 +70,3 @@ def test_what_is_left_out_of_large_cores_loses_points_only(monkeypatch):
         found += x is not None
         assert x is None or (feasible(program, x) and program.objective(x) <= enough)
     assert found > 10
-
-
-def test_where_less_is_enough_than_is_proven_nothing_is_found():
-    """Rows then have to be filled by more than there is of them."""
-    program = Program(
-        cost=np.array([0.0, 44.0, 0.0, -8.0, 10.0, 7.0]),
-        matrix=csc_array(np.array([[0.0, 1.0, 0.0, 1.0, 0.5, 2.0]])),
-        row_lower=np.array([0.6]),
-        row_upper=np.array([np.inf]),
-        lower=np.zeros(6),
-        upper=np.ones(6),
-        integer=np.ones(6, dtype=bool),
-        group_start=np.array([0, 2, 6]),
-        rows=(Block("row", 1),),
-        columns=(Block("x", 6),),
-    )
-    lp = solve_lp(program, Limits())
-    assert core.search(program, lp, lp.bound - 1.0) is None
