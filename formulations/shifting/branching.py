@@ -38,13 +38,13 @@ from wattsched.formulations.shifting.columns import (
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.decisions import decision_of, schedules_of
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import FRACTIONAL, ROUNDING
+from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import charges
 from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
 from wattsched.verification.shifting.listing import Listed, Listing, TooManyError
-from wattsched.verification.shifting.splits import allowed_by, listing_of, lists
+from wattsched.verification.shifting.splits import allowed_by, is_on_side, listing_of, lists
 from wattsched.verification.tree import Taken
 
 MOST_CELLS = 30_000
@@ -303,7 +303,9 @@ class _Branching:
         keep = np.ones(len(known), dtype=bool)
         for split, inside, number in taken:
             if lists(split):
-                keep &= np.isin(np.arange(len(known)), self.listed[number][1])
+                listed = np.zeros(len(known), dtype=bool)
+                listed[self.listed[number][1]] = True
+                keep &= listed
                 continue
             keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
         self.master.restrict(keep)
@@ -314,12 +316,12 @@ class _Branching:
 
     def _is_on_side(self, split: Mapping[str, Any], schedules: Schedules, inside: bool) -> BoolArray:
         """Whether schedules are on a side of a split, were they of its job."""
-        if "ends_by_s" in split:
-            end_s, by_s = schedules.finish_s, split["ends_by_s"]
-            return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
-        option = schedules.option[:, split["slot"]]
-        runs = (option != PAUSE) & np.isin(self.horizon.row[option], split["rows"])
-        return np.asarray(runs == inside)
+
+        def rows_in(slot: int) -> IntArray:
+            option = schedules.option[:, slot]
+            return np.where(option == PAUSE, -1, self.horizon.row[option])
+
+        return is_on_side(split, inside, schedules.finish_s, rows_in)
 
     def _round(self, solution: MasterSolution) -> None:
         """Take the likeliest schedules, if they make a better decision."""

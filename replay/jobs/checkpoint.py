@@ -14,7 +14,6 @@ import math
 import random
 import time
 from collections.abc import Iterable
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +128,8 @@ def _json(text: bytes) -> Any:
 
 def _is_made_anew(value: Any) -> bool:
     """Whether a value never changes: a function, a class, a frozen dataclass."""
-    frozen = is_dataclass(value) and getattr(value, "__dataclass_params__").frozen  # noqa: B009 (no type has it)
-    return bool(frozen) or callable(value)
+    parameters = getattr(value, "__dataclass_params__", None)
+    return callable(value) or (parameters is not None and bool(parameters.frozen))
 
 
 class _OddError(Exception):

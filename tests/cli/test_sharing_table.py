@@ -8,13 +8,14 @@ from rich.console import Console
 
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.sharing.decision import SharedSet, SharingDecision
+from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.report.sharing import print_decision, print_instance
 
 
-def printed(decision: SharingDecision, **known: object) -> str:
-    out = Console(file=io.StringIO(), width=160)
-    print_decision(out, decision, **known)  # type: ignore[arg-type]
-    return out.file.getvalue()  # type: ignore[attr-defined]
+def printed(decision: SharingDecision, instance: SharingInstance | None = None) -> str:
+    page = io.StringIO()
+    print_decision(Console(file=page, width=160), decision, instance)
+    return page.getvalue()
 
 
 def test_equal_sets_are_one_row() -> None:
@@ -48,9 +49,9 @@ def test_who_shares_with_whom_is_told() -> None:
 
 
 def test_an_instance_tells_its_units_and_classes() -> None:
-    out = Console(file=io.StringIO(), width=160)
-    print_instance(out, sharing_round(jobs=30, seed=1, power_fraction=0.5))
-    text = out.file.getvalue()  # type: ignore[attr-defined]
+    page = io.StringIO()
+    print_instance(Console(file=page, width=160), sharing_round(jobs=30, seed=1, power_fraction=0.5))
+    text = page.getvalue()
     assert "30 jobs, 6 measured sets" in text
     assert "356 to 1,972 W" in text
     assert "VGG-16" in text

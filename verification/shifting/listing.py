@@ -18,6 +18,7 @@ from wattsched.verification.shifting.cost_to_go import CostToGo
 from wattsched.verification.shifting.following import PAUSE, begin, run_slot
 from wattsched.verification.shifting.least_cost import end_of
 from wattsched.verification.shifting.priced import PricedJob
+from wattsched.verification.shifting.splits import is_on_side
 
 MOST_LISTED = 5_000
 """Schedules of a job that are listed, or followed together, at most."""
@@ -67,12 +68,12 @@ class Listed(NamedTuple):
 
     def allowed_by(self, job: PricedJob, split: Mapping[str, Any], inside: bool) -> BoolArray:
         """Whether schedules are on a side of a split of the job, shape (n,)."""
-        if "ends_by_s" in split:
-            end_s, by_s = self.finish_s, split["ends_by_s"]
-            return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
-        chosen = self.option[:, split["slot"]]
-        runs = (chosen != PAUSE) & np.isin(job.options.row[chosen], split["rows"])
-        return np.asarray(runs == inside)
+
+        def rows_in(slot: int) -> IntArray:
+            chosen = self.option[:, slot]
+            return np.where(chosen == PAUSE, -1, job.options.row[chosen])
+
+        return is_on_side(split, inside, self.finish_s, rows_in)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ most its least cost and ``within``, and outside some job costs more.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
-from wattsched.topology.arrays import BoolArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import ROUNDING, is_finite
 from wattsched.verification.tree import Taken
 
@@ -88,6 +88,23 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
         else:
             raise ValueError(f"split: needs 'ends_by_s', or 'slot' and 'rows', of job '{name}'")
     return found
+
+
+def is_on_side(
+    split: Mapping[str, Any], inside: bool, end_s: FloatArray, rows_in: Callable[[int], IntArray]
+) -> BoolArray:
+    """Whether schedules of a split's job are on a side of it.
+
+    Parameters
+    ----------
+    end_s : float array, shape (n,)
+    rows_in : callable
+        Slot to the rows of the job's table that they run there, -1 for none, shape (n,).
+    """
+    if "ends_by_s" in split:
+        by_s = split["ends_by_s"]
+        return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
+    return np.asarray(np.isin(rows_in(split["slot"]), split["rows"]) == inside)
 
 
 def lists(split: Mapping[str, Any]) -> bool:
