@@ -133,12 +133,16 @@ class _Search:
 
     def run(self) -> None:
         """Improve the best point by kernels until branching can finish."""
-        if not self._done() and core.fits(self._program):
-            self._search_core()
+        few, *more = core.SIZES
+        lp = self._relax() if not self._done() and core.fits(self._program) else None
+        if lp is not None:
+            self.offer(core.search(self._program, lp, self.enough(self._bound), [few]))
         if not self._done():
             # Very few columns are often enough, and cost next to nothing.
-            few = max(KERNELS[0], self._program.n_groups // 10)
-            self._improve(self._cheapest(few), nodes=_FIRST_NODES, gap=_FIRST_GAP)
+            size = max(KERNELS[0], self._program.n_groups // 10)
+            self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
+        if lp is not None and not self._done():
+            self.offer(core.search(self._program, lp, self.enough(self._bound), more))
         few_fail = self._x is None
         if not self._done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self._prices, self.timer))
@@ -152,14 +156,15 @@ class _Search:
         if not self._done():
             self._improve(self._open())
 
-    def _search_core(self) -> None:
-        """Look for a point near the LP relaxation's optimum."""
+    def _relax(self) -> Solution | None:
+        """Optimum of the LP relaxation, whose prices are taken; None where there was no time for it."""
         lp = relaxed(self._program, self._prices, self.timer)
-        if lp.x is not None and lp.prices is not None:
-            self._prices, self._priced = lp.prices, lp.bound
-            self._above = self._program.above_least(lp.prices)
-            self._raise_bound(lp.bound)
-            self.offer(core.search(self._program, lp, self.enough(self._bound)))
+        if lp.x is None or lp.prices is None:
+            return None
+        self._prices, self._priced = lp.prices, lp.bound
+        self._above = self._program.above_least(lp.prices)
+        self._raise_bound(lp.bound)
+        return lp
 
     def enough(self, bound: float) -> float:
         """Cost of a point that closes the gap."""

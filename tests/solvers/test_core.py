@@ -58,15 +58,21 @@ def test_a_point_is_found_exactly_where_there_is_one(seed):
 
 
 def test_what_is_left_out_of_large_cores_loses_points_only(monkeypatch):
-    monkeypatch.setattr(core, "_SETS", 8)
     monkeypatch.setattr(core, "_PAIRS", 5)
-    monkeypatch.setattr(core, "_COLUMNS", 6)
     found = 0
     for seed in range(60):
         program = random_program(np.random.default_rng(seed))
         lp = solve_lp(program, Limits())
         enough = lp.bound + 30.0
-        x = core.search(program, lp, enough)
+        x = core.search(program, lp, enough, [(4, 5), (6, 8)])
         found += x is not None
         assert x is None or (feasible(program, x) and program.objective(x) <= enough)
     assert found > 10
+
+
+@pytest.mark.parametrize("below", [0.1, 1.0, 10.0])
+def test_nothing_is_found_below_the_bound(below):
+    for seed in range(60):
+        program = random_program(np.random.default_rng(seed))
+        lp = solve_lp(program, Limits())
+        assert core.search(program, lp, lp.bound - below) is None
