@@ -4,7 +4,8 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 2. A point near the optimum of the LP relaxation (`core`), which often closes gaps of 1e-4.
 3. Otherwise a *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves
    it with all other columns at zero; a small one is often enough.
-4. A decision along the efficient frontiers under these prices (`greedy`), and larger kernels.
+4. A decision along the efficient frontiers under these prices (`greedy`), bettered by a few groups at a time
+   (`neighbourhoods`), and larger kernels.
 5. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
    bound over the choice groups closes the gap. Every node has an LP relaxation of its own (`kernels`), and
@@ -27,7 +28,7 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
-from wattsched.solvers import core, greedy, highs, thresholds
+from wattsched.solvers import core, greedy, highs, neighbourhoods, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
@@ -69,6 +70,8 @@ _NODE_KERNEL = 300
 _KERNEL_NODES = 100
 # What a kernel that is not all that is open may take of the time that is left.
 _KERNEL_SHARE = 0.4
+# The same of neighbourhoods.
+_NEIGHBOURHOODS_SHARE = 0.8
 # Splits that raise the bound by this share of the gap, or more, are worth more than decisions before them.
 _RAISED = 0.02
 # The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
@@ -146,6 +149,7 @@ class _Search:
         few_fail = self._x is None
         if not self._done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self._prices, self.timer))
+            self._search_neighbourhoods()
         for size in KERNELS if few_fail else KERNELS[1:]:
             if self._done() or self._open_columns() <= _MOST_COLUMNS:
                 break
@@ -155,6 +159,13 @@ class _Search:
             self._raise_bound(_Branching(self, rest).branch(self._bound, self._prices))
         if not self._done():
             self._improve(self._open())
+
+    def _search_neighbourhoods(self) -> None:
+        """Better the best point by a few groups at a time."""
+        if self._x is not None and not self._done():
+            timer, target = self.timer.share(_NEIGHBOURHOODS_SHARE), self.enough(self._bound)
+            for x in neighbourhoods.improve(self._program, self._prices, self._x, target, timer):
+                self.offer(x)
 
     def _relax(self) -> Solution | None:
         """Optimum of the LP relaxation, whose prices are taken; None where there was no time for it."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.solvers import dual, highs, price
+from wattsched.solvers import core, dual, highs, neighbourhoods, price
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Solution
 from wattsched.topology.arrays import FloatArray
@@ -133,6 +133,19 @@ def test_branching_finds_the_optimum_of_random_programs(block, branching):
         assert solution.objective == pytest.approx(truth.objective, abs=tolerance), seed
         assert solution.bound == pytest.approx(truth.objective, abs=tolerance), seed
     assert len(branching) > 30
+
+
+def test_points_that_neighbourhoods_find_lead_to_the_optimum(branching, monkeypatch):
+    monkeypatch.setattr(price, "_MOST_COLUMNS", 0)
+    monkeypatch.setattr(core, "MOST_ROWS", 0)
+    found, improve = [], neighbourhoods.improve
+    monkeypatch.setattr(neighbourhoods, "improve", lambda *a: (found.append(x) or x for x in improve(*a)))
+    for seed in range(1000, 1030):
+        program = random_program(seed)
+        solution, truth = price.solve(program, EXACT), highs.solve(program, EXACT)
+        assert solution.termination.reason == "optimal", (seed, solution.termination)
+        assert solution.objective == pytest.approx(truth.objective, rel=1e-7, abs=1e-7), seed
+    assert found
 
 
 @settings(max_examples=60)
