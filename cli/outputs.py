@@ -13,6 +13,7 @@ import click
 
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, shown
+from wattsched.instances.traces.gavel import ON_ALL_GPUS, ON_ONE_GPU, beside
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -116,13 +117,14 @@ def refuse_overwriting(context: click.Context) -> None:
     """Refuse outputs of a command that would replace an input of it, under whatever name.
 
     Whatever a parameter other than the outputs names that is a file counts as an input, the part before the
-    colon of FILE.py:NAME and a file that standard input is read from included.
+    colon of FILE.py:NAME included, a file that standard input is read from, and tables that are read because
+    of their place.
     """
     outputs, inputs = [], []
     for param in context.command.params:
         value = context.params.get(param.name or "")
         if not isinstance(param.type, Output):
-            inputs += [name for given in _names(value) for name in (given, given.rpartition(":")[0])]
+            inputs += [name for given in _names(value) for name in _read_with(given)]
         elif value is not None and value != STANDARD:
             outputs.append((param.opts[0], value, not param.type.suffixes))
     for option, output, folder in outputs:
@@ -134,6 +136,12 @@ def refuse_overwriting(context: click.Context) -> None:
             if within or known in there:
                 other = ", which it holds; choose another folder" if folder else "; choose another name"
                 raise BadInput(f"{option} '{output}' would replace the input '{shown(name)}'{other}")
+
+
+def _read_with(name: str) -> list[str]:
+    """What else a command may read that is given a name, and the name."""
+    tables = [str(file) for table in (ON_ONE_GPU, ON_ALL_GPUS) for file in beside(Path(name), table)]
+    return [name, name.rpartition(":")[0], *(tables if _identity(name) else [])]
 
 
 def _names(value: Any) -> list[str]:

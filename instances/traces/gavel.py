@@ -85,10 +85,15 @@ def read_gavel(
     return of_cluster(path, jobs, virtual_cluster)
 
 
+def beside(path: Path, name: str) -> list[Path]:
+    """Where a list looks for a file of throughputs: in its folder, and the one above."""
+    return [path.parent / name, path.parent.parent / name]
+
+
 def _beside(path: Path, name: str) -> Path:
-    for folder in (path.parent, path.parent.parent):
-        if (folder / name).is_file():
-            return folder / name
+    for file in beside(path, name):
+        if file.is_file():
+            return file
     raise ValueError(
         f"{path}: steps become seconds with '{name}', which is not in its folder or the one above"
     )

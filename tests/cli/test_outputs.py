@@ -193,6 +193,20 @@ def test_what_standard_input_is_read_from_is_an_input(tmp_path):
     assert Path(file).read_bytes() == DEMO.read_bytes()
 
 
+@pytest.mark.parametrize("table", ["oracle_pair_throughputs.json", "simulation_throughputs.json"])
+@pytest.mark.parametrize("below", [(), ("lists",)])
+def test_tables_that_a_list_names_by_its_place_are_inputs(run, tmp_path, table, below):
+    file = tmp_path.joinpath(*below, "jobs.csv")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("job_type,total_steps,scale_factor,arrival_time_s\n")
+    (tmp_path / table).write_text("{}")
+    before = content(tmp_path)
+    result = run("import", "gavel", file, "--at", 0, "-o", tmp_path / table)
+    assert result.exit_code == 2
+    assert f"would replace the input '{tmp_path / table}'" in result.stderr
+    assert content(tmp_path) == before
+
+
 def test_a_plot_is_whole_or_not_there(tmp_path, monkeypatch):
     """What fails while it is drawn leaves the old plot, and nothing beside it."""
     figure = pytest.importorskip("matplotlib.figure").Figure
