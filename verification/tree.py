@@ -22,6 +22,9 @@ MOST_NODES = 100_000
 MOST_SPLITS = 1_000
 """More splits do not lead to a leaf: each takes time at every leaf below. Trees of 2,000 nodes have fewer."""
 
+MOST_SPLITS_IN_ALL = 2_000_000
+"""The same of all leaves together: 50,000 of them may be 40 splits deep."""
+
 FIELDS = frozenset(("prices", "split", "inside", "outside"))
 """Of a node."""
 
@@ -70,7 +73,7 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
 
 def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], list[Taken]]]:
     """Number, prices and splits of every leaf; a ValueError unless the nodes are one tree."""
-    met = [False] * len(nodes)
+    met, splits = [False] * len(nodes), 0
     waiting: list[tuple[int, list[Taken]]] = [(0, [])]
     while waiting:
         number, taken = waiting.pop()
@@ -83,6 +86,10 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         if strangers := sorted(map(str, node.keys() - FIELDS)):
             raise ValueError(f"node {number} of the tree: {strangers[0]!r:.80} is not a field of it")
         if isinstance(prices := node.get("prices"), dict) and node.get("split") is None:
+            splits += len(taken)
+            if splits > MOST_SPLITS_IN_ALL:
+                told = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
+                raise ValueError(f"the leaves of the tree are below {told}")
             yield number, prices, taken
             continue
         if not isinstance(split := node.get("split"), dict):

@@ -22,7 +22,7 @@ from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 from wattsched.verification.sizing.splits import key as key_of
-from wattsched.verification.tree import MOST_SPLITS, prove_tree
+from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, prove_tree
 
 MANY = settings(max_examples=80)
 PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets())
@@ -160,6 +160,21 @@ def test_a_tree_that_is_too_deep_is_refused(demo: tuple[Instance, dict[str, Any]
         assert any("below 1,000 splits; no more are read" in fault for fault in faults(chain(splits)))
 
 
+def test_a_tree_of_many_deep_leaves_is_refused(demo: tuple[Instance, dict[str, Any]]) -> None:
+    instance, result = demo
+    deep, wide = chain(MOST_SPLITS - 20), 2 * (MOST_SPLITS_IN_ALL // MOST_SPLITS)
+    # A binary tree below the last leaf of the chain.
+    nodes, last = deep[:-1], len(deep) - 1
+    for number in range(wide):
+        below = {"inside": last + 2 * number + 1, "outside": last + 2 * number + 2}
+        nodes.append({"split": deep[0]["split"], **below})
+    nodes += [{"prices": {}}] * (wide + 1)
+    forged = {**result, "certificate": {**result["certificate"], "tree": nodes}}
+    assert any("2,000,000 splits in all; no more" in fault for fault in verdict_on(instance, forged).faults)
+
+
 def test_trees_that_are_grown_are_never_too_deep() -> None:
-    # Each split adds two nodes.
-    assert max(tree.MOST_NODES, branching.MOST_NODES) <= 2 * MOST_SPLITS
+    # Each split adds two nodes, of which one is a leaf.
+    most = max(tree.MOST_NODES, branching.MOST_NODES) // 2
+    assert most <= MOST_SPLITS
+    assert most * (most + 1) <= MOST_SPLITS_IN_ALL
