@@ -20,8 +20,8 @@ from wattsched.solvers.rows import group_of_choice
 from wattsched.solvers.solution import Limits
 from wattsched.topology.arrays import FloatArray, IntArray
 
-# Groups at first, and the columns of each.
-_GROUPS, _COLUMNS = 20, 30
+# Groups at first, the same as a share of all, and the columns of each.
+_GROUPS, _SHARE, _COLUMNS = 20, 0.01, 30
 # From one neighbourhood to the next.
 _GROWTH = 1.2
 _PATIENCE = 5
@@ -46,7 +46,8 @@ def improve(
     """
     above, group = program.above_least(prices), group_of_choice(program)
     rank, rng = _ranks(above, program.group_start), np.random.default_rng(0)
-    cost, size, failures = program.objective(x), float(_GROUPS), 0
+    size = max(float(_GROUPS), _SHARE * program.n_groups)
+    cost, failures = program.objective(x), 0
     while cost > target and failures < _FAILURES and not timer.over():
         taken = x[: program.n_choices] > 0.5
         anew = np.zeros(program.n_groups, dtype=bool)
