@@ -22,6 +22,8 @@ _GLANCE_S = 0.02
 # What a thread that was given up may take to notice when the interpreter ends.
 _LAST_S = 5.0
 _given_up: list[Thread] = []
+# Until a thread has begun, the interpreter takes it for the one that starts it.
+_starting = Lock()
 
 
 class GivenUp(BaseException):
@@ -56,7 +58,8 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
     """
     thread = _Worker(work)
     try:
-        thread.start()
+        with _starting:
+            thread.start()
     except RuntimeError as error:  # what Python calls it when there is no room for a stack
         raise MemoryError(str(error)) from None
     try:
@@ -110,7 +113,7 @@ class _Worker(Thread, Generic[T]):
 
     def give_up(self) -> None:
         """Tell the work that its time is over, unless it has just ended."""
-        with self._ending:
+        with _starting, self._ending:
             if self.ident is not None and not self._over:
                 ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)

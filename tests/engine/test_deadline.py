@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -40,6 +41,30 @@ def test_a_work_that_hangs_is_given_up_and_told_so() -> None:
     assert on_time(lambda: spin(ended), 0.1) is None
     assert ended.wait(SOON_S)
     assert time.monotonic() - begin < SOON_S
+
+
+def test_a_work_that_starts_others_is_told_so_itself() -> None:
+    ended, tries = [], 200
+
+    def start_others() -> None:
+        try:
+            while True:
+                on_time(int, 1.0)
+        finally:
+            ended.append(True)
+
+    often, usual_s = 1e-5, sys.getswitchinterval()
+    sys.setswitchinterval(often)
+    try:
+        for number in range(tries):
+            assert on_time(start_others, 1e-3 + number % 10 * 1e-4) is None
+    finally:
+        sys.setswitchinterval(usual_s)
+    end = time.monotonic() + SOON_S
+    while len(ended) < tries and time.monotonic() < end:
+        time.sleep(0.01)
+    # In one try of thousands it ends between the start of another and its beginning.
+    assert len(ended) >= 0.95 * tries
 
 
 def test_another_thread_can_stop_it() -> None:
