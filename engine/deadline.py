@@ -16,14 +16,14 @@ from contextvars import copy_context
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import Generic, TypeVar
 
+from wattsched.formulations.threads import begin, starting
+
 T = TypeVar("T")
 
 _GLANCE_S = 0.02
 # What a thread that was given up may take to notice when the interpreter ends.
 _LAST_S = 5.0
 _given_up: list[Thread] = []
-# Until a thread has begun, the interpreter takes it for the one that starts it.
-_starting = Lock()
 
 
 class GivenUp(BaseException):
@@ -58,8 +58,7 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
     """
     thread = _Worker(work)
     try:
-        with _starting:
-            thread.start()
+        begin(thread)
     except RuntimeError as error:  # what Python calls it when there is no room for a stack
         raise MemoryError(str(error)) from None
     try:
@@ -113,7 +112,7 @@ class _Worker(Thread, Generic[T]):
 
     def give_up(self) -> None:
         """Tell the work that its time is over, unless it has just ended."""
-        with _starting, self._ending:
+        with starting, self._ending:
             if self.ident is not None and not self._over:
                 ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from wattsched.formulations.program import Program
+from wattsched.formulations.threads import starting
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
 from wattsched.solvers.bottleneck import bottleneck_of
@@ -48,7 +49,10 @@ def _race(names: list[str], program: Program, limits: Limits, start: Start | Non
     timer, known = Timer(limits.time_s), []
     with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
         workers = [stack.enter_context(borrowed()) for _ in names]
-        runs = [pool.submit(w.solve, n, program, each, start) for w, n in zip(workers, names, strict=True)]
+        with starting:
+            runs = [
+                pool.submit(w.solve, n, program, each, start) for w, n in zip(workers, names, strict=True)
+            ]
         for run in as_completed(runs):
             known.append(run.result())
             if known[-1].termination.reason in ("optimal", "infeasible") or timer.over():

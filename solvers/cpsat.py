@@ -21,6 +21,7 @@ from ortools.sat.python import cp_model
 from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.program import Line, Program
+from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
@@ -204,7 +205,7 @@ def _stopped_by(solver: cp_model.CpSolver) -> Iterator[None]:
             if stop.is_set():
                 solver.stop_search()
 
-    Thread(target=watch, daemon=True).start()
+    begin(Thread(target=watch, daemon=True))
     try:
         yield
     finally:

@@ -29,6 +29,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from wattsched.formulations.program import Block, Program
+from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
 from wattsched.solvers.solution import (
@@ -122,7 +123,7 @@ class Worker:
         rows, columns = (Block("row", program.n_rows),), (Block("column", program.n_columns),)
         job = (name, replace(program, rows=rows, columns=columns), limits, start, time.monotonic())
         # A pipe holds little: writing waits for a process that may never read.
-        threading.Thread(target=_send, args=(self._pipe, job), daemon=True).start()
+        begin(threading.Thread(target=_send, args=(self._pipe, job), daemon=True))
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
