@@ -31,8 +31,8 @@ class _Shown(reprlib.Repr):
     def repr_bool(self, value: bool, level: int) -> str:
         return str(value).lower()
 
-    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802  # reprlib asks by the type's name
-        return "null"
+    def repr1(self, value: Any, level: int) -> str:
+        return "null" if value is None else super().repr1(value, level)
 
     def repr_float(self, value: float, level: int) -> str:
         if math.isinf(value):

@@ -45,7 +45,7 @@ def improve(
         A feasible point.
     """
     above, group = program.above_least(prices), group_of_choice(program)
-    rank, rng = _ranks(above, program.group_start), np.random.default_rng(0)
+    rank, rng = _ranks(above, group, program.group_start), np.random.default_rng(0)
     size = max(float(_GROUPS), _SHARE * program.n_groups)
     cost, failures = program.objective(x), 0
     while cost > target and failures < _FAILURES and not timer.over():
@@ -55,21 +55,21 @@ def improve(
         part = kernel(program, taken | (anew[group] & (rank < _COLUMNS)))
         answer = part.by_highs(Limits(0.0, timer.remaining_s(), nodes=_NODES), x, target, part=True)
         failures += 1
-        if answer.x is not None and feasible(program, answer.x) and program.objective(answer.x) < cost:
-            x, cost, failures = answer.x, program.objective(answer.x), 0
-            yield x
+        if answer.x is not None and feasible(program, answer.x):
+            found = program.objective(answer.x)
+            if found < cost:
+                x, cost, failures = answer.x, found, 0
+                yield x
         if cost - answer.bound > _LEFT * (cost - target):
             size = max(1.0, size / _GROWTH)
         elif failures and failures % _PATIENCE == 0:
             size = min(program.n_groups, size * _GROWTH)
 
 
-def _ranks(above: FloatArray, group_start: IntArray) -> IntArray:
+def _ranks(above: FloatArray, group: IntArray, group_start: IntArray) -> IntArray:
     """Rank of every column in its group, the cheapest first."""
-    size = np.diff(group_start)
-    group = np.repeat(np.arange(len(size)), size)
     ranks = np.empty(len(above), dtype=np.int64)
-    ranks[np.lexsort((above, group))] = np.arange(len(above)) - np.repeat(group_start[:-1], size)
+    ranks[np.lexsort((above, group))] = np.arange(len(above)) - group_start[group]
     return ranks
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -82,8 +83,10 @@ def changed_digits(seed: int) -> Iterator[None]:
         yield
 
 
-def _jittering(made, names, seed):  # type: ignore[no-untyped-def]  # of any class
-    def jittering(self, *values, **named):  # type: ignore[no-untyped-def]
+def _jittering(made: Callable[..., None], names: Iterable[str], seed: int) -> Callable[..., None]:
+    """Constructor of any class that changes the last digits of some of its arrays."""
+
+    def jittering(self: Any, *values: Any, **named: Any) -> None:
         made(self, *values, **named)
         for name in names:
             exact = getattr(self, name)

@@ -17,10 +17,11 @@ def test_instance_and_decision_are_told() -> None:
     instance = shifting_horizon(jobs=5, slots=12, seed=3, carbon_fraction=0.9)
     decision = greedy(horizon_of(instance), "mean-completion")
     assert decision is not None
-    out = Console(file=io.StringIO(), width=200)
+    written = io.StringIO()
+    out = Console(file=written, width=200)
     print_instance(out, instance)
     print_decision(out, decision, instance)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
+    text = written.getvalue()
     assert all(schedule.job in text for schedule in decision.jobs)
     assert all(word in text for word in ("A100", "Carbon intensity", "carbon budget", "5 jobs"))
     assert not check(instance, decision).faults

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -337,10 +338,10 @@ def test_instances_made_in_python_are_compared_as_their_files_are(files: list[st
     ],
 )
 def test_arguments_that_are_refused(
-    files: list[str], instances: object, options: dict, error: type[Exception], message: str
+    files: list[str], instances: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        compare(files if instances is None else instances, **options)  # type: ignore[arg-type]
+        compare(files if instances is None else instances, **options)
 
 
 def test_equal_names_are_told_apart_by_their_paths(tmp_path: Path) -> None:
