@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from wattsched.answer import Evidence, refuted
 from wattsched.call import EARLIER, Call, Candidate, Request
-from wattsched.deadline import on_time
+from wattsched.deadline import Uncollected, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
@@ -51,8 +51,11 @@ SMALL = 1_000
 IN_THREAD = 5_000
 """Up to this many columns a solver that may be given up runs in a thread instead of a process."""
 
-SLACK_S = 0.03
+SLACK_S = 0.02
 """What a call that keeps its time may take beyond it before it is given up."""
+
+CALM_S = 10.0
+"""Calls with a shorter limit are not interrupted by Python's search for cyclic garbage."""
 
 _NET_SHARE = 0.3
 # An instance that takes as long to expand makes a large program: the process loads while we build.
@@ -131,7 +134,16 @@ def solve(
     request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched, prove)
     if not watched:
         return _answered(request)
-    last_s = None if limits.time_s is None else limits.time_s + SLACK_S
+    if limits.time_s is None or limits.time_s >= CALM_S:
+        return _watched(request, stop)
+    with Uncollected():
+        return _watched(request, stop)
+
+
+def _watched(request: Request, stop: Event | None) -> Result:
+    """Answer the request, or give it up when its time is over or somebody says stop."""
+    time_s = request.limits.time_s
+    last_s = None if time_s is None else time_s + SLACK_S
     try:
         result = on_time(partial(_answered, request), last_s, stop)
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import wattsched
-from wattsched.deadline import on_time
+from wattsched.deadline import Uncollected, on_time
+from wattsched.engine import CALM_S
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
@@ -89,6 +91,37 @@ def test_what_is_set_aside_is_left_when_a_timer_is_over() -> None:
     assert 299.0 < (timer.until(0.5).remaining_s() or 0.0) <= 300.0
     timer.set_aside(2000.0)
     assert timer.over()
+
+
+def test_nobody_looks_for_garbage_in_a_call_with_a_short_limit() -> None:
+    instance = generate("uniform", jobs=400, seed=1)
+    collected: list[str] = []
+
+    def watch(phase: str, _: object) -> None:
+        collected.append(phase)
+
+    gc.callbacks.append(watch)
+    try:
+        result = wattsched.solve(instance, time_limit=CALM_S / 2)
+        assert not collected
+        assert result.solved
+        kept = [[number] for number in range(2 * gc.get_threshold()[0])]
+        assert len(collected) * len(kept) > 0
+    finally:
+        gc.callbacks.remove(watch)
+
+
+def test_garbage_is_collected_again_when_the_last_one_leaves() -> None:
+    for usual in (True, False):
+        gc.enable() if usual else gc.disable()
+        try:
+            with Uncollected():
+                with Uncollected():
+                    assert not gc.isenabled()
+                assert not gc.isenabled()
+            assert gc.isenabled() == usual
+        finally:
+            gc.enable()
 
 
 HANGING = """
