@@ -319,8 +319,11 @@ def integer_relaxation(program: Program) -> IntegerProgram:
     # The costs are one more row, the last.
     table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
     table.sort_indices()
+    width = np.maximum(np.abs(lower), np.abs(upper))
+    # What is fixed at nothing counts for nothing, and would limit no scale.
+    table.data[width[table.indices] == 0.0] = 0.0
     table.eliminate_zeros()
-    scale, exact = _scales(program, table, np.maximum(np.abs(lower), np.abs(upper)))
+    scale, exact = _scales(program, table, width)
     unit = _units(program, table, scale, lower, upper)
     low = np.where(integer, np.ceil(lower - VIOLATION), np.floor(lower / unit)).astype(np.int64)
     high = np.where(integer, np.floor(upper + VIOLATION), np.ceil(upper / unit)).astype(np.int64)

@@ -64,6 +64,22 @@ def test_entries_that_cancel_count_as_absent(programs, truth):
     assert solution.objective == pytest.approx(truth(plain), rel=1e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_fixed_at_nothing_may_cost_anything(knapsack):
+    program = knapsack(2, 2)
+    matrix = np.hstack([program.matrix.toarray(), np.full((program.n_rows, 1), 1e30)])
+    fixed = {
+        "cost": np.append(program.cost, 1e200),
+        "matrix": csc_array(matrix),
+        "lower": np.append(program.lower, 0.0),
+        "upper": np.append(program.upper, 0.0),
+        "integer": np.append(program.integer, False),
+        "columns": (*program.columns, Block("fixed", 1)),
+    }
+    found = [cpsat.solve(p, Limits(gap=1e-6)) for p in (program, Program(**{**vars(program), **fixed}))]
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
+
+
 def test_unbounded_column_is_declined(knapsack):
     program = knapsack(2, 2)
     wide = Program(
