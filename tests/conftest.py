@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines are shared: slowness is no failure. In CI the same examples are tried every time.
+# Machines are shared: slowness is no failure. The same examples are tried every time.
 settings.register_profile(
     "shared",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=True,
 )
 settings.load_profile("shared")
 
