@@ -52,6 +52,8 @@ def print_pareto(out: Console, found: ParetoResult) -> None:
         rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), *gaps))
     if rows:
         table(out, [">average completion", f">{found.tradeoff}", ">gap", ">proven"], rows)
+        if found.missing:
+            line(out, f"{found.missing} more asked for, and not found in time")
     elif found.termination is not None:
         reason = found.termination.reason.replace("_", " ")
         line(out, f"{reason}: {found.termination.detail or 'no decision was found'}")

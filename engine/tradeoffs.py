@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasChoices, Field
 
@@ -55,6 +55,8 @@ class ParetoResult(Strict):
         From the soonest completion to the least of the other criterion, none dominated.
     termination : TerminationReport, optional
         Why there are no points.
+    missing : int
+        Points that were asked for, and not found in time.
     """
 
     format: Literal["wattsched-frontier/1"] = "wattsched-frontier/1"
@@ -63,6 +65,7 @@ class ParetoResult(Strict):
     tradeoff: Tradeoff = Field(validation_alias=AliasChoices("tradeoff", "against"))
     points: list[ParetoPoint]
     termination: TerminationReport | None = None
+    missing: Annotated[int, Field(ge=0)] = 0
 
 
 def pareto(
@@ -135,6 +138,8 @@ def pareto(
         points=_undominated(found, TOTALS[against]),
         # Without a point there was one answer alone.
         termination=None if found else ended[0],
+        # Without its second end a frontier has no points between.
+        missing=points - 1 if len(found) == 1 else sum(one.reason == "no_solution" for one in ended),
     )
 
 

@@ -193,7 +193,8 @@ def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) 
     found = result.get("digest")
     unknown = found == "" and (_is_older(result) or _reason(result) == "no_solution")
     if not unknown and found != (own := digest_of(instance)):
-        yield f"digest: the result is of the instance {found!r:.80}, '{instance.name}' is {own}"
+        told = f"another instance than this '{instance.name}', or it was changed since"
+        yield f"digest: the result is of {told}: {found!r:.80} is not {own}"
 
 
 def _is_older(result: Mapping[str, Any]) -> bool:
@@ -241,6 +242,11 @@ def _finite(proof: Proof) -> Proof:
     if not proof.faults and not is_finite(proof.bound):
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof
+
+
+def _seconds(value: Any) -> float:
+    """Seconds, as far as they are some."""
+    return float(value) if is_finite(value) else 0.0
 
 
 class _Claims:
@@ -298,26 +304,29 @@ class _Claims:
             gap, stated = number(result, "gap"), result.get("gap")
             if gap is None or not 0 <= gap < 1:
                 yield f"termination: 'optimal' needs a gap from 0 to below 1, the result has {stated}"
-            yield from self._optimal()
+        if reason in ("optimal", "feasible"):
+            yield from self._as_asked(reason)
 
-    def _optimal(self) -> Iterator[str]:
-        """Whether objective and bound are as close as was asked."""
+    def _as_asked(self, reason: str) -> Iterator[str]:
+        """Whether objective and bound are as close as was asked, or not, as the reason says."""
         objective, bound = number(self.result, "objective"), number(self.result, "bound")
         asked = number(self.result, "gap_asked")
         if objective is None or bound is None or asked is None:
             return
         gap = gap_between(objective, bound)
-        if not _is_within(gap, asked):
-            yield f"termination: 'optimal' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
+        if gap <= asked if reason == "feasible" else not _is_within(gap, asked):
+            yield f"termination: '{reason}' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
 
     def _honesty(self) -> Iterator[str]:
         """What a result says of its own proof."""
         asked = number(self.result, "gap_asked")
         if not self.older and (asked is None or not 0 <= asked < 1):
             yield f"gap_asked: must be from 0 to below 1, the result has {self.result.get('gap_asked')!r:.80}"
+        what = "'infeasible'" if self.reason == "infeasible" else "the bound"
         if self.beyond_proof and self.result.get("claimed") is not True:
-            what = "'infeasible'" if self.reason == "infeasible" else "the bound"
             yield f"claimed: {what} goes beyond the certificate, and the result does not say so"
+        if not self.beyond_proof and self.result.get("claimed"):
+            yield f"claimed: the result says that {what} goes beyond the certificate, and it does not"
         if not self.decided:
             return
         objective, proven = number(self.result, "objective"), number(self.certificate, "bound")
@@ -326,14 +335,15 @@ class _Claims:
         if (gap is None) != (stated is None) or (
             gap is not None and (not is_finite(stated) or abs(stated - gap) > TOLERANCE * max(LEAST, gap))
         ):
-            told = None if gap is None else f"{gap:.6g}"
-            yield f"proven_gap: the result says {stated!r:.80}, by its certificate it is {told}"
+            told = "nothing is proven" if gap is None else f"by its certificate it is {gap:.6g}"
+            says = "does not say it" if stated is None else f"says {stated!r:.80}"
+            yield f"proven_gap: the result {says}, {told}"
 
     def _times(self) -> Iterator[str]:
         """Seconds of what there is to be counted, and never less than none."""
         times = self.result.get("time_s")
         if not isinstance(times, dict):
-            yield f"time_s: must be an object, not {times!r:.80}"
+            yield "time_s: is missing" if times is None else f"time_s: must be an object, not {times!r:.80}"
             return
         for name, seconds in times.items():
             if not is_finite(seconds) or seconds < 0:
@@ -342,6 +352,8 @@ class _Claims:
             yield from (f"time_s.{name}: there is no such phase" for name in times if name not in PHASES)
             if "total" not in times:
                 yield "time_s.total: is missing"
+            elif least := [name for name in times if _seconds(times["total"]) < _seconds(times[name])]:
+                yield f"time_s.total: {times['total']!r:.80} is less than the seconds of '{least[0]}'"
 
     def _certificate(self, name: str, proof: Proof) -> Iterator[str]:
         """What a field of the certificate claims against its proof, the reason to stop and the decision."""
@@ -366,6 +378,8 @@ class _Claims:
     def _prices(self) -> Iterator[str]:
         """The prices that a result states against those of its certificate."""
         stated, priced = self.result.get("prices"), self.certificate.get("prices")
+        if stated is None and not self.older:
+            stated = {}
         if not isinstance(stated, dict):
             return
         if self.result.get("certificate") is None and stated:

@@ -41,6 +41,24 @@ def sharing(run: Run, tmp_path: Path) -> Path:
     return path
 
 
+def test_a_frontier_says_what_it_lacks(
+    run: Run, frontier: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    instance, document = frontier
+    cut, empty = tmp_path / "cut.json", tmp_path / "empty.json"
+    assert document["missing"] == 0
+    cut.write_text(json.dumps({**document, "points": document["points"][:1], "missing": 2}))
+    assert "2 more asked for, and not found in time" in run("show", cut).stdout
+    ended = {"reason": "no_solution", "limit": "time"}
+    for termination, options, code in (
+        (None, (), 1),
+        (ended, (), 0),
+        (ended, ("--require-gap", 0.5), 1),
+    ):
+        empty.write_text(json.dumps({**document, "points": [], "termination": termination}))
+        assert run("check", instance, empty, *options).exit_code == code
+
+
 @pytest.mark.parametrize("limit", ["60", "inf"])
 def test_the_frontier_of_shifting(run: Run, tmp_path: Path, limit: str) -> None:
     instance, points = tmp_path / "day.json", tmp_path / "points.json"

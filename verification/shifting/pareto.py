@@ -60,6 +60,8 @@ def check_pareto(
     require_forecast(instance, against)
     if frontier["instance"] != instance.name:
         faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
+    if not frontier["points"] and (frontier["termination"] is None or require_gap is not None):
+        faults.append("points: there are none, and so nothing is proven")
     for number, point in enumerate(frontier["points"]):
         result = point["result"]
         objective = result["objective_name"]

@@ -167,7 +167,8 @@ def gpu_faults(instance: Instance, users: list[Assignment], pools: dict[str, Poo
         if len(gpus) < sum(len(numbers) for numbers in assignment.nodes.values()):
             yield f"{who} lists a GPU twice"
         if len(gpus) != assignment.gpus:
-            yield f"{who} has {len(gpus)} GPUs in its nodes, its configuration {assignment.gpus}"
+            held = f"{len(gpus)} GPU{'s'[: len(gpus) != 1]}"
+            yield f"{who} has {held} in its nodes, its configuration {assignment.gpus}"
         pool = pools.get(assignment.pool)
         # Sets tell at once that most jobs have no fault; only the others are looked at closely.
         if pool is None or not gpus <= pool.where.keys():

@@ -402,7 +402,7 @@ def result(**fields: Any) -> dict[str, Any]:
         ({"gap": 0.01}, "gap: the result claims 0.01, recomputed 0.02"),
         ({"gap": None}, "gap: the result claims None"),
         ({"bound": None}, "no gap without a bound"),
-        ({"bound": None, "gap": None}, None),
+        ({"bound": None, "gap": None, "claimed": False}, None),
         ({"sense": "max"}, "is a min objective"),
         ({"instance": "another"}, "not of 'instance'"),
         ({"decision": None}, "holds no decision"),
