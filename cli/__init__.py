@@ -21,6 +21,7 @@ from wattsched.cli.failures import (
     noted,
     noticing_broken_pipes,
     readable_streams,
+    require_room,
 )
 from wattsched.version import __version__
 
@@ -70,6 +71,7 @@ class CommandLine(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         with noticing_broken_pipes():
+            require_room()
             return super().invoke(ctx)
 
     def main(

@@ -44,6 +44,9 @@ WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader says of a library for which there is no memory; numpy says it among much else."""
 
+ROOM_MIB = 500
+"""Address space below which libraries fail while they are loaded: some hang, or end the process."""
+
 DEBUG = "WATTSCHED_DEBUG"
 LONGEST_LINE = 1_500
 """Characters of a message; names of files have up to 4,096."""
@@ -111,6 +114,24 @@ def _exception(error: BaseException) -> int:
     summary = f"{type(error).__name__}: {error}".rstrip(": ")
     _say([f"internal error: {summary}; run again with {DEBUG}=1 for the traceback"])
     return INTERNAL_ERROR
+
+
+def require_room() -> None:
+    """Refuse to begin where ``ulimit -v`` leaves too little for the libraries.
+
+    Raises
+    ------
+    MemoryError
+        With what is needed.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= allowed < ROOM_MIB * 2**20:
+        told = f"'ulimit -v' allows {allowed // 2**20} MiB of address space"
+        raise MemoryError(f"{told}, and every command needs {ROOM_MIB}")
 
 
 def leave_at_once(code: int) -> None:

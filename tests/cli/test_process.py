@@ -104,6 +104,15 @@ def test_interrupt_ends_quietly():
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("command", ["solve", "show", "check"])
+def test_too_little_memory_to_begin_is_one_line(command):
+    files = [DEMO] * (1 + (command == "check"))
+    asked = shlex.join([sys.executable, "-P", "-m", "wattsched", command, *map(str, files)])
+    done = subprocess.run(["sh", "-c", f"ulimit -v 256000; exec {asked}"], capture_output=True, text=True)
+    said = "error: out of memory: 'ulimit -v' allows 250 MiB of address space, and every command needs 500\n"
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", said)
+
+
 def test_time_limit_is_kept_and_answered():
     done = wattsched("solve", DEMO, "--time-limit", "5", "--json")
     assert done.returncode == 0, done.stderr
