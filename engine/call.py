@@ -251,7 +251,7 @@ class Call:
         )
 
     def _time_s(self) -> dict[str, float]:
-        return {**self.timer.phase_s, "total": self.timer.elapsed_s()}
+        return {**self.timer.seconds(), "total": self.timer.elapsed_s()}
 
 
 class Request:

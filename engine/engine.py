@@ -330,7 +330,10 @@ def _solved(call: Call, earlier: Any) -> Result:
     known = _by_heuristic(call)
     if call.latest is not None and call.timer.over():
         return call.in_hand(limit="time")
+    # Somebody else's formulation may take all the time there is.
+    early = call.watched and call.formulation != call.problem.default and _net_is_a_solver(call)
     try:
+        known += _by_net(call, Start()) if early else []
         model = call.model(call.formulation)
     except InfeasibleError as error:
         return refuted(call, error)
@@ -340,8 +343,8 @@ def _solved(call: Call, earlier: Any) -> Result:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         known += _in_hand(call, begun)
     start = _start(call, model, known)
-    late = _net_comes_late(call, model)
-    if not late:
+    late = not early and _net_comes_late(call, model)
+    if not late and not early:
         known += _by_net(call, start)
         start = _start(call, model, known)
     asked = _ask(call, model, replace(start, rule=_ascend) if late else start)

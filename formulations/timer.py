@@ -35,7 +35,7 @@ class Timer:
     stopped : threading.Event
         Set when the timer was stopped.
     phase_s : dict of str to float
-        Seconds by phase, in the order of their first beginning.
+        Seconds by phase, in the order of their first beginning; without those of a phase that has not ended.
     """
 
     def __init__(self, limit_s: float | None = None, stopped: threading.Event | None = None) -> None:
@@ -44,6 +44,7 @@ class Timer:
         self._end = None if limit_s is None else self._begin + limit_s
         self.stopped = stopped or stop_event() or threading.Event()
         self.phase_s: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
 
     def remaining_s(self) -> float | None:
         """Seconds left, at least 0; None when there is no limit."""
@@ -86,9 +87,18 @@ class Timer:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the seconds of a phase; its parts add up."""
-        begin = time.perf_counter()
+        begin = self._begun[name] = time.perf_counter()
         self.phase_s.setdefault(name, 0.0)
         try:
             yield
         finally:
+            self._begun.pop(name, None)
             self.phase_s[name] += time.perf_counter() - begin
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase up to now, those of phases that have not ended among them."""
+        now, begun = time.perf_counter(), dict(self._begun)
+        return {
+            name: taken_s + max(0.0, now - begun.get(name, now))
+            for name, taken_s in dict(self.phase_s).items()
+        }
