@@ -58,8 +58,8 @@ class Pairs:
 @filling(
     "pairs",
     Pairs,
-    formulations={"metavar": "A,B", "type": Listed()},
-    solvers={"metavar": "X,Y", "type": Listed(), "default": "auto"},
+    formulations={"metavar": "A,B", "type": Listed("formulation")},
+    solvers={"metavar": "X,Y", "type": Listed("solver"), "default": "auto"},
     objective={"metavar": "NAME"},
 )
 @limit_options
@@ -142,7 +142,8 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
         rows.append([Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))])
         rows += [_cells(run, *_best(mine)) for run in mine]
     table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
-    line(out, ("* best of the instance", "dim"))
+    if any(run.objective is not None for run in runs):
+        line(out, ("* best of the instance", "dim"))
     if any(run.decided_by for run in runs):
         told = "by another: the solver named first had no decision as good, and has not solved the instance"
         line(out, (told, "dim"))

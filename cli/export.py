@@ -40,7 +40,8 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     endings = TOPOLOGIES if topology else PROGRAMS
     if output == STANDARD or not output.endswith(endings):
         kind = "a topology" if topology else "a program"
-        raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}")
+        other = "; --topology writes a topology" if output.endswith(TOPOLOGIES) else ""
+        raise BadInput(f"'{output}': the name of {kind} must end in {' or '.join(endings)}{other}")
     instance = read_instance(file)
     form: Any = output.rpartition(".")[2]
     if topology:

@@ -67,7 +67,7 @@ class Fit:
         if self.watts is not None:
             with refusing(options=dict.fromkeys(("static_w", "dynamic_w", "sync_w"), "--watts")):
                 power = PowerModel(static_w=self.watts[0], dynamic_w=self.watts[1], sync_w=self.watts[2])
-        with progress(f"fitting {model}"), refusing(self.csv_file):
+        with progress(f"fitting {model}"), refusing(self.csv_file, {"power": "--watts"}):
             return fit_profile(
                 self.csv_file,
                 model,

@@ -151,7 +151,8 @@ def _why_not_json(error: Exception) -> str:
         case json.JSONDecodeError():
             end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
             place = f"line {error.lineno}, column {error.colno}"
-            return f"is not valid JSON: {error.msg.lower()} at {place}{end}"
+            what = error.msg.lower().removesuffix(" at")
+            return f"is not valid JSON: {what} at {place}{end}"
         case RecursionError():
             return "is nested too deeply to be a document"
         case MemoryError():

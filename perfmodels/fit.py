@@ -125,7 +125,9 @@ def fit_profile(
     if m.frequency_mhz is not None and m.power_limit_w is not None:
         raise ValueError("the measurements have frequency_mhz and power_limit_w; a profile has one knob")
     if m.power_w is None and power is None:
-        raise ValueError("the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting)")
+        raise ValueError(
+            "the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting) by `power`"
+        )
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
     fitted = fit_throughput(timed)
     held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None

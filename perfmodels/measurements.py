@@ -142,7 +142,7 @@ def read_measurements(
     for column in WORKLOAD_COLUMNS:
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
             several = f"has several workloads ({listed(values, '')}): choose one"
-            raise ValueError(f"{path.name} column '{column}' {several}")
+            raise ValueError(f"{path.name}: the column '{column}' {several}")
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)

@@ -123,7 +123,8 @@ def _print_prices(
     heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")
     rows = [
         (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
-        for row, price in prices.items()
+        # What there is in every slot comes after what there is once.
+        for row, price in sorted(prices.items(), key=lambda known: "@" in known[0])
     ]
     table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=rest_in(instance))
     if spare := [scarce(row).label for row in capacities if row not in prices]:

@@ -84,6 +84,8 @@ def proof_text(gap: float | None, proven: float | None, claimed: bool) -> str:
     if gap is None or not claimed:
         return gap_text(gap)
     told = "nothing" if proven is None else gap_text(proven).removeprefix("gap ")
+    if gap_text(gap) == f"gap {told}":
+        return f"{gap_text(gap)}, proven but for its last digits"
     return f"{gap_text(gap)} claimed, {told} proven"
 
 
