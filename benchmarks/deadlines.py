@@ -1,6 +1,7 @@
 """How late calls with a time limit are, over random problems, sizes, solvers and limits.
 
     python benchmarks/deadlines.py --solves 300 --write
+    python benchmarks/deadlines.py --solves 10000 --processes 9 --write     # on 16 cores
 
 A call with a limit of T seconds has 1.05 T + 0.1 s, measured around it. A twin process that only sleeps tells
 how long the machine itself stood still meanwhile, which is taken off. Every solver runs once before, so that
@@ -13,6 +14,7 @@ import argparse
 import multiprocessing
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -118,26 +120,36 @@ def warm_up() -> None:
                 wattsched.solve(generate(family, jobs=4, seed=0), solver=solver, time_limit=limit_s, gap=1e-2)
 
 
+def outcomes_of(seed: int, solves: int) -> list[Outcome]:
+    """Make some random calls, one after the other, beside a twin that sleeps."""
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    twin = context.Process(target=sleep, args=(theirs,), daemon=True)
+    twin.start()
+    warm_up()
+    rng, outcomes = np.random.default_rng(seed), []
+    for number in range(solves):
+        outcomes.append(ask(case_of(rng), pipe))
+        if outcomes[-1].late:
+            print(number, outcomes[-1], flush=True)
+    pipe.send("end")
+    return outcomes
+
+
 def main() -> int:
     """Ask, and print the worst."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--solves", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first process")
+    parser.add_argument("--processes", type=int, default=1, help="that share the calls, side by side")
     parser.add_argument("--write", action="store_true", help="write the table in docs/tables")
     asked = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    twin = context.Process(target=sleep, args=(theirs,), daemon=True)
-    twin.start()
-    warm_up()
-    rng, outcomes = np.random.default_rng(asked.seed), []
-    for number in range(asked.solves):
-        outcomes.append(ask(case_of(rng), pipe))
-        if outcomes[-1].late:
-            print(number, outcomes[-1], flush=True)
-    pipe.send("end")
+    shares = [len(range(k, asked.solves, asked.processes)) for k in range(asked.processes)]
+    seeds = range(asked.seed, asked.seed + asked.processes)
+    with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
+        outcomes = [one for some in pool.map(outcomes_of, seeds, shares) for one in some]
     late = sum(outcome.late for outcome in outcomes)
     shown = table(HEADER, rows_of(outcomes))
     print(shown)

@@ -24,6 +24,9 @@ T = TypeVar("T")
 _GLANCE_S = 0.02
 # What a thread that was given up may take to notice when the interpreter ends.
 _LAST_S = 5.0
+# What imports may take before they are interrupted all the same.
+_IMPORT_S = 60.0
+_IMPORTING = "<frozen importlib."
 _given_up: list[Thread] = []
 
 
@@ -113,12 +116,36 @@ class _Worker(Thread, Generic[T]):
             pass
 
     def give_up(self) -> None:
-        """Tell the work that its time is over, unless it has just ended."""
-        with starting, self._ending:
-            if self.ident is not None and not self._over:
-                ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
+        """Tell the work that its time is over, unless it has just ended; what it imports it imports first."""
+        if not self._tell():
+            begin(Thread(target=self._tell_later, daemon=True))
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
+
+    def _tell(self, *, patiently: bool = True) -> bool:
+        """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
+        with starting, self._ending:
+            if self.ident is None or self._over:
+                return True
+            if patiently and _imports(self.ident):
+                return False
+            ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
+            return True
+
+    def _tell_later(self) -> None:
+        end = time.monotonic() + _IMPORT_S
+        while not self._tell(patiently=time.monotonic() < end):
+            self.done.wait(_GLANCE_S)
+
+
+def _imports(ident: int) -> bool:
+    """Whether a thread is in the middle of an import."""
+    frame = sys._current_frames().get(ident)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTING):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _wait(done: Event, end: float | None, stop: Event | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 import threading
 import time
@@ -67,6 +68,31 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
         time.sleep(0.01)
     # In one try of thousands it ends between the start of another and its beginning.
     assert len(ended) >= 0.95 * tries
+
+
+SLOW_MODULE = """
+import time
+end = time.monotonic() + 0.5
+while time.monotonic() < end:
+    pass
+whole = True
+"""
+
+
+def test_what_is_imported_is_imported_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ended = threading.Event()
+
+    def work() -> None:
+        importlib.import_module("slow_to_import")
+        spin(ended)
+
+    begin = time.monotonic()
+    assert on_time(work, 0.1) is None
+    assert ended.wait(SOON_S)
+    assert time.monotonic() - begin < SOON_S
+    assert sys.modules["slow_to_import"].whole
 
 
 def test_another_thread_can_stop_it() -> None:
