@@ -133,7 +133,7 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
     most_s = None if file == STANDARD else min(limits.time_limit, UNLIMITED_S)
     begin = time.monotonic()
     with Uncollected():
-        instance = on_time(partial(read_instance, file), most_s)
+        instance = on_time(partial(read_instance, file), most_s, None, lambda: None)
     took_s = 0.0 if file == STANDARD else time.monotonic() - begin
     begun_s = begin - click.get_current_context().find_root().obj
     return instance, _less(limits, _STARTS * begun_s + _READINGS * took_s)

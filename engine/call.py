@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from wattsched.formulations.model import Model
+from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Result, TerminationReport
@@ -41,6 +43,8 @@ _BUILD_SHARE = 0.7
 _EXPANSIONS = 3.0
 _MARGIN = 1.3
 _LEAST_SHARE = 0.02
+# Until what is given up has been told.
+_NOTICE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -214,9 +218,16 @@ class Call:
         """Process for solvers."""
         from wattsched.solvers.worker import borrowed
 
+        if self.timer.stopped.is_set():
+            raise RuntimeError("the call was given up")  # nobody would return the process
         if self._worker is None:
             self._worker = self._open.enter_context(borrowed())
         return self._worker
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether there is a process to be returned."""
+        return self._worker is not None
 
     def close(self) -> None:
         """Return the process, or kill it where it still works."""
@@ -289,9 +300,14 @@ class Request:
         return self.call
 
     def give_up(self) -> None:
-        """End whatever still runs, without waiting for its end."""
+        """End whatever still runs, without waiting for its end, and once it has been told."""
+        if self.call is not None and self.call.has_worker:
+            begin(Thread(target=self._close_soon))
         self.timer.stop()
-        Thread(target=self.close).start()
+
+    def _close_soon(self) -> None:
+        time.sleep(_NOTICE_S)
+        self.close()
 
     def close(self) -> None:
         """Return the process, or kill it where it still works."""

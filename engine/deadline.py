@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 from wattsched.formulations.threads import begin, starting
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _GLANCE_S = 0.02
 # What a thread that was given up may take to notice when the interpreter ends.
@@ -42,7 +43,9 @@ def _is_news(_: logging.LogRecord) -> bool:
 logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
-def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = None) -> T | None:
+def on_time(
+    work: Callable[[], T], time_s: float | None, stop: Event | None, otherwise: Callable[[], U]
+) -> T | U:
     """Do some work, but for no longer than this.
 
     Parameters
@@ -53,12 +56,15 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
         Wall-clock limit.
     stop : threading.Event, optional
         Ends the wait, too, when it is set.
+    otherwise : callable
+        Makes the answer when the work is given up.
 
     Returns
     -------
-    object, or None
-        What the work returned; None when it was given up. It is then told so by `GivenUp`, as soon as it runs
-        Python again.
+    object
+        What the work returned, or what there is otherwise. When it is given up it is told so by `GivenUp`,
+        as soon as it runs Python again, and last of all: to forget what it has made may stop every thread for
+        tenths of a second.
     """
     end = None if time_s is None else time.monotonic() + time_s
     thread = _Worker(work)
@@ -75,8 +81,9 @@ def on_time(work: Callable[[], T], time_s: float | None, stop: Event | None = No
         raise thread.failure[0]
     if thread.outcome:
         return thread.outcome[0]
+    answer = otherwise()
     thread.give_up()
-    return None
+    return answer
 
 
 class _Worker(Thread, Generic[T]):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from errno import ENOMEM
-from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from threading import Event
@@ -144,16 +143,22 @@ def _watched(request: Request, stop: Event | None) -> Result:
     """Answer the request, or give it up when its time is over or somebody says stop."""
     time_s = request.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
+
+    def answered() -> Result:
+        answer = _answered(request)
+        request.close()
+        return answer
+
+    def in_hand() -> Result:
+        answer = request.in_hand("time" if stop is None or not stop.is_set() else "stopped")
+        request.give_up()
+        return answer
+
     try:
-        result = on_time(partial(_answered, request), last_s, stop)
+        return on_time(answered, last_s, stop, in_hand)
     except BaseException:
         request.give_up()
         raise
-    if result is None:
-        request.give_up()
-        return request.in_hand("time" if stop is None or not stop.is_set() else "stopped")
-    request.close()
-    return result
 
 
 def _answered(request: Request) -> Result:
@@ -462,7 +467,7 @@ def _by_solver(call: Call, program: Program, start: Start) -> Solution:
         with listening(heard.append):
             return find_solver(call.solver)(program, limits, start)
 
-    asked = on_time(ask, left.time_s)
+    asked = on_time(ask, left.time_s, None, lambda: None)
     if asked is not None:
         return asked
     best = combined(program, heard)

@@ -23,6 +23,10 @@ LONG_S = 60.0
 SOON_S = 20.0
 
 
+def nothing() -> None:
+    """Be what there is otherwise."""
+
+
 def spin(ended: threading.Event) -> None:
     """Hang in Python code."""
     end = time.monotonic() + LONG_S
@@ -34,14 +38,14 @@ def spin(ended: threading.Event) -> None:
 
 
 def test_what_the_work_returns_or_raises_is_the_callers() -> None:
-    assert on_time(lambda: 3, 10.0) == 3
+    assert on_time(lambda: 3, 10.0, None, nothing) == 3
     with pytest.raises(KeyError, match="lost"):
-        on_time(lambda: {}["lost"], None, threading.Event())
+        on_time(lambda: {}["lost"], None, threading.Event(), nothing)
 
 
 def test_a_work_that_hangs_is_given_up_and_told_so() -> None:
     ended, begin = threading.Event(), time.monotonic()
-    assert on_time(lambda: spin(ended), 0.1) is None
+    assert on_time(lambda: spin(ended), 0.1, None, nothing) is None
     assert ended.wait(SOON_S)
     assert time.monotonic() - begin < SOON_S
 
@@ -52,7 +56,7 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
     def start_others() -> None:
         try:
             while True:
-                on_time(int, 1.0)
+                on_time(int, 1.0, None, nothing)
         finally:
             ended.append(True)
 
@@ -60,7 +64,7 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
     sys.setswitchinterval(often)
     try:
         for number in range(tries):
-            assert on_time(start_others, 1e-3 + number % 10 * 1e-4) is None
+            assert on_time(start_others, 1e-3 + number % 10 * 1e-4, None, nothing) is None
     finally:
         sys.setswitchinterval(usual_s)
     end = time.monotonic() + SOON_S
@@ -89,7 +93,7 @@ def test_what_is_imported_is_imported_whole(tmp_path: Path, monkeypatch: pytest.
         spin(ended)
 
     begin = time.monotonic()
-    assert on_time(work, 0.1) is None
+    assert on_time(work, 0.1, None, nothing) is None
     assert ended.wait(SOON_S)
     assert time.monotonic() - begin < SOON_S
     assert sys.modules["slow_to_import"].whole
@@ -98,7 +102,7 @@ def test_what_is_imported_is_imported_whole(tmp_path: Path, monkeypatch: pytest.
 def test_another_thread_can_stop_it() -> None:
     stop, ended = threading.Event(), threading.Event()
     threading.Timer(0.1, stop.set).start()
-    assert on_time(lambda: spin(ended), None, stop) is None
+    assert on_time(lambda: spin(ended), None, stop, nothing) is None
     assert ended.wait(SOON_S)
 
 
