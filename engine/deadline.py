@@ -117,6 +117,8 @@ class _Worker(Thread, Generic[T]):
                 self.failure.append(error)
             finally:
                 self.done.set()
+                # All that was made hangs on it: it is forgotten here, not where threads are counted.
+                del self._work
             with self._ending:
                 self._over = True
         except GivenUp:  # on its last way
