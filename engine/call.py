@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from wattsched.formulations.model import Model
-from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Result, TerminationReport
@@ -43,8 +41,6 @@ _BUILD_SHARE = 0.7
 _EXPANSIONS = 3.0
 _MARGIN = 1.3
 _LEAST_SHARE = 0.02
-# Until what is given up has been told.
-_NOTICE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -116,6 +112,7 @@ class Call:
     digest: str = ""
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
+    _closing: Lock = field(default_factory=Lock)
 
     @property
     def sign(self) -> float:
@@ -224,14 +221,10 @@ class Call:
             self._worker = self._open.enter_context(borrowed())
         return self._worker
 
-    @property
-    def has_worker(self) -> bool:
-        """Whether there is a process to be returned."""
-        return self._worker is not None
-
     def close(self) -> None:
         """Return the process, or kill it where it still works."""
-        self._open.close()
+        with self._closing:
+            self._open.close()
 
     def of_solution(self, of: str, model: Model[Any], solution: Solution) -> list[Candidate]:
         """Candidate of a solver's point, if it has one."""
@@ -300,13 +293,8 @@ class Request:
         return self.call
 
     def give_up(self) -> None:
-        """End whatever still runs, without waiting for its end, and once it has been told."""
-        if self.call is not None and self.call.has_worker:
-            begin(Thread(target=self._close_soon))
+        """End whatever still runs."""
         self.timer.stop()
-
-    def _close_soon(self) -> None:
-        time.sleep(_NOTICE_S)
         self.close()
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import Generic, TypeVar
 
@@ -23,6 +25,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _GLANCE_S = 0.02
+# Until then who waited has returned.
+_NOTICE_S = 0.05
 # What a thread that was given up may take to notice when the interpreter ends.
 _LAST_S = 5.0
 # What imports may take before they are interrupted all the same.
@@ -43,8 +47,16 @@ def _is_news(_: logging.LogRecord) -> bool:
 logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
+def _nothing() -> None:
+    pass
+
+
 def on_time(
-    work: Callable[[], T], time_s: float | None, stop: Event | None, otherwise: Callable[[], U]
+    work: Callable[[], T],
+    time_s: float | None,
+    stop: Event | None,
+    otherwise: Callable[[], U],
+    afterwards: Callable[[], None] = _nothing,
 ) -> T | U:
     """Do some work, but for no longer than this.
 
@@ -58,31 +70,34 @@ def on_time(
         Ends the wait, too, when it is set.
     otherwise : callable
         Makes the answer when the work is given up.
+    afterwards : callable
+        What is then to be done besides, in another thread.
 
     Returns
     -------
     object
         What the work returned, or what there is otherwise. When it is given up it is told so by `GivenUp`,
-        as soon as it runs Python again, and last of all: to forget what it has made may stop every thread for
-        tenths of a second.
+        as soon as it runs Python again, and a moment after this has returned: to forget what it has made may
+        stop every thread for tenths of a second.
     """
     end = None if time_s is None else time.monotonic() + time_s
     thread = _Worker(work)
     try:
+        _Afterwards.ready()
         begin(thread)
     except RuntimeError as error:  # what Python calls it when there is no room for a stack
         raise MemoryError(str(error)) from None
     try:
         _wait(thread.done, end, stop)
     except BaseException:  # Ctrl-C
-        thread.give_up()
+        thread.give_up(afterwards)
         raise
     if thread.failure:
         raise thread.failure[0]
     if thread.outcome:
         return thread.outcome[0]
     answer = otherwise()
-    thread.give_up()
+    thread.give_up(afterwards)
     return answer
 
 
@@ -124,27 +139,53 @@ class _Worker(Thread, Generic[T]):
         except GivenUp:  # on its last way
             pass
 
-    def give_up(self) -> None:
-        """Tell the work that its time is over, unless it has just ended; what it imports it imports first."""
-        if not self._tell():
-            begin(Thread(target=self._tell_later, daemon=True))
+    def give_up(self, afterwards: Callable[[], None]) -> None:
+        """Let another thread tell the work that its time is over, in a moment."""
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
+        _Afterwards.queue.put(partial(self._tell_at, time.monotonic() + _NOTICE_S, afterwards))
 
-    def _tell(self, *, patiently: bool = True) -> bool:
+    def _tell_at(self, moment: float, afterwards: Callable[[], None]) -> None:
+        self.done.wait(max(0.0, moment - time.monotonic()))
+        told = self._tell()
+        afterwards()
+        if not told:
+            begin(Thread(target=self._tell_later, daemon=True))
+
+    def _tell_later(self) -> None:
+        end = time.monotonic() + _IMPORT_S
+        while not self._tell(at_once=time.monotonic() > end):
+            self.done.wait(_GLANCE_S)
+
+    def _tell(self, *, at_once: bool = False) -> bool:
         """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
         with starting, self._ending:
             if self.ident is None or self._over:
                 return True
-            if patiently and _imports(self.ident):
+            if not at_once and _imports(self.ident):
                 return False
             ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
             return True
 
-    def _tell_later(self) -> None:
-        end = time.monotonic() + _IMPORT_S
-        while not self._tell(patiently=time.monotonic() < end):
-            self.done.wait(_GLANCE_S)
+
+class _Afterwards:
+    """A thread for what is to be done when a call has returned; to start one then would take too long."""
+
+    queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    thread: Thread | None = None
+
+    @classmethod
+    def ready(cls) -> None:
+        """Start it, if it does not run, as in a process that was forked."""
+        if cls.thread is None or not cls.thread.is_alive():
+            cls.thread = Thread(target=cls.run, daemon=True)
+            begin(cls.thread)
+
+    @classmethod
+    def run(cls) -> None:
+        """Do one after the other."""
+        while True:
+            cls.queue.get()()
 
 
 def _imports(ident: int) -> bool:

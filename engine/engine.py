@@ -145,20 +145,15 @@ def _watched(request: Request, stop: Event | None) -> Result:
     last_s = None if time_s is None else time_s + SLACK_S
 
     def answered() -> Result:
-        answer = _answered(request)
-        request.close()
-        return answer
+        try:
+            return _answered(request)
+        finally:
+            request.close()
 
     def in_hand() -> Result:
-        answer = request.in_hand("time" if stop is None or not stop.is_set() else "stopped")
-        request.give_up()
-        return answer
+        return request.in_hand("stopped" if stop is not None and stop.is_set() else "time")
 
-    try:
-        return on_time(answered, last_s, stop, in_hand)
-    except BaseException:
-        request.give_up()
-        raise
+    return on_time(answered, last_s, stop, in_hand, request.give_up)
 
 
 def _answered(request: Request) -> Result:
@@ -344,6 +339,8 @@ def _solved(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if earlier is not None:
         known.append(call.checked(EARLIER, earlier))
+    if call.watched and model.cut and model.program.n_columns == 0:
+        return call.in_hand("the formulation could not be built in time", "time")
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         known += _in_hand(call, begun)

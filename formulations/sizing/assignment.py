@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.formulations.model import Model, Starts
+from wattsched.formulations.program import ProgramBuilder
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
@@ -27,11 +28,17 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
 
+VARIABLES_PER_S = 30_000
+"""Of Pyomo, about: a model that would not be built in time has no columns."""
+
 
 def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
     columns = choices(options, objective)
-    model = algebra(Round(columns))
+    left_s = (timer or Timer()).remaining_s()
+    model = algebra(Round(columns), np.inf if left_s is None else VARIABLES_PER_S * left_s)
+    if model is None:
+        return Model(ProgramBuilder().program(), _not_built, outside=-np.inf, cut=True)
     complete(model, [model.x[c] for c in range(len(columns))], columns)
     program, column_of = compiled(model, columns)
     option_columns = np.array([column_of[id(model.x[c])] for c in range(len(columns))], dtype=np.int64)
@@ -45,21 +52,33 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     return Model(program=program, decode=decode, options=len(options), dropped=columns.dropped)
 
 
-def algebra(given: Round) -> Any:
+def _not_built(x: FloatArray, starts: Starts) -> Decision:
+    raise ValueError("the model was not built in time")
+
+
+def algebra(given: Round, most: float = np.inf) -> Any:
     """Write the model in Pyomo, without what `complete` adds.
+
+    Parameters
+    ----------
+    most : float
+        Variables that it may have.
 
     Returns
     -------
-    pyomo.environ.ConcreteModel
-        ``x[c]`` takes choice c, ``y[j, p, s, b]`` puts job j on the block of size s at b in pool p.
+    pyomo.environ.ConcreteModel, optional
+        ``x[c]`` takes choice c, ``y[j, p, s, b]`` puts job j on the block of size s at b in pool p;
+        None where the variables would be too many.
     """
-    import pyomo.environ as pyo
-
     blocks = free_blocks(given.options)
     wanted: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for c, choice in enumerate(given.choices):
         if choice.needs_room:
             wanted[choice.job, choice.pool, choice.block].append(c)
+    if len(given.choices) + sum(len(blocks[p, s]) for _, p, s in wanted) > most:
+        return None
+    import pyomo.environ as pyo
+
     places = [(j, p, s, b) for j, p, s in wanted for b in blocks[p, s]]
     covering: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
     for place in places:

@@ -74,6 +74,13 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
     assert len(ended) >= 0.95 * tries
 
 
+def test_a_model_that_takes_too_long_to_build_is_not_begun() -> None:
+    round_ = generate("uniform", jobs=1_000, seed=1)
+    result = wattsched.solve(round_, formulation="assignment", time_limit=CALM_S)
+    assert (result.solved, result.decided_by, result.termination.limit) == (True, "greedy", "time")
+    assert result.time_s["build"] < CALM_S / 2
+
+
 SLOW_MODULE = """
 import time
 end = time.monotonic() + 0.5
