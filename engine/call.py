@@ -35,6 +35,12 @@ BRANCHING = "branching"
 ROUNDING = 1e-6
 """A bound may be so much beyond a decision's cost, relative to it, by rounding."""
 
+UNCHECKED: dict[Limit | None, str] = {
+    "time": "no decision was checked in time",
+    "stopped": "no decision was checked before the call was stopped",
+}
+"""What is said by default of calls without a decision."""
+
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
 # Decoding and checking take a few times as long as expanding did, and about as long as they took before.
@@ -202,13 +208,15 @@ class Call:
             decision=decision,
         )
 
-    def in_hand(self, detail: str = "", limit: Limit | None = None) -> Result:
-        """Answer when the call cannot go on: the best checked decision."""
+    def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
+        """Answer when the call cannot go on, and why: the best checked decision."""
         if self.latest is None:
-            return self.result(Termination("no_solution", limit, detail))
+            return self.result(Termination("no_solution", limit, why or UNCHECKED.get(limit, "")))
+        ended = self.latest.termination
         # Nothing limits what is known to be optimal: only its proof was given up.
-        done = self.latest.termination.reason == "optimal"
-        ended = self.latest.termination.model_copy(update={"limit": None if done else limit})
+        if ended.reason != "optimal":
+            told = "; ".join(words for words in (why, ended.detail) if words)
+            ended = ended.model_copy(update={"limit": limit, "detail": told})
         return self.latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
 
     def worker(self) -> Worker:
@@ -304,12 +312,11 @@ class Request:
 
     def in_hand(self, limit: Literal["time", "stopped"]) -> Result:
         """Answer when the request cannot be followed any further."""
-        known, ended = self.instance, "in time" if limit == "time" else "before the call was stopped"
-        detail = f"no decision was checked {ended}"
         if self.call is not None:
-            return self.call.in_hand(detail, limit)
+            return self.call.in_hand(limit=limit)
+        known, detail = self.instance, UNCHECKED[limit]
         if isinstance(known, str | os.PathLike):
-            detail = f"the instance was not read {ended}"
+            detail = detail.replace("no decision was checked", "the instance was not read")
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
             digest="",

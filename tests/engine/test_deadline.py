@@ -78,6 +78,7 @@ def test_a_model_that_takes_too_long_to_build_is_not_begun() -> None:
     round_ = generate("uniform", jobs=1_000, seed=1)
     result = wattsched.solve(round_, formulation="assignment", time_limit=CALM_S)
     assert (result.solved, result.decided_by, result.termination.limit) == (True, "greedy", "time")
+    assert result.termination.detail.startswith("the formulation could not be built in time; ")
     assert result.time_s["build"] < CALM_S / 2
 
 
