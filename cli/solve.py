@@ -127,13 +127,13 @@ def command(
 
 def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
     """Read the instance, None where that takes too long, and what it and the writing leave of the limits."""
-    from wattsched.deadline import Uncollected, on_time
+    from wattsched.deadline import Uncollected, nothing, on_time
 
     # How long others take to send theirs is not our time.
     most_s = None if file == STANDARD else min(limits.time_limit, UNLIMITED_S)
     begin = time.monotonic()
     with Uncollected():
-        instance = on_time(partial(read_instance, file), most_s, None, lambda: None)
+        instance = on_time(partial(read_instance, file), most_s, nothing)
     took_s = 0.0 if file == STANDARD else time.monotonic() - begin
     begun_s = begin - click.get_current_context().find_root().obj
     return instance, _less(limits, _STARTS * begun_s + _READINGS * took_s)

@@ -47,16 +47,16 @@ def _is_news(_: logging.LogRecord) -> bool:
 logging.getLogger("pyomo.core").addFilter(_is_news)
 
 
-def _nothing() -> None:
-    pass
+def nothing() -> None:
+    """Be what there is otherwise, and what is done afterwards."""
 
 
 def on_time(
     work: Callable[[], T],
     time_s: float | None,
-    stop: Event | None,
     otherwise: Callable[[], U],
-    afterwards: Callable[[], None] = _nothing,
+    stop: Event | None = None,
+    afterwards: Callable[[], None] = nothing,
 ) -> T | U:
     """Do some work, but for no longer than this.
 
@@ -66,10 +66,10 @@ def on_time(
         What it raises is raised here.
     time_s : float, optional
         Wall-clock limit.
-    stop : threading.Event, optional
-        Ends the wait, too, when it is set.
     otherwise : callable
         Makes the answer when the work is given up.
+    stop : threading.Event, optional
+        Ends the wait, too, when it is set.
     afterwards : callable
         What is then to be done besides, in another thread.
 

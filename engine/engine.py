@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from wattsched.answer import Evidence, refuted
 from wattsched.call import EARLIER, Call, Candidate, Request
-from wattsched.deadline import Uncollected, on_time
+from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
@@ -153,7 +153,7 @@ def _watched(request: Request, stop: Event | None) -> Result:
     def in_hand() -> Result:
         return request.in_hand("stopped" if stop is not None and stop.is_set() else "time")
 
-    return on_time(answered, last_s, stop, in_hand, request.give_up)
+    return on_time(answered, last_s, in_hand, stop, request.give_up)
 
 
 def _answered(request: Request) -> Result:
@@ -339,7 +339,7 @@ def _solved(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if earlier is not None:
         known.append(call.checked(EARLIER, earlier))
-    if call.watched and model.cut and model.program.n_columns == 0:
+    if model.cut and model.program.n_columns == 0:
         return call.in_hand("the formulation could not be built in time", "time")
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
@@ -464,7 +464,7 @@ def _by_solver(call: Call, program: Program, start: Start) -> Solution:
         with listening(heard.append):
             return find_solver(call.solver)(program, limits, start)
 
-    asked = on_time(ask, left.time_s, None, lambda: None)
+    asked = on_time(ask, left.time_s, nothing)
     if asked is not None:
         return asked
     best = combined(program, heard)

@@ -142,8 +142,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     def faults_in(self, instance: InstanceT, *, made: bool = False) -> list[str]:
         """Faults of an instance, its objective among them; of one `made` in Python those that are refused."""
         own = (self.misspelt if made and self.misspelt is not None else self.faults)(instance)
-        # All have one, but Python has no type of what is a BaseModel and has a field.
-        objective: str = instance.objective  # type: ignore[attr-defined]
+        objective: str = dict(instance)["objective"]  # the fields of a model, by name
         return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.counts import Counts
-from wattsched.formulations.program import Program
+from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.topology.arrays import FloatArray, IntArray
 
 DecisionT = TypeVar("DecisionT")
@@ -75,6 +75,15 @@ class Model(Generic[DecisionT]):
     columns: Any = None
     options: int | None = None
     dropped: int | None = None
+
+
+def not_built() -> Model[Any]:
+    """Model without columns, for when the time does not suffice to build one: nothing is known from it."""
+
+    def decode(x: FloatArray, starts: Starts) -> Any:
+        raise ValueError("the model was not built in time")
+
+    return Model(ProgramBuilder().program(), decode, outside=-math.inf, cut=True)
 
 
 class UnsuitableError(ValueError):

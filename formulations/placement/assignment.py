@@ -22,17 +22,15 @@ for small windows, and the witness for `patterns`.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 
 from wattsched.formulations.compiler import compile_model
-from wattsched.formulations.model import Model, UnsuitableError
+from wattsched.formulations.model import Model, UnsuitableError, not_built
 from wattsched.formulations.placement.data import Window
 from wattsched.formulations.placement.fragmentation import allowed
-from wattsched.formulations.program import ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.tables import WHOLE_GPU
@@ -41,7 +39,7 @@ from wattsched.topology.arrays import FloatArray
 
 MOST_VARIABLES = 200_000
 VARIABLES_PER_S = 10_000
-"""Of Pyomo, about: a model that would not be built in time has no columns, and every task waits."""
+"""Of Pyomo, about: a model that would not be built in time has no columns."""
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
@@ -56,9 +54,7 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     most = MOST_VARIABLES if left_s is None else min(MOST_VARIABLES, VARIABLES_PER_S * left_s)
     model = algebra(window, most)
     if model is None:
-        waiting = PlacementDecision(placed=[], waiting=[task.name for task in window.instance.tasks])
-        nothing = ProgramBuilder().program(offset=float(window.demand @ window.worth))
-        return Model(nothing, lambda x, starts: waiting, outside=-math.inf, cut=True)
+        return not_built()
     program, column_of = compile_model(model)
     on_node = {key: column_of[id(variable)] for key, variable in model.x.items()}
     on_gpu = {key: column_of[id(variable)] for key, variable in model.y.items()}

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.model import Model, Starts
-from wattsched.formulations.program import ProgramBuilder
+from wattsched.formulations.model import Model, Starts, not_built
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
@@ -38,7 +37,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     left_s = (timer or Timer()).remaining_s()
     model = algebra(Round(columns), np.inf if left_s is None else VARIABLES_PER_S * left_s)
     if model is None:
-        return Model(ProgramBuilder().program(), _not_built, outside=-np.inf, cut=True)
+        return not_built()
     complete(model, [model.x[c] for c in range(len(columns))], columns)
     program, column_of = compiled(model, columns)
     option_columns = np.array([column_of[id(model.x[c])] for c in range(len(columns))], dtype=np.int64)
@@ -50,10 +49,6 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
         return decide(options, chosen, {j: tuple(range(b, b + options.gpus[chosen[j]])) for j, b in taken})
 
     return Model(program=program, decode=decode, options=len(options), dropped=columns.dropped)
-
-
-def _not_built(x: FloatArray, starts: Starts) -> Decision:
-    raise ValueError("the model was not built in time")
 
 
 def algebra(given: Round, most: float = np.inf) -> Any:

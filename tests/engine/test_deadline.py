@@ -13,7 +13,7 @@ import pytest
 
 import wattsched
 from wattsched.certificates import Priced
-from wattsched.deadline import Uncollected, on_time
+from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.engine import CALM_S
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
@@ -22,10 +22,6 @@ from wattsched.instances.io import write_json
 LONG_S = 60.0
 # Far below what hangs, far above what a busy machine adds.
 SOON_S = 20.0
-
-
-def nothing() -> None:
-    """Be what there is otherwise."""
 
 
 def spin(ended: threading.Event) -> None:
@@ -39,14 +35,14 @@ def spin(ended: threading.Event) -> None:
 
 
 def test_what_the_work_returns_or_raises_is_the_callers() -> None:
-    assert on_time(lambda: 3, 10.0, None, nothing) == 3
+    assert on_time(lambda: 3, 10.0, nothing) == 3
     with pytest.raises(KeyError, match="lost"):
-        on_time(lambda: {}["lost"], None, threading.Event(), nothing)
+        on_time(lambda: {}["lost"], None, nothing, threading.Event())
 
 
 def test_a_work_that_hangs_is_given_up_and_told_so() -> None:
     ended, begin = threading.Event(), time.monotonic()
-    assert on_time(lambda: spin(ended), 0.1, None, nothing) is None
+    assert on_time(lambda: spin(ended), 0.1, nothing) is None
     assert ended.wait(SOON_S)
     assert time.monotonic() - begin < SOON_S
 
@@ -57,7 +53,7 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
     def start_others() -> None:
         try:
             while True:
-                on_time(int, 1.0, None, nothing)
+                on_time(int, 1.0, nothing)
         finally:
             ended.append(True)
 
@@ -65,7 +61,7 @@ def test_a_work_that_starts_others_is_told_so_itself() -> None:
     sys.setswitchinterval(often)
     try:
         for number in range(tries):
-            assert on_time(start_others, 1e-3 + number % 10 * 1e-4, None, nothing) is None
+            assert on_time(start_others, 1e-3 + number % 10 * 1e-4, nothing) is None
     finally:
         sys.setswitchinterval(usual_s)
     end = time.monotonic() + SOON_S
@@ -102,7 +98,7 @@ def test_what_is_imported_is_imported_whole(tmp_path: Path, monkeypatch: pytest.
         spin(ended)
 
     begin = time.monotonic()
-    assert on_time(work, 0.1, None, nothing) is None
+    assert on_time(work, 0.1, nothing) is None
     assert ended.wait(SOON_S)
     assert time.monotonic() - begin < SOON_S
     assert sys.modules["slow_to_import"].whole
@@ -111,7 +107,7 @@ def test_what_is_imported_is_imported_whole(tmp_path: Path, monkeypatch: pytest.
 def test_another_thread_can_stop_it() -> None:
     stop, ended = threading.Event(), threading.Event()
     threading.Timer(0.1, stop.set).start()
-    assert on_time(lambda: spin(ended), None, stop, nothing) is None
+    assert on_time(lambda: spin(ended), None, nothing, stop) is None
     assert ended.wait(SOON_S)
 
 

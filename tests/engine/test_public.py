@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +22,7 @@ from wattsched.instances.io import document_text
 from wattsched.replay.jobs.outcome import summary
 
 JOBS = "job,arrival_s,work,requested_gpus,model\na,0,400000,2,resnet50\nb,100,300000,4,bert\n"
+UNKNOWN_FORM: dict[str, Any] = {"form": "slurm"}
 ITP = "job_id,submission_time,duration,num_gpu\nx,0,4000,1\ny,500,2000,8\nz,900,3000,2\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,32000,9000,2,T4\nb,96000,9000,8,G2\n"
 TASKS = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n1000,10,1,500,\n4000,10,0,0,\n3000,10,2,1000,G2\n"
@@ -114,7 +115,7 @@ def test_settings_that_contradict_one_another(values: dict[str, Any], fault: str
 
 def test_a_source_of_an_unknown_format_and_trials_without_a_policy() -> None:
     with pytest.raises(ValueError, match="form: 'slurm' is not known; there are csv, "):
-        wattsched.JobSource("jobs.csv", form="slurm")  # type: ignore[arg-type]
+        wattsched.JobSource("jobs.csv", **UNKNOWN_FORM)
     traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
     with pytest.raises(ValueError, match="policies: name one at least"):
         wattsched.replay_jobs(traces, [])
@@ -183,15 +184,22 @@ def test_imports_that_are_refused(form: str, options: dict[str, Any], fault: str
 def test_exports_and_schemas_are_those_of_the_command() -> None:
     instance = wattsched.generate("uniform", jobs=3, seed=1)
     Path("round.json").write_text(document_text(instance))
-    for form in ("mps", "lp"):
-        printed("export", "round.json", "-o", f"program.{form}")
-        assert Path(f"program.{form}").read_text() == wattsched.export_program(instance, form)  # type: ignore[arg-type]
-    for form in ("json", "conf"):
-        printed("export", "round.json", "--topology", "-o", f"tree.{form}")
-        assert Path(f"tree.{form}").read_text() == wattsched.export_topology(instance, form)  # type: ignore[arg-type]
+    programs: tuple[Literal["mps", "lp"], ...] = ("mps", "lp")
+    for program in programs:
+        printed("export", "round.json", "-o", f"program.{program}")
+        assert Path(f"program.{program}").read_text() == wattsched.export_program(instance, program)
+    trees: tuple[Literal["json", "conf"], ...] = ("json", "conf")
+    for tree in trees:
+        printed("export", "round.json", "--topology", "-o", f"tree.{tree}")
+        assert Path(f"tree.{tree}").read_text() == wattsched.export_topology(instance, tree)
     assert wattsched.read_cluster("tree.json").nodes == instance.cluster.nodes
-    for document, problem in (("instance", "sharing"), ("result", "placement"), ("frontier", "shifting")):
-        made = wattsched.json_schema(document, problem)  # type: ignore[arg-type]
+    documents: tuple[tuple[Literal["instance", "result", "frontier"], str], ...] = (
+        ("instance", "sharing"),
+        ("result", "placement"),
+        ("frontier", "shifting"),
+    )
+    for document, problem in documents:
+        made = wattsched.json_schema(document, problem)
         assert json.loads(printed("schema", document, "--problem", problem)) == json.loads(json.dumps(made))
     assert json.loads(printed("schema", "frontier")) == json.loads(json.dumps(made))
     with pytest.raises(ValueError, match="frontier: is of `problem` shifting, not sizing"):
