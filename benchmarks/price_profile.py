@@ -9,7 +9,6 @@ import cProfile
 import pstats
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,7 +22,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.generators import generate
 from wattsched.problems import problem
-from wattsched.solvers import price
+from wattsched.solvers import dual, greedy, price
 from wattsched.solvers.solution import Limits
 
 CASES = (
@@ -33,12 +32,13 @@ CASES = (
     ("hetero", 1_000, {"racks": 32}),
     ("hetero", 1_000, {"racks": 32, "energy_fraction": 0.4}),
 )
-PARTS = {
-    "prices": ("dual.py", "dual_prices"),
-    "of it oracle": ("dual.py", "__call__"),
-    "kernels": ("price.py", "by_highs"),
-    "greedy ascent": ("greedy.py", "ascend"),
-    "branching": ("price.py", "branch"),
+PARTS: dict[str, Any] = {
+    "prices": dual.dual_prices,
+    "of it oracle": dual._Oracle.__call__,
+    "kernels": price._Search._improve,
+    "greedy ascent": greedy.ascend,
+    "neighbourhoods": price._Search._search_neighbourhoods,
+    "branching": price._Branching.branch,
 }
 
 
@@ -70,15 +70,14 @@ def parts_s(program: Program, gap: float) -> dict[str, float]:
     begin = time.perf_counter()
     profile.runcall(price.solve, program, Limits(gap=gap))
     whole = time.perf_counter() - begin
-    # The documented profile is keyed by name alone; what it is made of has no types.
+    # What a profile is made of has no types: by file, line and name, seconds are the fourth of five values.
     measured: Any = pstats.Stats(profile)
-    found = dict.fromkeys(PARTS, 0.0)
-    for (file, _, function), (_, _, _, cumulative, _) in measured.stats.items():
-        for part, (home, name) in PARTS.items():
-            if Path(file).name == home and function == name and "solvers" in file:
-                found[part] += cumulative
-    # Branching solves kernels and ascends too: they are counted as branching.
-    return {"whole": whole, **found}
+    found = {"whole": whole}
+    for part, function in PARTS.items():
+        code = function.__code__
+        place = (code.co_filename, code.co_firstlineno, code.co_name)
+        found[part] = measured.stats.get(place, (0, 0, 0.0, 0.0, {}))[3]
+    return found
 
 
 def table(gap: float) -> str:

@@ -5,7 +5,7 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 3. Otherwise a *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves
    it with all other columns at zero; a small one is often enough.
 4. A decision along the efficient frontiers under these prices (`greedy`), bettered by a few groups at a time
-   (`neighbourhoods`), and larger kernels.
+   where there are many rows (`neighbourhoods`), and larger kernels.
 5. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
    bound over the choice groups closes the gap. Every node has an LP relaxation of its own (`kernels`), and
@@ -149,7 +149,8 @@ class _Search:
         few_fail = self._x is None
         if not self._done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self._prices, self.timer))
-            self._search_neighbourhoods()
+            if lp is None:  # with few rows kernels are enough, and sooner
+                self._search_neighbourhoods()
         for size in KERNELS if few_fail else KERNELS[1:]:
             if self._done() or self._open_columns() <= _MOST_COLUMNS:
                 break
