@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -54,6 +55,8 @@ _REMOVAL_S = 1.0
 # A process that nobody needs any more ends by itself.
 _IDLE_S = 60.0
 _MOST_STANDING = 2
+# What the process says on standard error, in its folder.
+_ERRORS = "stderr.txt"
 
 
 class Worker:
@@ -65,23 +68,23 @@ class Worker:
     """
 
     def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
         # Ours: a killed solver, or a program that it started, cannot clear up.
-        self._folder = tempfile.mkdtemp(prefix="wattsched-")
+        self._folder = Path(tempfile.mkdtemp(prefix="wattsched-"))
         self._pipe, theirs = Pipe()
         # Where this process finds modules: the other one must load the same package. -P: the current folder
         # may hold folders named like this package's parts. A session of its own, so that solvers that it
         # starts can be killed with it.
         search_path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": search_path, "TMPDIR": self._folder},
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
+        with (self._folder / _ERRORS).open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": search_path, "TMPDIR": str(self._folder)},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
         theirs.close()
         self.pid = self._process.pid
         self._caller = os.getpid()
@@ -162,11 +165,10 @@ class Worker:
         if self._caller != os.getpid():  # a fork's copy: the process is its parent's
             return
         self._kill()
-        # The pipe closes when its last user is gone: other threads may still wait in it.
-        self._errors.close()
-        # Programs that have just been killed may add a last file meanwhile.
+        # The pipe closes by itself when its last user is gone: other threads may still wait in it. Programs
+        # that have just been killed may add a last file meanwhile.
         timer = Timer(_REMOVAL_S)
-        while os.path.exists(self._folder) and not timer.over():
+        while self._folder.exists() and not timer.over():
             shutil.rmtree(self._folder, ignore_errors=True)
             time.sleep(0.01)
 
@@ -191,8 +193,9 @@ class Worker:
         code = self._process.returncode
         if code < 0:
             return f"signal {-code}"
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        lines: list[str] = []
+        with contextlib.suppress(OSError):  # a process that ends by itself removes the folder
+            lines = (self._folder / _ERRORS).read_text(errors="replace").strip().splitlines()
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
