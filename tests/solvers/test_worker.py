@@ -79,6 +79,13 @@ def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard, monkeypa
         assert "died" in again.termination.detail
 
 
+def test_a_process_that_ends_says_why(knapsack, monkeypatch):
+    monkeypatch.setattr(worker_module, "_COMMAND", "raise SystemExit('no licence')")
+    with Worker() as worker:
+        solution = worker.solve("highs", knapsack(8, 5, seed=3), Limits(time_s=10))
+    assert solution.termination.detail == "the solver process died: exit code 1: no licence"
+
+
 def test_overrun_is_killed(hard):
     with Worker() as worker:
         worker.solve("greedy", hard, Limits())  # the process is up
