@@ -119,8 +119,8 @@ class Run:
 
     @property
     def solved(self) -> bool:
-        """Whether the solver asked for made the decision, and it is proven within the gap asked for."""
-        return self.status == "optimal" and not self.decided_by and not self.faults
+        """Whether the solver asked for reached the gap by a decision of its own, or proved that there is none."""
+        return self.status in ("optimal", "infeasible") and not self.decided_by and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as plain values, for JSON and CSV."""

@@ -32,7 +32,7 @@ class Summary:
     Attributes
     ----------
     runs, solved, skipped : int
-        `solved` to the gap asked for, by a decision of this solver.
+        `solved` to the gap asked for, by a decision of this solver, or proven infeasible.
     build_s, solve_s, total_s : float
         Shifted geometric means over the runs that were not skipped. Those that time stopped, that failed, or
         whose decision is another solver's, count with the time limit, or their time if that is longer.
@@ -93,7 +93,7 @@ def _charged(run: Run, seconds: float | None) -> float:
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Solve seconds by formulation and solver, then instance; infinite where the gap was not reached."""
+    """Solve seconds by formulation and solver, then instance; infinite where it is not solved."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
         seconds = max(LEAST_TIME_S, run.solve_s or 0.0) if run.solved else np.inf
@@ -104,12 +104,12 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     """Gaps by formulation and solver, then instance, from `LEAST_GAP` to `MOST_GAP`.
 
-    They are infinite without a bound, or a decision of the solver's own.
+    They are infinite without a bound, or a decision of the solver's own, and 0 where there is none, proven.
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
         own = run.checked and not run.decided_by
-        known = run.gap is not None and own and not run.faults
+        known = run.solved or (run.gap is not None and own and not run.faults)
         gap = min(max(LEAST_GAP, run.gap or 0.0), MOST_GAP)
         found[run.pair][run.instance] = gap if known else np.inf
     return dict(found)

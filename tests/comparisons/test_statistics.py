@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,17 @@ from wattsched.comparisons.statistics import (
     gaps,
     performance_profile,
     shifted_geometric_mean,
+    summaries,
+    times,
 )
 
 TIMES = st.one_of(st.floats(0.001, 1e4), st.just(math.inf))
+
+
+def run_of(solver: str, instance: str = "p", **known: Any) -> Run:
+    settings = {"gap_asked": 1e-4, "time_limit_s": 60.0, "threads": 1, "seed": 0, "version": "1"}
+    names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput"}
+    return Run(**names, **settings, **known, instance=instance, solver=solver)
 
 
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=20), st.floats(0.1, 10))
@@ -86,9 +95,7 @@ def test_a_gap_next_to_an_objective_of_nothing_does_not_stretch_the_axes() -> No
 
     def run(solver: str, instance: str, gap: float | None) -> Run:
         known = {"objective": 0.0, "bound": 5.0, "gap": gap, "checked": gap is not None}
-        settings = {"gap_asked": 1e-4, "time_limit_s": 60.0, "threads": 1, "seed": 0, "version": "1"}
-        names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput"}
-        return Run(**names, **settings, **known, instance=instance, solver=solver, status="feasible")
+        return run_of(solver, instance, status="feasible", **known)
 
     runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", 0.0), run("b", "q", None)]
     found = gaps(runs)
@@ -97,3 +104,13 @@ def test_a_gap_next_to_an_objective_of_nothing_does_not_stretch_the_axes() -> No
     assert plot_gaps(found).get_ylim()[1] < 10 * MOST_GAP
     assert plot_gaps(found).get_ylabel() == gap_label(found) == "gap (10 stands for more)"
     assert gap_label(gaps(runs[1:])) == "gap"
+
+
+def test_an_infeasible_instance_is_solved_by_its_proof() -> None:
+    runs = [run_of("highs", status="infeasible", solve_s=2.0), run_of("greedy", status="no_solution")]
+    proven, without = summaries(runs)
+    assert (proven.solved, without.solved) == (1, 0)
+    (seconds, _), (gap, open_gap) = (
+        [next(iter(of.values())) for of in measures.values()] for measures in (times(runs), gaps(runs))
+    )
+    assert (seconds, gap, open_gap) == (2.0, LEAST_GAP, math.inf)
