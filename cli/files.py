@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, reason
+from wattsched.inputs import MOST_MB_VARIABLE, most_mb
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -44,13 +45,15 @@ def write(target: str | None, content: str | bytes) -> None:
     if target is None or target == STANDARD:
         click.echo(data, nl=False)
         return
-    from wattsched.instances.io import write_atomically
+    from wattsched.instances.io import needed_mb, write_atomically
 
     try:
         write_atomically(target, data)
     except OSError as error:
         raise BadInput(f"cannot write '{target}': {reason(error)}") from None
     written(target)
+    if isinstance(content, str) and target.endswith(JSON_SUFFIXES) and (mb := needed_mb(content)) > most_mb():
+        click.echo(f"note: too large to be read, unless {MOST_MB_VARIABLE}={mb} is set", err=True)
 
 
 def read_document(name: str) -> Any:

@@ -145,7 +145,7 @@ class Seeds(ParamType):
         """Read the seeds."""
         seeds: dict[int, None] = {}
         for part in str(value).split(","):
-            ends = re.fullmatch(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*", part)
+            ends = re.fullmatch(r"\s*([0-9]{1,20})(?:-([0-9]{1,20}))?\s*", part)
             if not ends:
                 self.fail(f"'{part}' is neither a seed nor a range such as 42-51", param, ctx)
             first, last = int(ends[1]), int(ends[2] or ends[1])

@@ -119,7 +119,7 @@ class Run:
 
     @property
     def solved(self) -> bool:
-        """Whether the solver asked for reached the gap by a decision of its own, or proved that there is none."""
+        """Whether the solver asked for reached the gap by its own decision, or proved that there is none."""
         return self.status in ("optimal", "infeasible") and not self.decided_by and not self.faults
 
     def as_dict(self) -> dict[str, Any]:

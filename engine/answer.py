@@ -198,7 +198,7 @@ class Evidence:
         # Asked for no gap at all, the last digits still differ.
         if gap is not None and gap <= max(call.limits.gap, _ROUNDING_GAP):
             return Termination("optimal", None, detail)
-        if not detail and ended.reason == "optimal" and not self.whole:
+        if not detail and ended.reason == "optimal" and not _whole(self.model):
             detail = "the best of the columns generated; others may be better"
         return Termination("feasible", self._limit, detail)
 
@@ -213,13 +213,13 @@ class Evidence:
         if failed:
             return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
         try:
-            reasons = self._reasons() if self.whole else []
+            reasons = self._reasons() if _whole(self.model) else []
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
         if reasons:
             ended = Termination("infeasible", detail="; ".join(reasons))
             return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
-        if self.whole and ended.reason == "infeasible":
+        if _whole(self.model) and ended.reason == "infeasible":
             detail = f"{call.solver} proved that no decision exists"
             ended = Termination("infeasible", detail=detail)
             return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
@@ -240,11 +240,6 @@ class Evidence:
         )
 
     @property
-    def whole(self) -> bool:
-        """Whether the program holds every decision."""
-        return self.model.outside == np.inf
-
-    @property
     def size(self) -> Size:
         """Size of the program."""
         program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
@@ -260,12 +255,19 @@ class Evidence:
 
         problem, left_s = self.call.problem, self.call.timer.remaining_s()
         try:
-            program = self.call.model(problem.default).program
+            model = self.call.model(problem.default)
         except UnsuitableError:
             return []
+        if not _whole(model):
+            return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
-        rows = short_rows(program, time_s, problem.may_grow)
+        rows = short_rows(model.program, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
+
+
+def _whole(model: Model[Any]) -> bool:
+    """Whether the program holds every decision: of some of the columns it says nothing that none exists."""
+    return model.outside == np.inf
 
 
 def _highest(cost: float) -> float:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
 """Of one file, after decompression; instances of 100,000 jobs have 7 to 18 MB, public traces up to 8 MB."""
+BYTES_PER_MB = 1_000_000
 MOST_RATIO, FREE_BYTES = 100, 1_000_000
 """What is compressed further is no document or table, from so many bytes on; real files reach 20 to 1."""
 VALUES_PER_MB = 60_000
@@ -79,7 +80,7 @@ def read_bytes(path: str | Path) -> bytes:
     OSError
         When the file cannot be read.
     """
-    most = most_mb() * 1_000_000
+    most = most_mb() * BYTES_PER_MB
     content = bytearray()
     with Path(path).open("rb") as file:
         compressed = file.peek(2).startswith(_GZIP_MAGIC)

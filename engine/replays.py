@@ -87,8 +87,9 @@ class JobSource:
         require_types(JobSource, vars(self))
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
-        if self.form != LIST and self.form not in formats():
-            raise ValueError(f"form: '{self.form}' is not known; there are {LIST}, {', '.join(formats())}")
+        known_forms = [LIST, *(name for name, form in formats().items() if form.yields == "jobs")]
+        if self.form not in known_forms:
+            raise ValueError(f"form: '{self.form}' is not known; there are {', '.join(known_forms)}")
         known = [] if self.form == LIST else list(inspect.signature(formats()[self.form].read).parameters)
         for name in self._reading():
             if name not in known:

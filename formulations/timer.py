@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
@@ -18,7 +18,8 @@ def stoppable(stop: threading.Event) -> Iterator[None]:
     try:
         yield
     finally:
-        _stop.reset(before)
+        with suppress(ValueError):  # what is left of a call that was given up ends in another context
+            _stop.reset(before)
 
 
 def stop_event() -> threading.Event | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import math
 import os
 import secrets
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO
 import pydantic_core
 from pydantic import BaseModel
 
-from wattsched.inputs import VALUES_PER_MB, TooLargeError, echo, most_mb, read_text
+from wattsched.inputs import BYTES_PER_MB, VALUES_PER_MB, TooLargeError, echo, most_mb, read_text
 from wattsched.instances.errors import InputError, UnreadableError
 
 ALWAYS_WRITTEN = ("format", "objective")
@@ -120,12 +121,22 @@ def document_text(model: BaseModel) -> str:
     return _laid_out(model, depth=2) + "\n"
 
 
+def needed_mb(text: str) -> int:
+    """Megabytes that `inputs.MOST_MB_VARIABLE` has to allow before a document of this text is read."""
+    return math.ceil(max(len(text.encode()) / BYTES_PER_MB, _values(text) / VALUES_PER_MB))
+
+
+def _values(text: str) -> int:
+    """Fields and entries of lists, commas and brackets in names among them."""
+    return sum(map(text.count, ",[{"))
+
+
 def _parsed(text: str) -> Any:
     if not text or text.isspace():
         raise ValueError("is empty")
     most = VALUES_PER_MB * most_mb()
-    # A few bytes become an object of a hundred. Commas and brackets in names count too.
-    if sum(map(text.count, ",[{")) > most:
+    # A few bytes become an object of a hundred.
+    if _values(text) > most:
         raise TooLargeError(f"has more than {most:,} fields and entries of lists")
     return json.loads(text, object_pairs_hook=_without_duplicates, parse_int=_whole_number)
 

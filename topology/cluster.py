@@ -24,6 +24,8 @@ LARGEST = 1e12
 MOST_GPUS = 10_000_000
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -85,7 +87,7 @@ class GpuType(Strict):
         Memory of one GPU.
     """
 
-    idle_power_w: NonNegative
+    idle_power_w: Standing
     max_power_w: Positive | None = None
     frequencies_mhz: list[Count] | None = None
     power_limits_w: list[Positive] | None = None
@@ -133,7 +135,7 @@ class Node(Strict):
     gpu_type: Name
     gpus: Count
     parent: Name | None = None
-    base_power_w: NonNegative = 0.0
+    base_power_w: Standing = 0.0
     unavailable: list[Annotated[int, Field(ge=0)]] = []
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None

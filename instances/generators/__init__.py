@@ -84,7 +84,7 @@ def generate(
     family : str
         One of `families`.
     jobs : int
-        Number of jobs, from 1 to 1,000,000; without it only an unknown family is told.
+        Number of jobs, from 1 to 1,000,000; without it unknown families and options are told first.
     gpus : int, optional
         GPUs of the cluster, up to 10,000,000, rounded up to whole nodes (default: about half of what the
         jobs ask for).
@@ -105,12 +105,14 @@ def generate(
         For a value of another type.
     """
     known = options_of(family)
-    require("jobs", jobs, (Integral,), "a whole number")
-    require_types(generate, {"gpus": gpus, "seed": seed})
     for name in options:
         if name not in known:
             accepted = f"it accepts {', '.join(known)}" if known else "it accepts none"
             raise ValueError(f"{name}: the family '{family}' has no such option, {accepted}")
+    if jobs is None:
+        raise ValueError("jobs: say how many")
+    require("jobs", jobs, (Integral,), "a whole number")
+    require_types(generate, {"gpus": gpus, "seed": seed})
     require_types(builder(family), options)
     for name, count, most in (("jobs", jobs, MOST_JOBS), ("gpus", gpus, MOST_GPUS)):
         if count is not None:

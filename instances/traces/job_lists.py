@@ -161,8 +161,9 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
     if unit is None:
         unit = "h" if last <= YEAR_H else "s"
         guess = "hours: in hours, all jobs" if unit == "h" else "seconds: in hours, not all jobs"
-        told = f"the times are taken for {guess} arrive within a year; if that is wrong, give the unit"
-        warnings.warn(f"{path}: {told}", NoticeWarning, stacklevel=2)
+        told = f"the times are taken for {guess} arrive within a year"
+        other = f"if that is wrong, give --unit, in Python unit, '{'h' if unit == 's' else 's'}'"
+        warnings.warn(f"{path}: {told}; {other}", NoticeWarning, stacklevel=2)
     to_s = UNITS[unit]
     return [
         TraceJob(f"row{number}", arrival * to_s, length * to_s, int(block_size(cpus)) if cpus else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,17 @@ def test_a_written_file_is_announced_on_standard_error(run, folder, arguments):
     assert result.exit_code == 0, result.stderr
     assert result.stderr == f"Written to {arguments[-1]}\n"
     assert "Written" not in result.stdout
+
+
+def test_a_file_that_is_too_large_to_be_read_is_called_that(run, folder, monkeypatch):
+    monkeypatch.setenv("WATTSCHED_INPUT_MB", "1")
+    result = run("generate", "hetero", "--jobs", 3_000, "-o", "made.json")
+    assert result.exit_code == 0
+    _, note = result.stderr.splitlines()
+    (needed,) = re.fullmatch(r"note: too large to be read, unless (\S+) is set", note).groups()
+    assert run("show", "made.json").exit_code == 2
+    monkeypatch.setenv(*needed.split("="))
+    assert run("show", "made.json").exit_code == 0
 
 
 def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -152,6 +152,7 @@ def test_a_list_that_fits_nowhere_only_fails(place: Run) -> None:
         (["--seeds", "5-3"], "'5-3' ends before it begins"),
         (["--seeds", "1-3,2"], "the seed '2' is named twice"),
         (["--seeds", "0-9999999999"], "must be at most 4,294,967,295, got 9,999,999,999"),
+        (["--seeds", "0-99999999999"], "must be at most 4,294,967,295, got 99,999,999,999"),
         (["--seeds", "0-4000000000"], "has more than 1,000 seeds"),
         (["--arrivals", "0"], "must be at least 0.01, got 0"),
         (["--arrivals", "-1"], "must be at least 0.01, got -1"),

@@ -170,3 +170,21 @@ def test_a_program_of_some_columns_proves_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine, "find_problem", lambda name: partial)
     termination = solve(generate("sharing", **SIZES["sharing"]), solver="highs").termination
     assert (termination.reason, termination.detail) == ("no_solution", "no decision was found")
+
+
+def test_some_columns_of_another_formulation_prove_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is short is looked up in the default formulation's program, which may hold some columns only."""
+    problem = find_problem("sizing")
+
+    def some_columns(*asked: Any) -> Any:
+        whole = problem.formulations["mckp"](*asked)
+        nothing = replace(whole.program, upper=0 * whole.program.upper)
+        return replace(whole, program=nothing, outside=0.0)
+
+    formulations = {"mckp": some_columns, "assignment": problem.formulations["assignment"]}
+    partial = replace(problem, formulations=formulations)
+    monkeypatch.setattr(engine, "find_problem", lambda name: partial)
+    monkeypatch.setattr(engine, "_ask", lambda *_: Solution(Termination("no_solution", "time")))
+    instance = generate("uniform", jobs=6, seed=2)
+    result = solve(instance, formulation="assignment", solver="highs")
+    assert (result.termination.reason, result.termination.limit) == ("no_solution", "time")

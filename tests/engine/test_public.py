@@ -116,6 +116,8 @@ def test_settings_that_contradict_one_another(values: dict[str, Any], fault: str
 def test_a_source_of_an_unknown_format_and_trials_without_a_policy() -> None:
     with pytest.raises(ValueError, match="form: 'slurm' is not known; there are csv, "):
         wattsched.JobSource("jobs.csv", **UNKNOWN_FORM)
+    with pytest.raises(ValueError, match="form: 'openb' is not known"):
+        wattsched.JobSource("nodes.csv", **{**UNKNOWN_FORM, "form": "openb"})
     traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
     with pytest.raises(ValueError, match="policies: name one at least"):
         wattsched.replay_jobs(traces, [])
