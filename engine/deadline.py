@@ -12,12 +12,13 @@ import gc
 import logging
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import partial
+from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock, Thread
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.threads import begin, starting
 
@@ -142,23 +143,19 @@ class _Worker(Thread, Generic[T]):
     def give_up(self, afterwards: Callable[[], None]) -> None:
         """Let another thread tell the work that its time is over, in a moment."""
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
-        _Afterwards.queue.put(partial(self._tell_at, time.monotonic() + _NOTICE_S, afterwards))
+        _Afterwards.queue.put(_Ending(time.monotonic() + _NOTICE_S, self, afterwards))
 
-    def _tell_at(self, moment: float, afterwards: Callable[[], None]) -> None:
-        self.done.wait(max(0.0, moment - time.monotonic()))
-        told = self._tell()
-        afterwards()
-        if not told:
-            begin(Thread(target=self._tell_later, daemon=True))
-
-    def _tell_later(self) -> None:
-        end = time.monotonic() + _IMPORT_S
-        while not self._tell(at_once=time.monotonic() > end):
+    def tell_later(self) -> None:
+        """Tell the work as soon as it imports nothing."""
+        end, told = time.monotonic() + _IMPORT_S, False
+        while not told:
             self.done.wait(_GLANCE_S)
+            with starting:
+                told = self.tell(at_once=time.monotonic() > end)
 
-    def _tell(self, *, at_once: bool = False) -> bool:
+    def tell(self, *, at_once: bool = False) -> bool:
         """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
-        with starting, self._ending:
+        with self._ending:
             if self.ident is None or self._over:
                 return True
             if not at_once and _imports(self.ident):
@@ -171,7 +168,8 @@ class _Worker(Thread, Generic[T]):
 class _Afterwards:
     """A thread for what is to be done when a call has returned; to start one then would take too long."""
 
-    queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    queue: SimpleQueue[_Ending] = SimpleQueue()
+    waiting: deque[_Ending] = deque()
     thread: Thread | None = None
 
     @classmethod
@@ -183,9 +181,40 @@ class _Afterwards:
 
     @classmethod
     def run(cls) -> None:
-        """Do one after the other."""
+        """Tell all whose moment has come at once: among hundreds that spin, each turn takes long to get."""
+        waiting = cls.waiting
         while True:
-            cls.queue.get()()
+            while not (waiting and cls.queue.empty()):
+                waiting.append(cls.queue.get())
+            waiting[0].worker.done.wait(max(0.0, waiting[0].moment - time.monotonic()))
+            _end(_due(waiting))
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """A work that was given up, when it is told so, and what is done then."""
+
+    moment: float
+    worker: _Worker[Any]
+    afterwards: Callable[[], None]
+
+
+def _due(waiting: deque[_Ending]) -> list[_Ending]:
+    """Take the first one, and all others whose moment has come."""
+    due = [waiting.popleft()]
+    while waiting and waiting[0].moment <= time.monotonic():
+        due.append(waiting.popleft())
+    return due
+
+
+def _end(due: list[_Ending]) -> None:
+    """Tell these, and do what is then to be done."""
+    with starting:
+        told = [ending.worker.tell() for ending in due]
+    for ending, knows in zip(due, told, strict=True):
+        ending.afterwards()
+        if not knows:
+            begin(Thread(target=ending.worker.tell_later, daemon=True))
 
 
 def _imports(ident: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.instances import small_instances
+from strategies.instances import instances_with_sets, small_instances
 from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 
 from wattsched import solve
@@ -78,7 +78,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
 
 
 @MANY
-@given(case=PRICED)
+@given(case=PRICED | priced(instances_with_sets()))
 def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     """Two implementations that share nothing but the formula."""
     instance, prices = case

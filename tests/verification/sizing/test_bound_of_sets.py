@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
@@ -14,10 +13,7 @@ from strategies.priced import OBJECTIVE, Priced, better, priced, require_enclose
 
 import wattsched
 from wattsched.documents import verdict_on
-from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
-from wattsched.solvers.solution import proven_bound
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
 from wattsched.verification.sizing.configurations import JobConfigurations
@@ -68,33 +64,6 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     assert rounded.low <= exact.low <= exact.high <= rounded.high
     room = abs(exact.high) + terms + watts * 1000 + len(instance.jobs) * 100 + shares
     assert rounded.high - rounded.low <= room * Fraction(1, 2**44)
-
-
-@MANY
-@given(case=PRICED)
-def test_the_bound_is_that_of_the_program(case: Priced) -> None:
-    """Two implementations that share nothing but the formula."""
-    instance, prices = case
-    options = expand(instance)
-    assume(not options.jobs_without_options())
-    program = problem("sizing").formulation("mckp")(options, instance.objective).program
-    sign = 1.0 if program.sense == "min" else -1.0
-    # Rows that can never bind are not in the program.
-    prices = {name: price for name, price in prices.items() if name in set(program.row_names())}
-    y = np.array([sign * prices.get(name, 0.0) for name in program.row_names()])
-    bound, proof = proven_bound(program, y), prove(instance, prices)
-    # Prices that leave no choice at any threshold prove more than a bound.
-    assume(np.isfinite(bound))
-    assert proof.bound is not None
-    assert proof.reach is not None
-    terms = np.abs(y) * (1 + np.abs(program.row_upper))
-    bottleneck = instance.objective in BOTTLENECK
-    slack = 1e-9 * (1 + abs(bound) + (0.0 if bottleneck else float(terms.sum())))
-    assert sign * proof.bound >= bound - slack
-    assert sign * proof.reach >= bound
-    # At a threshold, what is lacking of one row may be rounding of another one.
-    if not bottleneck or terms.max(initial=0.0) <= 1e6 * terms[y != 0].min(initial=np.inf):
-        assert sign * proof.bound <= bound + slack
 
 
 @settings(max_examples=60)
