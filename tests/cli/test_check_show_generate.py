@@ -113,8 +113,14 @@ def test_a_required_gap_has_to_be_proven(run, tiny, solved, write):
         ({"prices": ...}, "prices: 'gpus:G' is missing, the certificate has 200"),
         ({"time_s": {"total": 1.0, "solve": 2.0}}, "time_s.total: 1.0 is less than the seconds of 'solve'"),
         (
-            {"termination": {"reason": "feasible"}},
-            "termination: 'feasible' at a gap of 0, the one asked for is 0.0001",
+            {
+                "termination": {"reason": "feasible"},
+                "bound": 100.0,
+                "gap": 2 / 3,
+                "claimed": False,
+                "gap_asked": 0.7,
+            },
+            "termination: 'feasible' at a gap of 0.666666667, the one asked for is 0.7",
         ),
         (
             {"bound": 100.0, "gap": 2 / 3, "gap_asked": 0.7},
