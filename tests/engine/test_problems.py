@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wattsched import engine, solve
@@ -178,8 +179,11 @@ def test_some_columns_of_another_formulation_prove_nothing_either(monkeypatch: p
 
     def some_columns(*asked: Any) -> Any:
         whole = problem.formulations["mckp"](*asked)
-        nothing = replace(whole.program, upper=0 * whole.program.upper)
-        return replace(whole, program=nothing, outside=0.0)
+        program = whole.program
+        use = np.asarray(program.matrix.sum(axis=0)).ravel()
+        most = np.repeat(np.maximum.reduceat(use, program.group_start[:-1]), np.diff(program.group_start))
+        dearest = replace(program, upper=np.where(use < most, 0.0, program.upper))
+        return replace(whole, program=dearest, outside=0.0)
 
     formulations = {"mckp": some_columns, "assignment": problem.formulations["assignment"]}
     partial = replace(problem, formulations=formulations)
