@@ -59,16 +59,21 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
     """
     if len(nodes) > MOST_NODES:
         return Proof([f"certificate: a tree of {len(nodes):,} nodes; no more than {MOST_NODES:,} are read"])
+    sign = 1.0 if sense == "min" else -1.0
     proofs: list[Proof] = []
+    bounds: list[float] = []
     try:
         for number, prices, taken in _leaves(nodes):
             proof = prove_leaf(prices, taken)
             if proof.faults:
                 return Proof([f"node {number} of the tree: {fault}" for fault in proof.faults])
+            if proof.bound is None or math.isnan(proof.bound):
+                return Proof([f"node {number} of the tree: its prices prove nothing"])
             proofs.append(proof)
+            bounds.append(sign * proof.bound)
     except ValueError as error:
         return Proof([f"certificate: {error}"])
-    return _together(proofs, 1.0 if sense == "min" else -1.0)
+    return _together(proofs, bounds, sign)
 
 
 def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], list[Taken]]]:
@@ -105,11 +110,11 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         raise ValueError(f"node {met.index(False)} of the tree is reached by no split")
 
 
-def _together(proofs: list[Proof], sign: float) -> Proof:
-    """What holds in every case: the worst of all bounds, turned into costs by the sign."""
-    bounds = [sign * (math.nan if proof.bound is None else proof.bound) for proof in proofs]
-    reaches = [sign * (proof.bound if proof.reach is None else proof.reach) for proof in proofs]  # type: ignore[operator]
-    lenient = min(bound - proof.leeway for bound, proof in zip(bounds, proofs, strict=True))
+def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
+    """What holds in every case: the worst of all bounds, which the sign has turned into costs."""
+    honest = zip(proofs, bounds, strict=True)
+    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in honest]
+    lenient = min(bound - proof.leeway for proof, bound in zip(proofs, bounds, strict=True))
     bound = min(bounds)
     return Proof(
         bound=sign * bound,
