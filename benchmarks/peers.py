@@ -30,6 +30,10 @@ from wattsched.topology.arrays import FloatArray, IntArray
 TOLERANCE = 1e-6
 """Violation that the solvers' own tolerances allow."""
 
+SHORT_S = 1.0
+REPETITIONS = 10
+"""A run that is short is repeated for that long, at most so often; the least time counts."""
+
 
 def lp(program: Program, limits: Limits) -> Solution:
     """Bound of the LP relaxation, by HiGHS; no decision."""

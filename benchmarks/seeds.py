@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import TOLERANCE, missing, timed
+from peers import REPETITIONS, SHORT_S, TOLERANCE, missing, timed
 from seed_cases import CASES, QUICK, Case
 from seed_page import content
 from tables import machine, write
@@ -35,9 +35,6 @@ GAP = 1e-4
 GAPS = (1e-3, GAP, 1e-6)
 """Asked of `price`; all others are asked for the one in the middle."""
 RIVALS = ("highs", "cpsat", "scip", "auto")
-SHORT_S = 1.0
-REPETITIONS = 10
-"""What is short is repeated for that long, at most so often."""
 KILL_AFTER = 1.5
 """Times the limit, and ten seconds: building a model is under no solver's limit."""
 KEY = ("case", "seed", "solver", "gap_asked", "limit_s")

@@ -150,9 +150,10 @@ def run_all(
     # Not forked: the threads of a solver would be missing in the copy.
     fresh = get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(pairs)), fresh, initializer=_begin) as pool:
-        with _later_interrupts():
-            runs = [pool.submit(run, experiment, *pair) for pair in pairs]
-        try:
+        pair = pairs[0]
+        try:  # Ctrl-C that was held back comes when the processes have started, and nothing is to run then
+            with _later_interrupts():
+                runs = [pool.submit(run, experiment, *each) for each in pairs]
             for pair, made in zip(pairs, runs, strict=True):
                 yield *pair, made.result()
         except BrokenProcessPool:

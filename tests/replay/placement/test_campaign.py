@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
+from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run_all
 
 EXPERIMENT = Experiment(nodes_of((32, 2, "T4"), (64, 8, "G2")), tasks_of(whole(1), share(300)))
@@ -53,6 +57,23 @@ def test_runs_that_nobody_wants_any_more_end() -> None:
     runs.close()
     assert len(begun) == 3
     assert not set(begun) & set(children())
+
+
+def test_an_interrupt_while_processes_start_leaves_no_run_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[Future[Curves]] = []
+    begun = ProcessPoolExecutor.submit
+
+    def submit(pool: ProcessPoolExecutor, *work: Any) -> Future[Curves]:
+        submitted.append(begun(pool, *work))
+        if len(submitted) == 500:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return submitted[-1]
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_all(EXPERIMENT, ["fgd"], range(1000), processes=2))
+    assert len(submitted) == 1000  # the interrupt was held back
+    assert sum(made.cancelled() for made in submitted) > 900
 
 
 SCRIPT = """
