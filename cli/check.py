@@ -100,6 +100,9 @@ def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) 
         yield told if verdict.proven_gap is None else f"{told} ({gap_text(verdict.proven_gap)})"
     if bound is None or not verdict.claimed:
         return
+    if not document.get("claimed"):
+        yield "'optimal' is the solver's word: the result does not say which gap was asked for"
+        return
     optimal = document["termination"]["reason"] == "optimal"
     gap, asked = verdict.proven_gap, document.get("gap_asked")
     enough = gap is not None and asked is not None and gap <= asked

@@ -36,6 +36,11 @@ _LAST_DIGITS = 1e-12
 # By so much do clocks differ that seconds are read from.
 _TICK_S = 0.05
 
+# What was asked for by default when results did not say it.
+_USUAL_GAP = 1e-4
+# Below that tolerances are absolute: sums of other processors differ in their last digits.
+_SMALL = 1e-6
+
 LEAST = 1e-9
 """Gaps of smaller objectives are relative to this."""
 
@@ -82,7 +87,8 @@ class Verdict:
     proof : Proof, optional
         What the certificate proves.
     claimed : bool
-        Whether the bound, or that there is no decision, goes beyond the proof: it is on the solver's word.
+        Whether the bound, that it is as close as was asked, or that there is no decision, goes beyond the
+        proof: it is on the solver's word.
     """
 
     faults: list[str]
@@ -183,7 +189,7 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     proofs = _proofs(rules, instance, result.get("certificate"))
     claims = _Claims(result, sense, report, proofs)
     faults += [*told, *claims.faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound"), claims.beyond_proof)
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound"), claims.on_trust)
 
 
 def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
@@ -231,7 +237,8 @@ def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str
     prove = rules.prover(instance)
     by_prices = _finite(prove(prices, ()))
     if not (tree := certificate.get("tree")):
-        return {"bound": by_prices}
+        told = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
+        return {"bound": by_prices if certificate.get("price_bound") is None else Proof([told])}
     if not isinstance(tree, list) or number(certificate, "price_bound") is None:
         told = "a tree is a list of nodes, beside 'price_bound', a number"
         return {"bound": Proof([f"certificate: {told}"])}
@@ -266,9 +273,17 @@ class _Claims:
         certificate = result.get("certificate")
         self.certificate: dict[str, Any] = certificate if isinstance(certificate, dict) else {}
         self.recomputed = None if report is None else report.objective
+        self.size = 0.0 if report is None else report.size
         self.reason, self.older = _reason(result), _is_older(result)
         bounds = number(result, "bound"), number(self.certificate, "bound")
         self.beyond_proof = beyond_proof(self.reason, *bounds, sense)
+
+    @property
+    def on_trust(self) -> bool:
+        """Whether something is said that neither the certificate nor the result itself can show."""
+        gap = number(self.result, "gap")
+        asked_for_more = gap is None or not _is_within(gap, _USUAL_GAP)
+        return self.beyond_proof or (self.older and self.reason == "optimal" and asked_for_more)
 
     def faults(self) -> Iterator[str]:
         """Claims that do not hold, or contradict each other."""
@@ -311,7 +326,8 @@ class _Claims:
 
     def _as_asked(self, reason: str) -> Iterator[str]:
         """Whether objective and bound are as close as was asked, or not, as the reason says."""
-        objective, bound = number(self.result, "objective"), number(self.result, "bound")
+        stated, bound = number(self.result, "objective"), number(self.result, "bound")
+        objective = stated if self.recomputed is None else self.recomputed
         asked = number(self.result, "gap_asked")
         if objective is None or bound is None or asked is None:
             return
@@ -363,14 +379,16 @@ class _Claims:
         assert proof.bound is not None
         assert claimed is not None
         # Without a known reach of honest computations the tolerance of every number is granted.
-        limit = proof.bound + self.sign * _tolerance(claimed) if proof.reach is None else proof.reach
+        limit = (
+            proof.bound + self.sign * _tolerance(claimed, self.size) if proof.reach is None else proof.reach
+        )
         if self.sign * (claimed - limit) > 0:
             yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
         if self.reason == "infeasible" and name == "bound" and proof.excess <= 0:
             yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
         objective = self.recomputed
         if objective is not None and (
-            self.sign * (proof.bound - objective) > _tolerance(objective) + proof.leeway
+            self.sign * (proof.bound - objective) > _tolerance(objective, self.size) + proof.leeway
         ):
             yield (
                 f"objective: {objective:.9g} is better than {proof.bound:.9g}, "
@@ -407,7 +425,7 @@ class _Claims:
         if objective is None:
             yield "objective: the result has a decision but no finite objective"
             return
-        if self.recomputed is not None and not _equal(objective, self.recomputed):
+        if self.recomputed is not None and not _equal(objective, self.recomputed, self.size):
             yield f"objective: the result claims {objective:.9g}, recomputed {self.recomputed:.9g}"
         elif self.recomputed is None and self.report is not None and not self.report.faults:
             yield f"objective: {objective:.9g} is claimed, the instance has not what it is computed from"
@@ -416,16 +434,16 @@ class _Claims:
             if gap is not None:
                 yield "gap: there is no gap without a bound"
             return
-        if self.sign * (bound - objective) > _tolerance(objective):
+        if self.sign * (bound - objective) > _tolerance(objective, self.size):
             yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
         proven = number(self.certificate, "bound")
         # One of the two was changed. Rounding can lift a proven bound above the objective.
         if proven is not None and (
-            min(self.sign * (proven - bound), self.sign * (objective - bound)) > _tolerance(proven)
+            min(self.sign * (proven - bound), self.sign * (objective - bound)) > _tolerance(proven, self.size)
         ):
             yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
         true_gap = gap_between(objective, bound)
-        if gap is None or abs(gap - true_gap) > _tolerance(true_gap):
+        if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
             yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
     def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
@@ -436,15 +454,16 @@ class _Claims:
             return
         for name, truth in recomputed.items():
             claimed = number(totals, name)
-            if claimed is None or not _equal(claimed, float(truth)):
+            if claimed is None or not _equal(claimed, float(truth), self.size):
                 yield f"totals.{name}: the result says {totals.get(name)}, it is {truth:.9g}"
         for name in totals.keys() - recomputed.keys():
             yield f"totals.{name}: nothing of that name can be recomputed"
 
 
-def _tolerance(value: float) -> float:
-    return TOLERANCE * max(1.0, abs(value))
+def _tolerance(value: float, size: float = 0.0) -> float:
+    """By how much a number may be off; of a difference of numbers of a size, what rounding makes of these."""
+    return TOLERANCE * max(abs(value), _SMALL * max(1.0, size))
 
 
-def _equal(a: float, b: float) -> bool:
-    return abs(a - b) <= max(_tolerance(a), _tolerance(b))
+def _equal(a: float, b: float, size: float = 0.0) -> bool:
+    return is_finite(a) and is_finite(b) and abs(a - b) <= _tolerance(max(abs(a), abs(b)), size)

@@ -36,11 +36,14 @@ class Report:
         Recomputed; None when it has no meaning because of the faults.
     totals : dict of str to float
         What the decision uses and does, by names with their units such as ``carbon_g``.
+    size : float
+        Of the numbers that these are differences of; 0 where they are none.
     """
 
     faults: list[str]
     objective: float | None = None
     totals: dict[str, float] = field(default_factory=dict)
+    size: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,9 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         "unplaceable_tasks": len(waiting) - len(refused),
     }
     refused_w = math.fsum(waiting_w(instance, task) for task in refused)
-    return Report(faults, None if faults else worth(instance, added_w, added_gpus, refused_w), totals)
+    objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
+    size = max(before[0], after[0]) + max(1.0, instance.fragmentation_w_per_gpu) * max(before[1], after[1])
+    return Report(faults, objective, totals, size)
 
 
 def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:

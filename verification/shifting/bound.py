@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ LEVELS = (64, 16384)
 """Fewest and most levels of a job's work."""
 LEVELS_OF_LEAF = 4096
 """Most levels of a job's work in a leaf of a tree, of which there are many."""
+CANCELLED = 2.0**-48
+"""Of times that are subtracted from each other, what a few operations lose."""
 
 
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
@@ -70,6 +73,15 @@ class Prover:
             self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
         self._listed = "", Listing({}, [], 0.0, [])
         self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
+
+    @cached_property
+    def _latest_s(self) -> float:
+        """The largest times that completion is the difference of."""
+        return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
+
+    def _second(self, charged: Mapping[str, float]) -> float:
+        """What a second of the mean completion time costs at charges of rows."""
+        return charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
 
     @property
     def _has_objective(self) -> bool:
@@ -156,7 +168,9 @@ class Prover:
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
-        bound = total + within - owed - ROUNDING * (abs(total) + abs(owed) + within)
+        size = math.fsum(price * (limits[row] + standing.get(row, 0.0)) for row, price in charged.items())
+        bound = total + within - owed - ROUNDING * (abs(total) + size + within)
+        bound -= CANCELLED * self._latest_s * self._second(charged)
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
             price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS

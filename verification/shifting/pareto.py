@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.verification.claims import Rules, Verdict, check_result
+from wattsched.verification.claims import WITHOUT_DECISION, Rules, Verdict, check_result
 from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
 
 TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items() if name != "mean-completion"}
@@ -60,8 +60,11 @@ def check_pareto(
     require_forecast(instance, against)
     if frontier["instance"] != instance.name:
         faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
-    if not frontier["points"] and (frontier["termination"] is None or require_gap is not None):
-        faults.append("points: there are none, and so nothing is proven")
+    if not frontier["points"]:
+        reason = "" if frontier["termination"] is None else frontier["termination"]["reason"]
+        if reason not in WITHOUT_DECISION or require_gap is not None:
+            faults.append("points: there are none, and so nothing is proven")
+        claimed = reason == "infeasible"
     for number, point in enumerate(frontier["points"]):
         result = point["result"]
         objective = result["objective_name"]

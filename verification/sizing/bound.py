@@ -197,8 +197,9 @@ def _tolerated(charged: Charged) -> Fraction:
 
 
 def _claimed(bound: Fraction, size: Fraction) -> Fraction:
-    """A bound, with the rounding of numbers of a size."""
-    return bound + Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
+    """A bound, with the rounding of numbers of a size, which prices that cancel may make of any size."""
+    rounding = Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
+    return bound + min(rounding, Fraction(TOLERANCE) * max(Fraction(1, 10**6), abs(bound)))
 
 
 @dataclass(frozen=True)

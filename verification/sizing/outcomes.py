@@ -151,6 +151,9 @@ def set_faults(instance: Instance, decision: Decision) -> Iterator[str]:
         for other in members:
             if other.job not in declared[name].rates:
                 yield f"job '{other.job}' is not in the set '{name}'"
+            elif (other.pool, other.gpus) != (first.pool, first.gpus):
+                told = f"jobs '{first.job}' and '{other.job}' of set '{name}' have different"
+                yield f"{told} pools or GPU counts"
             elif gpus_of(other.nodes) != gpus_of(first.nodes):
                 yield f"jobs '{first.job}' and '{other.job}' of set '{name}' have different GPUs"
 
