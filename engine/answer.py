@@ -212,16 +212,16 @@ class Evidence:
         call, ended = self.call, self.asked.termination
         if failed:
             return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
+        proven = _whole(self.model) and ended.reason == "infeasible"
+        told = f"{call.solver} proved that no decision exists" if proven else ""
+        self._keep_infeasible(told)
         try:
-            reasons = self._reasons() if _whole(self.model) else []
+            told = "; ".join(self._reasons() if _whole(self.model) else []) or told
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
-        if reasons:
-            ended = Termination("infeasible", detail="; ".join(reasons))
-            return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
-        if _whole(self.model) and ended.reason == "infeasible":
-            detail = f"{call.solver} proved that no decision exists"
-            ended = Termination("infeasible", detail=detail)
+        self._keep_infeasible(told)
+        if told:
+            ended = Termination("infeasible", detail=told)
             return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
@@ -238,6 +238,11 @@ class Evidence:
             unsupported=self._unsupported,
             size=self.size,
         )
+
+    def _keep_infeasible(self, told: str) -> None:
+        """Have at hand that there is no decision, should the call be given up before it is certified."""
+        if told:
+            self.call.latest = self.call.result(Termination("infeasible", detail=told), size=self.size)
 
     @property
     def size(self) -> Size:
@@ -282,6 +287,9 @@ def _best_bound(cost: float, bounds: list[float]) -> float:
 
 def refuted(call: Call, error: InfeasibleError) -> Result:
     """Answer that a formulation proved while it was built."""
+    if call.held is not None:
+        wrong = f"a decision of {call.sign * call.held.cost:g} exists, but infeasibility was proved"
+        return call.in_hand(wrong).model_copy(update={"faults": [wrong]})
     return _infeasible(call, error.proof or InfeasibilityProof({}, np.inf, error.detail))
 
 

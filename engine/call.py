@@ -49,6 +49,10 @@ _MARGIN = 1.3
 _LEAST_SHARE = 0.02
 
 
+class StoppedError(RuntimeError):
+    """The call was given up, or is to stop."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A decision that is known: as a point of a model's program, or spelled out and checked.
@@ -96,8 +100,10 @@ class Call:
         By formulation; each is built once.
     bound : float
         Best lower bound on the cost that solvers have found so far.
+    held : Candidate, optional
+        Best checked decision so far.
     latest : Result, optional
-        Best checked decision so far, for when the call is given up.
+        What would be answered now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
     """
@@ -114,6 +120,7 @@ class Call:
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
+    held: Candidate | None = None
     latest: Result | None = None
     digest: str = ""
     _open: ExitStack = field(default_factory=ExitStack)
@@ -160,9 +167,10 @@ class Call:
             report = self.problem.check(self.instance, decision)
         valid = not report.faults and report.objective is not None
         cost = self.sign * (report.objective or 0.0) if valid else math.inf
-        if self.watched and valid:
-            self._hold(of, cost, decision, report)
-        return Candidate(of, cost, decision=decision, report=report)
+        found = Candidate(of, cost, decision=decision, report=report)
+        if valid and (self.held is None or cost < self.held.cost):
+            self.held = found
+        return found
 
     def decided(self, candidate: Candidate) -> tuple[Any, Report]:
         """Decision of a candidate, and what the checker says of it."""
@@ -186,45 +194,46 @@ class Call:
         estimate_s = _MARGIN * known_s if known_s else _EXPANSIONS * took["expand"]
         self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
 
-    def _hold(self, of: str, cost: float, decision: Any, report: Report) -> None:
-        """Have a checked decision at hand, if it is the best."""
-        if self.latest is not None and self.sign * (self.latest.objective or 0.0) <= cost:
-            return
-        bound = min(cost, self.bound)
-        # A bound beyond the decision is wrong, and nothing of it is claimed.
-        known = math.isfinite(bound) and self.bound <= cost + ROUNDING * max(1.0, abs(cost))
-        gap = relative_gap(cost, bound) if known else None
-        ended: tuple[Reason, Limit | None] = ("feasible", "time")
-        if gap is not None and gap <= self.limits.gap:
-            ended = ("optimal", None)
-        self.latest = self.result(
-            Termination(*ended, "" if of == self.solver else f"this is the decision of '{of}'"),
-            objective=report.objective,
-            bound=self.sign * bound if known else None,
-            gap=gap,
-            decided_by="" if of == self.solver else of,
-            checked=True,
-            totals=report.totals,
-            decision=decision,
-        )
-
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
-        """Answer when the call cannot go on, and why: the best checked decision."""
-        if self.latest is None:
+        """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
+        held, latest = self.held, self.latest  # another thread may better them meanwhile
+        if held is not None and (latest is None or self.sign * (latest.objective or 0.0) > held.cost):
+            latest = self._stated(held)
+        if latest is None:
             return self.result(Termination("no_solution", limit, why or UNCHECKED.get(limit, "")))
-        ended = self.latest.termination
-        # Nothing limits what is known to be optimal: only its proof was given up.
-        if ended.reason != "optimal":
+        ended = latest.termination
+        # Nothing limits what is known to be optimal or infeasible: only its proof was given up.
+        if ended.reason == "feasible":
             told = "; ".join(words for words in (why, ended.detail) if words)
             ended = ended.model_copy(update={"limit": limit, "detail": told})
-        return self.latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
+        return latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
+
+    def _stated(self, held: Candidate) -> Result:
+        """Answer of a checked decision, with the best bound so far."""
+        assert held.report is not None
+        bound = min(held.cost, self.bound)
+        # A bound beyond the decision is wrong, and nothing of it is claimed.
+        known = math.isfinite(bound) and self.bound <= held.cost + ROUNDING * max(1.0, abs(held.cost))
+        gap = relative_gap(held.cost, bound) if known else None
+        reason: Reason = "optimal" if gap is not None and gap <= self.limits.gap else "feasible"
+        own = held.of == self.solver
+        return self.result(
+            Termination(reason, None, "" if own else f"this is the decision of '{held.of}'"),
+            objective=held.report.objective,
+            bound=self.sign * bound if known else None,
+            gap=gap,
+            decided_by="" if own else held.of,
+            checked=True,
+            totals=held.report.totals,
+            decision=held.decision,
+        )
 
     def worker(self) -> Worker:
         """Process for solvers."""
         from wattsched.solvers.worker import borrowed
 
         if self.timer.stopped.is_set():
-            raise RuntimeError("the call was given up")  # nobody would return the process
+            raise StoppedError  # nobody would return the process
         if self._worker is None:
             self._worker = self._open.enter_context(borrowed())
         return self._worker
@@ -273,6 +282,8 @@ class Request:
     ----------
     call : Call, optional
         Once the instance is read.
+    answer : Result, optional
+        Once it is known.
     """
 
     def __init__(
@@ -292,6 +303,7 @@ class Request:
         self.prove_s = prove_s
         self.timer = Timer(limits.time_s)
         self.call: Call | None = None
+        self.answer: Result | None = None
 
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> Call:
         """Begin the call with a sound instance."""
@@ -312,6 +324,8 @@ class Request:
 
     def in_hand(self, limit: Literal["time", "stopped"]) -> Result:
         """Answer when the request cannot be followed any further."""
+        if self.answer is not None:
+            return self.answer
         if self.call is not None:
             return self.call.in_hand(limit=limit)
         known, detail = self.instance, UNCHECKED[limit]

@@ -22,6 +22,9 @@ from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.threads import begin, starting
 
+STOPPING_S = 0.25
+"""What a work that is to stop may take to end by itself, with what it has found."""
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -58,6 +61,8 @@ def on_time(
     otherwise: Callable[[], U],
     stop: Event | None = None,
     afterwards: Callable[[], None] = nothing,
+    told: Callable[[], None] = nothing,
+    stopping_s: float = STOPPING_S,
 ) -> T | U:
     """Do some work, but for no longer than this.
 
@@ -70,7 +75,11 @@ def on_time(
     otherwise : callable
         Makes the answer when the work is given up.
     stop : threading.Event, optional
-        Ends the wait, too, when it is set.
+        Ends the wait, too, a moment after it is set.
+    told : callable
+        Tells the work to end by itself in that moment.
+    stopping_s : float
+        How long that is.
     afterwards : callable
         What is then to be done besides, in another thread.
 
@@ -82,6 +91,7 @@ def on_time(
         stop every thread for tenths of a second.
     """
     end = None if time_s is None else time.monotonic() + time_s
+    may_end = stop is not None and not stop.is_set()  # what is to stop before it begins has found nothing
     thread = _Worker(work)
     try:
         _Afterwards.ready()
@@ -90,6 +100,10 @@ def on_time(
         raise MemoryError(str(error)) from None
     try:
         _wait(thread.done, end, stop)
+        if may_end and stop is not None and stop.is_set() and not thread.done.is_set():
+            told()
+            moment = time.monotonic() + stopping_s
+            _wait(thread.done, moment if end is None else min(end, moment), None)
     except BaseException:  # Ctrl-C
         thread.give_up(afterwards)
         raise
@@ -169,20 +183,21 @@ class _Afterwards:
     """A thread for what is to be done when a call has returned; to start one then would take too long."""
 
     queue: SimpleQueue[_Ending] = SimpleQueue()
-    waiting: deque[_Ending] = deque()
     thread: Thread | None = None
+    lock = Lock()
 
     @classmethod
     def ready(cls) -> None:
         """Start it, if it does not run, as in a process that was forked."""
-        if cls.thread is None or not cls.thread.is_alive():
-            cls.thread = Thread(target=cls.run, daemon=True)
-            begin(cls.thread)
+        with cls.lock:
+            if cls.thread is None or not cls.thread.is_alive():
+                cls.thread = Thread(target=cls.run, daemon=True)
+                begin(cls.thread)
 
     @classmethod
     def run(cls) -> None:
         """Tell all whose moment has come at once: among hundreds that spin, each turn takes long to get."""
-        waiting = cls.waiting
+        waiting: deque[_Ending] = deque()
         while True:
             while not (waiting and cls.queue.empty()):
                 waiting.append(cls.queue.get())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from errno import ENOMEM
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC
 from numbers import Integral, Real
 from pathlib import Path
 from threading import Event
@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from wattsched.answer import Evidence, refuted
-from wattsched.call import EARLIER, Call, Candidate, Request
-from wattsched.deadline import Uncollected, nothing, on_time
+from wattsched.call import EARLIER, UNCHECKED, Call, Candidate, Request, StoppedError
+from wattsched.deadline import STOPPING_S, Uncollected, nothing, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
@@ -34,9 +34,9 @@ from wattsched.solvers.solution import (
     Solution,
     Start,
     Termination,
-    combined,
     conclude,
     listening,
+    with_announced,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ CALM_S = 10.0
 _NET_SHARE = 0.3
 # An instance that takes as long to expand makes a large program: the process loads while we build.
 _LONG_S = 0.05
+# What is left of the moment in which a call stops is for the decision that the solver ends with.
+_ENDING_S = 0.4 * STOPPING_S
 # What a solver is told to end before it has to.
 _GRACE_S, _GRACE_SHARE = 0.5, 0.05
 _ROUNDING = 1e-6
@@ -101,7 +103,7 @@ def solve(
         An earlier answer to start from, for example last round's: its decision where it is still possible,
         and its prices.
     stop : threading.Event, optional
-        Ends the call as soon as it is set, from another thread; the limit is then called "stopped".
+        Ends the call within .25 s when it is set, from another thread; the limit is then called "stopped".
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
         for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
@@ -144,16 +146,31 @@ def _watched(request: Request, stop: Event | None) -> Result:
     time_s = request.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
 
+    def is_stopped() -> bool:
+        return stop is not None and stop.is_set()
+
     def answered() -> Result:
         try:
-            return _answered(request)
+            answer = _answered(request)
+            request.answer = _stopped(answer) if is_stopped() else answer
+            return request.answer
         finally:
             request.close()
 
     def in_hand() -> Result:
-        return request.in_hand("stopped" if stop is not None and stop.is_set() else "time")
+        return request.in_hand("stopped" if is_stopped() else "time")
 
-    return on_time(answered, last_s, in_hand, stop, request.give_up)
+    return on_time(answered, last_s, in_hand, stop, request.give_up, told=request.timer.stop)
+
+
+def _stopped(answer: Result) -> Result:
+    """An answer that would be another one, had nobody said stop."""
+    ended = answer.termination
+    if ended.reason != "no_solution" and ended.limit != "time":
+        return answer
+    detail = ended.detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
+    stopped = ended.model_copy(update={"limit": "stopped", "detail": detail})
+    return answer.model_copy(update={"termination": stopped})
 
 
 def _answered(request: Request) -> Result:
@@ -169,16 +186,20 @@ def _answered(request: Request) -> Result:
         with stoppable(call.timer.stopped) if call.watched else nullcontext():
             return _solved(call, earlier)
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
-        return call.in_hand(_short_of_memory(error))
+        return call.in_hand(_lacking(error))
 
 
-def _short_of_memory(error: Exception) -> str:
+def _lacking(error: Exception) -> str:
     """What was lacking; any other error is raised again. Threads, processes and libraries have own words."""
-    no_process = isinstance(error, OSError) and error.errno == ENOMEM
+    if isinstance(error, StoppedError):
+        return ""
+    number = error.errno if isinstance(error, OSError) else None
     told = any(words in str(error) for words in ("new thread", "failed to map segment"))
-    if not isinstance(error, MemoryError) and not no_process and not told:
+    if isinstance(error, MemoryError) or number == ENOMEM or told:
+        return f"out of memory: {error}".rstrip(": ")
+    if number not in (EAGAIN, ENOSPC, EMFILE, ENFILE):
         raise error
-    return f"out of memory: {error}".rstrip(": ")
+    return f"no process for the solver could be started: {error}"
 
 
 def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
@@ -323,10 +344,12 @@ def _solved(call: Call, earlier: Any) -> Result:
         found = InfeasibleError("; ".join(reasons), proof and replace(proof, detail="; ".join(reasons)))
         return refuted(call, found)
     call.set_aside()
+    known = [] if earlier is None else [call.checked(EARLIER, earlier)]
     if call.exact and call.timer.phase_s["expand"] > _LONG_S:
-        call.worker()
-    known = _by_heuristic(call)
-    if call.latest is not None and call.timer.over():
+        with suppress(MemoryError, OSError):  # it is asked for again when there is a program
+            call.worker()
+    known += _by_heuristic(call)
+    if call.held is not None and call.timer.over():
         return call.in_hand(limit="time")
     # Somebody else's formulation may take all the time there is.
     early = call.watched and call.formulation != call.problem.default and _net_is_a_solver(call)
@@ -335,8 +358,6 @@ def _solved(call: Call, earlier: Any) -> Result:
         model = call.model(call.formulation)
     except InfeasibleError as error:
         return refuted(call, error)
-    if earlier is not None:
-        known.append(call.checked(EARLIER, earlier))
     if model.cut and model.program.n_columns == 0:
         return call.in_hand("the formulation could not be built in time", "time")
     if model.start is not None and not call.by_heuristic:
@@ -437,7 +458,7 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
         try:
             asked = _by_solver(call, model.program, start)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
-            return Solution(Termination("no_solution", detail=_short_of_memory(error)))
+            return Solution(Termination("no_solution", detail=_lacking(error)))
     call.bound = max(call.bound, min(asked.bound, model.outside))
     return asked
 
@@ -456,18 +477,18 @@ def _by_solver(call: Call, program: Program, start: Start) -> Solution:
     limits = left if left.time_s is None else replace(left, time_s=left.time_s - grace_s)
     if (call.exact and program.n_columns > IN_THREAD) or call.solver.startswith(PYOMO_PREFIX):
         return call.worker().solve(call.solver, program, limits, start, grace_s)
-    heard = [Solution(Termination("no_solution"))]
+    heard: list[Solution] = []
 
     def ask() -> Solution:
         with listening(heard.append):
             return find_solver(call.solver)(program, limits, start)
 
-    asked = on_time(ask, left.time_s, nothing)
-    if asked is not None:
-        return asked
-    best = combined(program, heard)
-    detail = "the solver did not stop in time"
-    return conclude(program, limits, best.x, best.bound, best.prices, "time", detail, best.starts)
+    try:
+        asked = on_time(ask, left.time_s, nothing, call.timer.stopped, stopping_s=_ENDING_S)
+    except MemoryError as error:
+        asked = Solution(Termination("no_solution", detail=_lacking(error)))
+    late = Solution(Termination("no_solution", "time", "the solver did not stop in time"))
+    return with_announced(program, limits, late if asked is None else asked, heard)
 
 
 def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:

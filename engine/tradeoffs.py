@@ -103,6 +103,7 @@ def pareto(
         criterion.
     """
     require_types(pareto, {"points": points, "tradeoff": tradeoff, "time_limit": time_limit, "solve": solve})
+    timer = Timer(seconds_of("time_limit", time_limit))
     horizon, _ = sound_instance(instance)
     require("instance", horizon, (ShiftingInstance,), "of the problem 'shifting'")
     objective = horizon.objective
@@ -112,13 +113,17 @@ def pareto(
     require_range(points >= 2, "points", "at least 2", points)
     require_forecast(horizon, against)
     ended: list[TerminationReport] = []
-    timer = Timer(seconds_of("time_limit", time_limit))
+    late = 0
 
     def point(objective: str, limit: float | None = None) -> ParetoPoint | None:
-        left_s = timer.share(1.0 / max(1, points - len(ended))).limit_s
-        if left_s is not None:
-            options["time_limit"] = max(_LEAST_S, left_s)
-        result = solve(bounded(horizon, objective, against, limit), **options)
+        """A decision within a limit; of an end, which all others need, in more than its share of time."""
+        shares = [points - len(ended)] if limit is not None else [points - len(ended), 2 - len(ended)]
+        for share in shares:
+            if (left_s := timer.share(1.0 / share).limit_s) is not None:
+                options["time_limit"] = max(_LEAST_S, left_s)
+            result = solve(bounded(horizon, objective, against, limit), **options)
+            if result.termination.reason != "no_solution" or left_s is None or timer.over():
+                break
         ended.append(result.termination)
         return None if result.decision is None else ParetoPoint(limit=limit, result=result)
 
@@ -129,6 +134,9 @@ def pareto(
     if len(found) == 2:
         quick, clean = (one.result.totals[TOTALS[against]] for one in found)
         for i in range(1, points - 1):
+            if timer.over():
+                late += 1
+                continue
             limit = quick + (clean - quick) * i / (points - 1)
             between = point("mean-completion", limit * (1 + ROOM)) if limit > 0 else None
             found += [] if between is None else [between]
@@ -139,7 +147,7 @@ def pareto(
         # Without a point there was one answer alone.
         termination=None if found else ended[0],
         # Without its second end a frontier has no points between.
-        missing=points - 1 if len(found) == 1 else sum(one.reason == "no_solution" for one in ended),
+        missing=points - 1 if len(found) == 1 else late + sum(one.reason == "no_solution" for one in ended),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import replace
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.threads import starting
-from wattsched.formulations.timer import Timer
 from wattsched.solvers import registry
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.solution import Limits, Solution, Start, combined, conclude, unsupported
@@ -20,6 +20,8 @@ _LARGEST_FOR_CPSAT = 100_000
 # With more rows than this the prices take longer to find than an LP; integer columns that are in no group,
 # such as those of placement, have prices no choices to work on.
 _MOST_ROWS = 400
+# What a solver of a race may take beyond its limit; with it the race keeps its own.
+_GRACE_S, _GRACE_SHARE = 0.25, 0.03
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
@@ -45,25 +47,33 @@ def portfolio(program: Program, threads: int) -> list[str]:
 
 def _race(names: list[str], program: Program, limits: Limits, start: Start | None) -> Solution:
     """Run solvers in processes of their own until one closes the gap."""
-    each = replace(limits, threads=max(1, limits.threads // len(names)))
-    timer, known = Timer(limits.time_s), []
+    grace_s = 0.0 if limits.time_s is None else min(_GRACE_S, _GRACE_SHARE * limits.time_s)
+    time_s = None if limits.time_s is None else limits.time_s - grace_s
+    each = replace(limits, threads=max(1, limits.threads // len(names)), time_s=time_s)
+    ended: list[Future[Solution]] = []
     with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
         workers = [stack.enter_context(borrowed()) for _ in names]
         with starting:
             runs = [
-                pool.submit(w.solve, n, program, each, start) for w, n in zip(workers, names, strict=True)
+                # Whoever listens here hears them all.
+                pool.submit(copy_context().run, w.solve, n, program, each, start, grace_s)
+                for w, n in zip(workers, names, strict=True)
             ]
         for run in as_completed(runs):
-            known.append(run.result())
-            if known[-1].termination.reason in ("optimal", "infeasible") or timer.over():
+            ended.append(run)
+            if run.result().termination.reason in ("optimal", "infeasible"):
                 break
+    # The others were killed, and what they had found may be the better decision.
+    killed = [run.result() for run in runs if run not in ended]
+    known = [run.result() for run in ended]
+    known += [replace(one, termination=replace(one.termination, detail="")) for one in killed]
     return _merged(program, limits, known)
 
 
 def _merged(program: Program, limits: Limits, known: list[Solution]) -> Solution:
     """The best point under the best bound, with the prices that prove most."""
     decided = next((s for s in known if s.termination.reason == "infeasible"), None)
-    if decided is not None:
+    if decided is not None and all(s.x is None for s in known):
         return decided
     sound = [s for s in known if s.termination.reason != "error"]
     if not sound:

@@ -10,6 +10,7 @@ from scipy.sparse import csc_array
 
 from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import allowance, elastic, linking_rows
@@ -29,7 +30,7 @@ def short_rows(
     Parameters
     ----------
     time_s : float
-        Limit for the search that is needed when no row is infeasible by itself.
+        Limit for all searches that are needed when no row is infeasible by itself.
     may_grow : callable, optional
         Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
         named unless they are infeasible by themselves. Bounds of columns that count follow from such rows,
@@ -47,10 +48,11 @@ def short_rows(
     fixed = linking_rows(program)
     if may_grow is not None:
         fixed = ~np.array([may_grow(name) for name in program.row_names()], dtype=bool)
-    found = found or _extended(program, ~fixed, time_s)
+    timer = Timer(time_s)
+    found = found or _extended(program, ~fixed, timer)
     if may_grow is None and fixed.any():
         # What links choices is no limit, unless there is no other way.
-        found = found or _extended(program, np.ones_like(fixed), time_s)
+        found = found or _extended(program, np.ones_like(fixed), timer)
     return sorted(found, key=lambda short: (-short.short_by / max(1.0, abs(short.available)), short.row))
 
 
@@ -86,18 +88,17 @@ def _range_of_use(program: Program) -> tuple[FloatArray, FloatArray]:
     return least, most
 
 
-def _extended(program: Program, limits: BoolArray, time_s: float) -> list[ShortRow]:
+def _extended(program: Program, limits: BoolArray, timer: Timer) -> list[ShortRow]:
     """Least relative increase of the rows' limits that makes the program feasible."""
     relaxed, row, sign = elastic(program, limits)
     # A cheap proof first: rows that are short even for fractions of options.
-    answer, proven = solve_lp(relaxed, Limits(time_s=time_s)), 1.0
-    if answer.objective is None or answer.objective <= _NOTHING:
-        answer = highs.solve(relaxed, Limits(gap=1e-3, time_s=time_s))
-        if answer.x is None or answer.objective is None or answer.bound <= _NOTHING:
-            return []
-        # To extend one limit alone cannot cost less than the least that all together cost.
-        proven = min(1.0, answer.bound / answer.objective)
-    assert answer.x is not None
+    answer = solve_lp(relaxed, Limits(time_s=timer.remaining_s()))
+    if answer.x is None or answer.bound <= _NOTHING:
+        answer = highs.solve(relaxed, Limits(gap=1e-3, time_s=timer.remaining_s()))
+    if answer.x is None or answer.objective is None or answer.bound <= _NOTHING:
+        return []
+    # To extend one limit alone cannot cost less than the least that all together cost.
+    proven = min(1.0, answer.bound / answer.objective)
     missing = answer.x[program.n_columns :] * np.abs(relaxed.matrix[:, program.n_columns :].data)
     limit = np.where(sign < 0, program.row_upper[row], program.row_lower[row])
     names = program.row_names()

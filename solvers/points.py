@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +13,15 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
-from wattsched.solvers.solution import Limit, Limits, Solution, announce, conclude, rounded
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Solution,
+    announce,
+    announcing_under,
+    conclude,
+    rounded,
+)
 from wattsched.topology.arrays import FloatArray
 
 _ATTEMPTS = 4
@@ -124,7 +133,9 @@ def solve_as_written(
     """
     bound, starts, current = relaxed.bound, dict[int, int](), program
     for attempt in range(_ATTEMPTS):
-        answer = ask(current)
+        # What bounds tighter rows bounds too little of the program.
+        with nullcontext() if attempt == 0 else announcing_under(bound):
+            answer = ask(current)
         if attempt == 0:
             if answer.verdict is not None:
                 return answer.verdict

@@ -141,6 +141,20 @@ def listening(listener: Listener | None) -> Iterator[None]:
         _listener.reset(before)
 
 
+@contextmanager
+def announcing_under(bound: float) -> Iterator[None]:
+    """Let what runs here announce points alone: its bounds are of another program than the one asked about.
+
+    Parameters
+    ----------
+    bound : float
+        Of the program asked about.
+    """
+    listener = _listener.get()
+    with listening(None if listener is None else lambda found: listener(replace(found, bound=bound))):
+        yield
+
+
 def heard(callback: Callable[..., None]) -> Callable[..., None]:
     """Callback for a library that calls it from threads of its own, where nobody would listen."""
     listener = _listener.get()
@@ -266,3 +280,15 @@ def combined(program: Program, known: Sequence[Solution]) -> Solution:
     if any(not np.array_equal(prices[0], others) for others in prices):
         prices = [max(prices, key=lambda y: proven_bound(program, y))]
     return replace(best, bound=max(s.bound for s in known), prices=prices[0] if prices else None)
+
+
+def with_announced(program: Program, limits: Limits, final: Solution, heard: Sequence[Solution]) -> Solution:
+    """A solver's last word, or what it had announced before where that is better."""
+    best = combined(program, [final, *heard])
+    if final.termination.reason == "infeasible" or best.objective == final.objective is not None:
+        return final
+    if best.x is None:
+        failed = final.termination.reason == "error"
+        return final if failed else replace(final, bound=best.bound, prices=best.prices)
+    ended = final.termination
+    return conclude(program, limits, best.x, best.bound, best.prices, ended.limit, ended.detail, best.starts)

@@ -31,7 +31,7 @@ import numpy as np
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.threads import begin
-from wattsched.formulations.timer import Timer
+from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers import registry
 from wattsched.solvers.solution import (
     Limit,
@@ -39,10 +39,11 @@ from wattsched.solvers.solution import (
     Solution,
     Start,
     Termination,
+    announce,
     combined,
-    conclude,
     listening,
     unsupported,
+    with_announced,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -51,6 +52,7 @@ _COMMAND = "from wattsched.solvers.worker import serve; serve()"
 # What most solvers need; loaded while the caller still builds the program.
 _PRELOADED = ("scipy.sparse", "highspy", "wattsched.solvers.highs")
 _LONGEST_WAIT_S = 86_400.0
+_GLANCE_S = 0.02
 _REMOVAL_S = 1.0
 # A process that nobody needs any more ends by itself.
 _IDLE_S = 60.0
@@ -126,7 +128,7 @@ class Worker:
         rows, columns = (Block("row", program.n_rows),), (Block("column", program.n_columns),)
         job = (name, replace(program, rows=rows, columns=columns), limits, start, time.monotonic())
         # A pipe holds little: writing waits for a process that may never read.
-        begin(threading.Thread(target=_send, args=(self._pipe, job), daemon=True))
+        begin(threading.Thread(target=self._hand_over, args=(job,), daemon=True))
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
@@ -139,7 +141,8 @@ class Worker:
                     solution = replace(solution, x=point)
                 if final:
                     self._idle_since = time.monotonic()
-                    return solution
+                    return with_announced(program, limits, solution, [known])
+                announce(solution.bound, solution.prices, solution.x, solution.objective, solution.starts)
                 known = combined(program, [known, solution])
             self._kill()
             limit, detail = "time", "the solver did not stop in time and was killed"
@@ -148,17 +151,22 @@ class Worker:
         except BaseException:
             self._kill()
             raise
-        x, bound, prices, starts = known.x, known.bound, known.prices, known.starts
-        return conclude(program, limits, x, bound, prices, limit, detail, starts)
+        return with_announced(program, limits, Solution(Termination("no_solution", limit, detail)), [known])
+
+    def _hand_over(self, job: object) -> None:
+        try:
+            _send(self._pipe, job)
+        except MemoryError:  # who waits for the answer hears that there will be none
+            self._kill()
 
     def _hears(self, timer: Timer) -> bool:
         """Wait for a message until the timer is over, by a day at a time: pipes take no limit of years."""
-        while (left_s := timer.remaining_s()) is not None:
-            if self._pipe.poll(min(left_s, _LONGEST_WAIT_S)):
+        most_s = _LONGEST_WAIT_S if stop_event() is None else _GLANCE_S
+        while not timer.over():
+            left_s = timer.remaining_s()
+            if self._pipe.poll(most_s if left_s is None else min(left_s, most_s)):
                 return True
-            if timer.over():
-                return False
-        return self._pipe.poll(None)
+        return self._pipe.poll()
 
     def close(self) -> None:
         """Kill the process with everything it started, wait for its end, and remove its temporary files."""
@@ -280,7 +288,7 @@ def _take_in(pipe: Connection, jobs: queue.SimpleQueue[Any], folder: str) -> Non
     try:
         while True:
             jobs.put(pipe.recv())
-    except (EOFError, OSError):
+    except (EOFError, OSError, MemoryError):
         _end(folder)
 
 
