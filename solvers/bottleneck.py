@@ -123,8 +123,10 @@ class Bottleneck:
         """Place of the first level that costs no less, up to rounding."""
         if cost == np.inf:
             return len(self.levels)
-        level = (cost - self.program.offset) / self.program.cost[self.column]
-        return int(np.searchsorted(self.levels, level - LAST_DIGITS * abs(level)))
+        offset, rate = self.program.offset, self.program.cost[self.column]
+        level = (cost - offset) / rate
+        lost = LAST_DIGITS * (abs(level) + (abs(cost) + abs(offset)) / abs(rate))
+        return int(np.searchsorted(self.levels, level - lost))
 
     def surrogate_bound(self, prices: FloatArray) -> float:
         """Lower bound on the cost that row prices prove; infinite if they leave no point."""

@@ -73,7 +73,18 @@ def dual_prices(
     if program.n_rows == 0:
         return certified(program, None)
     prices, bound = certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
-    return prices, np.inf if bound > _dearest(program) else bound
+    return prices, np.inf if _refutes(program, prices, bound) else bound
+
+
+def _refutes(program: Program, prices: FloatArray, bound: float) -> bool:
+    """Whether a bound is beyond what any point costs, by more than the rounding of what rows are charged."""
+    return bool(bound > _dearest(program) + 2.0 * VIOLATION * _charged(program, prices))
+
+
+def _charged(program: Program, prices: FloatArray) -> float:
+    """Size of what rows are charged in all, which a bound is the difference of."""
+    ends = np.where(prices > 0, program.row_lower, program.row_upper)
+    return float(np.abs(prices * np.where(prices == 0, 0.0, ends)).sum())
 
 
 def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
@@ -103,12 +114,13 @@ def _cutting_planes(
     spread = cost_range(program)
     master = _Master(program, oracle.clusters, spread)
     centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
+    if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
+        centre = np.zeros(program.n_rows)
     cut = oracle(centre)
     best = cut.value
     master.add(cut)
-    enough = min(enough, _dearest(program))
     for _ in range(_ITERATIONS):
-        if best > enough:
+        if best > enough or _refutes(program, centre, best):
             break
         proposal = master.solve(timer)
         if proposal is None or timer.over():

@@ -47,7 +47,8 @@ _LEAST_S = 0.01
 # glpsol's limit holds for the relaxation and again for the search.
 _GLPK_PHASES = 2
 _GLPK_GAP_REACHED = "MIP GAP TOLERANCE REACHED"
-_INFEASIBLE = {"infeasible", "provenInfeasible", "infeasibleOrUnbounded"}
+_INFEASIBLE = {"infeasible", "provenInfeasible"}
+_NO_OPTIMUM = "infeasibleOrUnbounded"
 _OPTIMAL = {"optimal", "convergenceCriteriaSatisfied", "globallyOptimal"}
 _OUT_OF_TIME = "maxTimeLimit"
 # Option names for the relative gap, the number of threads and the seed, by the solver's family.
@@ -60,6 +61,11 @@ _OPTIONS = {
     "xpress": ("miprelstop", "threads", "randomseed"),
     "highs": ("mip_rel_gap", "threads", "random_seed"),
 }
+
+# A point that is not better by so much may be left out besides: of scaled costs, and relative to the
+# objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", which is none of glpsol.
+_CBC_INCREMENT = 1e-9
+_LEFT_OUT = {"cbc": (_CBC_INCREMENT, 0.0), "glpk": (1e-7, 1e-7)}
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None, *, name: str) -> Solution:
@@ -82,7 +88,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         def once(model: ScaledModel, gap: float) -> Answer:
             ran = interface.run(model.program, replace(limits, gap=gap), timer)
             # Out of time, CBC calls what it has not solved infeasible.
-            if ran.ending in _INFEASIBLE and ran.limit is None:
+            refuted = ran.ending in _INFEASIBLE or (ran.ending == _NO_OPTIMUM and _has_least_cost(program))
+            if refuted and ran.limit is None:
                 detail = f"{name} proved that no integer point satisfies the rows"
                 return Answer(verdict=infeasible(prices, detail))
             ending = "out of time" if ran.limit == "time" else ran.ending
@@ -92,8 +99,9 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             if ran.ending not in _OPTIMAL:
                 detail = "" if ran.limit == "time" else f"{name} stopped: {ending}"
                 return Answer(x, model.cost_of(ran.bound), ran.limit, detail)
-            implied = program.objective(x) - gap * _magnitude(program, x, bound)
-            return Answer(x, implied if ran.bound == -np.inf else model.cost_of(ran.bound))
+            if ran.bound > -np.inf:
+                return Answer(x, model.cost_of(ran.bound))
+            return Answer(x, interface.implied_bound(program, model, x, gap, bound))
 
         def ask(current: Program) -> Answer:
             if timer.over():
@@ -108,6 +116,12 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             return answer
 
         return solve_as_written(program, limits, ask, timer, relaxed=relaxed)
+
+
+def _has_least_cost(program: Program) -> bool:
+    """Whether the columns' bounds alone keep the cost from falling for ever."""
+    end = np.where(program.cost > 0, program.lower, program.upper)
+    return bool(np.isfinite(end[program.cost != 0]).all())
 
 
 def _magnitude(program: Program, x: FloatArray, relaxed: float) -> float:
@@ -198,6 +212,17 @@ class _Interface:
         self._family = next((key for key in _OPTIONS if key in name), "")
         self.states_bound = isinstance(solver, LegacySolverWrapper)
 
+    def implied_bound(
+        self, program: Program, model: ScaledModel, x: FloatArray, gap: float, relaxed: float
+    ) -> float:
+        """Bound that follows from a solver's having stopped at a gap, where it was told one."""
+        if not self._family:
+            return -np.inf
+        absolute, relative = _LEFT_OUT.get(self._family, (0.0, 0.0))
+        objective = program.objective(x)
+        left_out = absolute / model.cost_factor + relative * abs(objective)
+        return objective - gap * _magnitude(program, x, relaxed) - left_out
+
     def run(self, model: Program, limits: Limits, timer: Timer) -> _Ran:
         """Build the model and solve it in what that leaves of the time."""
         if self._family == "highs":
@@ -222,6 +247,8 @@ class _Interface:
             threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
             seed: limits.seed,
         }
+        if self._family == "cbc":
+            values |= {"increment": _CBC_INCREMENT}
         if self._family == "highs":
             values |= {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0}
         return {key: value for key, value in values.items() if key is not None and value is not None}

@@ -13,6 +13,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
 _CELLS = 30_000_000
+CANCELLATION = 1e-14
+"""Of numbers of a size, what their sums and differences may be off by."""
+
 _NO_GROUPS = np.zeros(1, dtype=np.int64)
 
 
@@ -95,13 +98,18 @@ def with_choice_rows(program: Program) -> Program:
 def restricted(
     program: Program, columns: IntArray, others: FloatArray, group_start: IntArray = _NO_GROUPS
 ) -> Program:
-    """Program over some columns, where the others have the values of a point that is zero at these."""
-    used = program.matrix @ others
+    """Program over some columns, where the others have the values of a point that is zero at these.
+
+    What rounding may lose where their use cancels limits is left to the rows, so that no point is lost.
+    """
+    taken = np.flatnonzero(others)
+    decided, values = csc_array(program.matrix[:, taken]), others[taken]
+    used, room = decided @ values, _lost(program, decided, values)
     return Program(
         cost=program.cost[columns],
         matrix=csc_array(program.matrix[:, columns]),
-        row_lower=program.row_lower - used,
-        row_upper=program.row_upper - used,
+        row_lower=program.row_lower - used - room,
+        row_upper=program.row_upper - used + room,
         lower=program.lower[columns],
         upper=program.upper[columns],
         integer=program.integer[columns],
@@ -110,6 +118,16 @@ def restricted(
         columns=(),
         offset=program.objective(others),
     )
+
+
+def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArray:
+    """What a difference of limits and uses may be off by; nothing where all of these are whole numbers."""
+    uses = decided.data * np.repeat(values, np.diff(decided.indptr))
+    size = np.bincount(decided.indices, np.abs(uses), program.n_rows)
+    broken = np.bincount(decided.indices, uses % 1.0 != 0.0, program.n_rows) > 0.0
+    for limit in (program.row_lower, program.row_upper):
+        broken |= np.isfinite(limit) & (np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0)
+    return np.where(broken, CANCELLATION * size, 0.0)
 
 
 def cost_range(program: Program) -> float:

@@ -51,7 +51,9 @@ def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data)
     assert reason != "infeasible"
     assert solution.bound <= best + 1e-6 * max(1.0, abs(best))
     if solver.exact:
-        assert reason == "optimal", solution.termination
+        # GLPK leaves out what is better by less than 1e-7, which is a gap where none is asked for.
+        reasons = ("optimal", "feasible") if solver.name == "pyomo:glpk" else ("optimal",)
+        assert reason in reasons, solution.termination
         assert close(solution.objective, best)
         assert close(solution.bound, best)
     if solution.x is None:
