@@ -14,6 +14,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.program import Program
 from wattsched.instances.generators import generate
 from wattsched.instances.units import S_PER_H
+from wattsched.result import TerminationReport
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits, announce, infeasible
 
@@ -149,9 +150,11 @@ class Slices:
     def __call__(self, instance: object, *, time_limit: float) -> wattsched.Result:
         self.limits.append(time_limit)
         time.sleep(self.takes_s)
-        if time_limit < self.least_s:
-            return wattsched.solve(instance, time_limit=1e-9)
-        return wattsched.solve(instance, time_limit=LONG_S)
+        found = wattsched.solve(instance, time_limit=LONG_S)
+        if time_limit >= self.least_s:
+            return found
+        late = TerminationReport(reason="no_solution", limit="time", detail="")
+        return found.model_copy(update={"termination": late, "decision": None, "objective": None})
 
 
 def test_ends_of_a_frontier_may_take_longer_than_their_share() -> None:
