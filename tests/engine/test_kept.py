@@ -122,7 +122,7 @@ def test_a_verdict_is_not_lost_while_it_is_explained(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("wattsched.solvers.highs.solve", lambda *_: infeasible())
     monkeypatch.setattr("wattsched.engine._by_net", lambda *_: [])
     monkeypatch.setattr("wattsched.solvers.infeasibility.short_rows", short_rows)
-    ended = wattsched.solve(INSTANCE, solver="highs", time_limit=1.0).termination
+    ended = wattsched.solve(INSTANCE, solver="highs", time_limit=3.0).termination
     assert (ended.reason, ended.detail) == ("infeasible", "highs proved that no decision exists")
     enough.set()
 
