@@ -73,12 +73,12 @@ def dual_prices(
     if program.n_rows == 0:
         return certified(program, None)
     prices, bound = certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
-    return prices, np.inf if _refutes(program, prices, bound) else bound
+    return prices, np.inf if bound > _dearest(program) + _lost(program, prices) else bound
 
 
-def _refutes(program: Program, prices: FloatArray, bound: float) -> bool:
-    """Whether a bound is beyond what any point costs, by more than the rounding of what rows are charged."""
-    return bool(bound > _dearest(program) + 2.0 * VIOLATION * _charged(program, prices))
+def _lost(program: Program, prices: FloatArray) -> float:
+    """By how much a bound of such prices may be too high, as the difference of what rows are charged."""
+    return 2.0 * VIOLATION * _charged(program, prices)
 
 
 def _charged(program: Program, prices: FloatArray) -> float:
@@ -119,8 +119,9 @@ def _cutting_planes(
     cut = oracle(centre)
     best = cut.value
     master.add(cut)
+    dearest = _dearest(program)
     for _ in range(_ITERATIONS):
-        if best > enough or _refutes(program, centre, best):
+        if best > enough or best > dearest + _lost(program, centre):
             break
         proposal = master.solve(timer)
         if proposal is None or timer.over():

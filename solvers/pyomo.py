@@ -63,7 +63,7 @@ _OPTIONS = {
 }
 
 # A point that is not better by so much may be left out besides: of scaled costs, and relative to the
-# objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", which is none of glpsol.
+# objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", no option of glpsol.
 _CBC_INCREMENT = 1e-9
 _LEFT_OUT = {"cbc": (_CBC_INCREMENT, 0.0), "glpk": (1e-7, 1e-7)}
 
