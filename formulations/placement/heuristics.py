@@ -61,8 +61,13 @@ class Rule(ABC):
         free = state.gpu_free_milli[node]
         return int(np.where(free >= request.gpu_milli, free, np.iinfo(np.int64).max).argmin())
 
-    def on_decision(self, request: Request, placement: Placement, state: ClusterState) -> None:  # noqa: B027  # may do nothing
-        """Learn of a placement; most rules read all they need from the state."""
+
+class LearningRule(Rule):
+    """A rule that does not read all it needs from the state."""
+
+    @abstractmethod
+    def on_decision(self, request: Request, placement: Placement, state: ClusterState) -> None:
+        """Learn of a placement."""
 
 
 def stretched(scores: IntArray, if_equal: int) -> IntArray:
@@ -115,10 +120,11 @@ class Scoring:
         return Placement(node, state.first_free_gpus(node, request.gpus))
 
     def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
-        """Let the rules know."""
+        """Let the rules know that learn."""
         if placement is not None:
             for _weight, rule in self.rules:
-                rule.on_decision(request, placement, state)
+                if isinstance(rule, LearningRule):
+                    rule.on_decision(request, placement, state)
 
     def _refreshed(self, request: Request, state: ClusterState) -> _Kept:
         """Scores of a request that are true now."""
@@ -288,7 +294,7 @@ class GpuPacking(Rule):
         return np.where((free == WHOLE_GPU).sum(axis=1) == gpus, empty, used)
 
 
-class GpuClustering(Rule):
+class GpuClustering(LearningRule):
     """GpuClustering: keep tasks of one size together.
 
     Score by the sizes of the GPU tasks on the node, a size being a share or a number of GPUs.

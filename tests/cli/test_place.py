@@ -236,7 +236,6 @@ def test_help_names_the_policies(run: Run) -> None:
     assert "fgd, pwr, best-fit, dot-product, gpu-packing, gpu-clustering, random" in text
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
 def test_an_interrupt_ends_all_processes_quietly(place: Run, tmp_path: Path) -> None:
     place("--seeds", "1", "--arrivals", "0.1")
     files = ("--nodes", tmp_path / "nodes.csv", "--tasks", tmp_path / "tasks.csv")

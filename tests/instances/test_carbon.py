@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,15 +102,16 @@ def test_public_files(data_dir: Path) -> None:
 
 
 def test_the_generator_refuses_what_makes_no_sense() -> None:
-    for options, words in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"slots": 1}, "slots"),
         ({"slot_s": 10.0}, "slot_s"),
         ({"start": "2022-01-01"}, "start"),
         ({"carbon_fraction": 2.0}, "carbon_fraction"),
         ({"completion_factor": 0.5}, "completion_factor"),
-    ):
+    )
+    for options, words in refused:
         with pytest.raises(ValueError, match=words):
-            shifting_horizon(jobs=3, **options)  # type: ignore[arg-type]
+            shifting_horizon(jobs=3, **options)
 
 
 def test_equal_seeds_give_equal_instances() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,9 +135,9 @@ def test_running_jobs_of_philly_fill_the_cluster() -> None:
         ("philly-like", {"gpu_type": "Z"}, "gpu_type: 'Z' is not known"),
     ],
 )
-def test_bad_arguments(family: str, options: dict[str, object], said: str) -> None:
+def test_bad_arguments(family: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        generate(family, **{"jobs": 3, **options})  # type: ignore[arg-type]
+        generate(family, **{"jobs": 3, **options})
 
 
 def test_hetero_can_have_an_energy_budget_between_idle_and_cap() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from wattsched.formulations.shifting import schedules
 from wattsched.formulations.shifting.data import horizon_of
@@ -100,7 +101,7 @@ def test_the_frontier_runs_from_quick_to_clean() -> None:
         pareto(instance.model_copy(update={"price_per_kwh": None}), 3, tradeoff="money")
 
 
-def _two_rows(table: object) -> object:
+def _two_rows(table: BaseModel) -> BaseModel:
     """The first A100 rows: few enough schedules to enumerate."""
-    document = table.model_dump(exclude_none=True)  # type: ignore[attr-defined]
+    document = table.model_dump(exclude_none=True)
     return type(table)(**{name: values[:3] for name, values in document.items()})
