@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
@@ -26,6 +26,8 @@ from wattsched.solvers.solution import (
     unsupported,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
+
+T = TypeVar("T")
 
 TOLERANCE = 1e-6
 """Violation that the solvers' own tolerances allow."""
@@ -279,3 +281,11 @@ def timed(name: str, program: Program, limits: Limits) -> tuple[Solution, float]
     begin = time.perf_counter()
     solution = solve(program, limits)
     return solution, time.perf_counter() - begin
+
+
+def repeated(run: Callable[[], T], seconds: Callable[[T], float]) -> list[T]:
+    """A run, and while they are short, others."""
+    runs = [run()]
+    while len(runs) < REPETITIONS and sum(map(seconds, runs)) < SHORT_S:
+        runs.append(run())
+    return runs

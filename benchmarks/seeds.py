@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import REPETITIONS, SHORT_S, TOLERANCE, missing, timed
+from peers import TOLERANCE, missing, repeated, timed
 from seed_cases import CASES, QUICK, Case
 from seed_page import content
 from tables import machine, write
@@ -107,9 +107,7 @@ def apart(program: Program, solver: str, limits: Limits) -> Run:
 
 
 def _tell(connection: Connection, program: Program, solver: str, limits: Limits) -> None:
-    runs = [solved(program, solver, limits)]
-    while len(runs) < REPETITIONS and sum(run["wall_s"] for run in runs) < SHORT_S:
-        runs.append(solved(program, solver, limits))
+    runs = repeated(lambda: solved(program, solver, limits), lambda run: float(run["wall_s"]))
     least = {key: min(run[key] for run in runs) for key in ("cpu_s", "wall_s")}
     connection.send({**runs[0], **least})
 

@@ -67,7 +67,7 @@ def build(task: dict[str, Any]) -> dict[str, Any]:
 
 def solve(task: dict[str, Any]) -> dict[str, Any]:
     """Run one solver on a program from a file."""
-    from peers import REPETITIONS, SHORT_S, timed
+    from peers import repeated, timed
 
     from wattsched.solvers.solution import Limits
 
@@ -75,10 +75,8 @@ def solve(task: dict[str, Any]) -> dict[str, Any]:
         program = pickle.load(file)
     loaded = peak_mib()
     limits = Limits(gap=task["gap"], time_s=task["limit_s"], threads=task["threads"], seed=task["seed"])
-    solution, seconds = timed(task["solver"], program, limits)
-    peak, times = peak_mib(), [seconds]
-    while len(times) < REPETITIONS and sum(times) < SHORT_S:
-        times.append(timed(task["solver"], program, limits)[1])
+    runs = repeated(lambda: (*timed(task["solver"], program, limits), peak_mib()), lambda run: run[1])
+    solution, _, peak = runs[0]
 
     def stated(value: float | None) -> float | None:
         return None if value is None or not np.isfinite(value) else program.reported(value)
@@ -89,7 +87,7 @@ def solve(task: dict[str, Any]) -> dict[str, Any]:
         "detail": solution.termination.detail,
         "objective": stated(solution.objective),
         "bound": stated(solution.bound),
-        "solve_s": min(times),
+        "solve_s": min(seconds for _, seconds, _ in runs),
         "peak_mib": peak,
         "loaded_mib": loaded,
     }

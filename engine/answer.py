@@ -212,17 +212,17 @@ class Evidence:
         call, ended = self.call, self.asked.termination
         if failed:
             return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
-        proven = _whole(self.model) and ended.reason == "infeasible"
-        told = f"{call.solver} proved that no decision exists" if proven else ""
-        self._keep_infeasible(told)
+        told = ""
+        if _whole(self.model) and ended.reason == "infeasible":
+            told = f"{call.solver} proved that no decision exists"
+            call.latest = self._infeasible(told)  # to explain and to certify it may take too long
         try:
             told = "; ".join(self._reasons() if _whole(self.model) else []) or told
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
-        self._keep_infeasible(told)
         if told:
-            ended = Termination("infeasible", detail=told)
-            return call.result(ended, certificate=no_decision(call, self._named), size=self.size)
+            call.latest = self._infeasible(told)
+            return self._infeasible(told, no_decision(call, self._named))
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:
@@ -239,10 +239,9 @@ class Evidence:
             size=self.size,
         )
 
-    def _keep_infeasible(self, told: str) -> None:
-        """Have at hand that there is no decision, should the call be given up before it is certified."""
-        if told:
-            self.call.latest = self.call.result(Termination("infeasible", detail=told), size=self.size)
+    def _infeasible(self, told: str, certificate: Certificate | None = None) -> Result:
+        ended = Termination("infeasible", detail=told)
+        return self.call.result(ended, certificate=certificate, size=self.size)
 
     @property
     def size(self) -> Size:

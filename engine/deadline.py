@@ -22,9 +22,6 @@ from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.threads import begin, starting
 
-STOPPING_S = 0.25
-"""What a work that is to stop may take to end by itself, with what it has found."""
-
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -62,7 +59,7 @@ def on_time(
     stop: Event | None = None,
     afterwards: Callable[[], None] = nothing,
     told: Callable[[], None] = nothing,
-    stopping_s: float = STOPPING_S,
+    stopping_s: float = 0.0,
 ) -> T | U:
     """Do some work, but for no longer than this.
 
@@ -76,12 +73,12 @@ def on_time(
         Makes the answer when the work is given up.
     stop : threading.Event, optional
         Ends the wait, too, a moment after it is set.
+    afterwards : callable
+        What is then to be done besides, in another thread.
     told : callable
         Tells the work to end by itself in that moment.
     stopping_s : float
         How long that is.
-    afterwards : callable
-        What is then to be done besides, in another thread.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from wattsched.answer import Evidence, refuted
 from wattsched.call import EARLIER, UNCHECKED, Call, Candidate, Request, StoppedError
-from wattsched.deadline import STOPPING_S, Uncollected, nothing, on_time
+from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.timer import Timer, stoppable
@@ -59,10 +59,9 @@ CALM_S = 10.0
 _NET_SHARE = 0.3
 # An instance that takes as long to expand makes a large program: the process loads while we build.
 _LONG_S = 0.05
-# What is left of the moment in which a call stops is for the decision that the solver ends with.
-_ENDING_S = 0.4 * STOPPING_S
-# What a solver is told to end before it has to.
-_GRACE_S, _GRACE_SHARE = 0.5, 0.05
+# What a call that is to stop may take to end by itself, and its solver: what is left is for the decision
+# that this ends with.
+_STOPPING_S, _ENDING_S = 0.25, 0.1
 _ROUNDING = 1e-6
 
 
@@ -160,7 +159,7 @@ def _watched(request: Request, stop: Event | None) -> Result:
     def in_hand() -> Result:
         return request.in_hand("stopped" if is_stopped() else "time")
 
-    return on_time(answered, last_s, in_hand, stop, request.give_up, told=request.timer.stop)
+    return on_time(answered, last_s, in_hand, stop, request.give_up, request.timer.stop, _STOPPING_S)
 
 
 def _stopped(answer: Result) -> Result:
@@ -473,8 +472,7 @@ def _by_solver(call: Call, program: Program, start: Start) -> Solution:
     if not call.watched:
         return find_solver(call.solver)(program, call.limits, start)
     left = call.limits_left()
-    grace_s = 0.0 if left.time_s is None else min(_GRACE_S, _GRACE_SHARE * left.time_s)
-    limits = left if left.time_s is None else replace(left, time_s=left.time_s - grace_s)
+    limits, grace_s = left.with_grace()
     if (call.exact and program.n_columns > IN_THREAD) or call.solver.startswith(PYOMO_PREFIX):
         return call.worker().solve(call.solver, program, limits, start, grace_s)
     heard: list[Solution] = []

@@ -8,6 +8,9 @@ from __future__ import annotations
 LAST_DIGITS = 1e-12
 """Two ways to compute a number differ by no more: a time that equals its deadline keeps it."""
 
+CANCELLATION = 1e-14
+"""What the difference of two sums may be off by, relative to these: all that is left where they are equal."""
+
 ROUNDING = 1e-9
 """Rounding of sums over many numbers, and of what a solver calls exact."""
 

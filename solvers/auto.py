@@ -20,8 +20,6 @@ _LARGEST_FOR_CPSAT = 100_000
 # With more rows than this the prices take longer to find than an LP; integer columns that are in no group,
 # such as those of placement, have prices no choices to work on.
 _MOST_ROWS = 400
-# What a solver of a race may take beyond its limit; with it the race keeps its own.
-_GRACE_S, _GRACE_SHARE = 0.25, 0.03
 
 
 def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
@@ -47,9 +45,8 @@ def portfolio(program: Program, threads: int) -> list[str]:
 
 def _race(names: list[str], program: Program, limits: Limits, start: Start | None) -> Solution:
     """Run solvers in processes of their own until one closes the gap."""
-    grace_s = 0.0 if limits.time_s is None else min(_GRACE_S, _GRACE_SHARE * limits.time_s)
-    time_s = None if limits.time_s is None else limits.time_s - grace_s
-    each = replace(limits, threads=max(1, limits.threads // len(names)), time_s=time_s)
+    alone, grace_s = limits.with_grace()
+    each = replace(alone, threads=max(1, limits.threads // len(names)))
     ended: list[Future[Solution]] = []
     with ThreadPoolExecutor(len(names)) as pool, ExitStack() as stack:  # the processes end before the threads
         workers = [stack.enter_context(borrowed()) for _ in names]

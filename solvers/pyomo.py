@@ -65,6 +65,10 @@ _OPTIONS = {
 # A point that is not better by so much may be left out besides: of scaled costs, and relative to the
 # objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", no option of glpsol.
 _CBC_INCREMENT = 1e-9
+_ALWAYS: dict[str, dict[str, float]] = {
+    "cbc": {"increment": _CBC_INCREMENT},
+    "highs": {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0},
+}
 _LEFT_OUT = {"cbc": (_CBC_INCREMENT, 0.0), "glpk": (1e-7, 1e-7)}
 
 
@@ -88,7 +92,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         def once(model: ScaledModel, gap: float) -> Answer:
             ran = interface.run(model.program, replace(limits, gap=gap), timer)
             # Out of time, CBC calls what it has not solved infeasible.
-            refuted = ran.ending in _INFEASIBLE or (ran.ending == _NO_OPTIMUM and _has_least_cost(program))
+            refuted = ran.ending in _INFEASIBLE or (ran.ending == _NO_OPTIMUM and bound > -np.inf)
             if refuted and ran.limit is None:
                 detail = f"{name} proved that no integer point satisfies the rows"
                 return Answer(verdict=infeasible(prices, detail))
@@ -116,12 +120,6 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
             return answer
 
         return solve_as_written(program, limits, ask, timer, relaxed=relaxed)
-
-
-def _has_least_cost(program: Program) -> bool:
-    """Whether the columns' bounds alone keep the cost from falling for ever."""
-    end = np.where(program.cost > 0, program.lower, program.upper)
-    return bool(np.isfinite(end[program.cost != 0]).all())
 
 
 def _magnitude(program: Program, x: FloatArray, relaxed: float) -> float:
@@ -247,11 +245,8 @@ class _Interface:
             threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
             seed: limits.seed,
         }
-        if self._family == "cbc":
-            values |= {"increment": _CBC_INCREMENT}
-        if self._family == "highs":
-            values |= {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0}
-        return {key: value for key, value in values.items() if key is not None and value is not None}
+        asked = {key: value for key, value in values.items() if key is not None and value is not None}
+        return {**asked, **_ALWAYS.get(self._family, {})}
 
     def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
         timer = Timer(time_s)

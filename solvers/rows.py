@@ -8,14 +8,11 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.tolerances import OVERDRAFT, VIOLATION
+from wattsched.formulations.tolerances import CANCELLATION, OVERDRAFT, VIOLATION
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
 _CELLS = 30_000_000
-CANCELLATION = 1e-14
-"""Of numbers of a size, what their sums and differences may be off by."""
-
 _NO_GROUPS = np.zeros(1, dtype=np.int64)
 
 
@@ -126,7 +123,7 @@ def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArra
     size = np.bincount(decided.indices, np.abs(uses), program.n_rows)
     broken = np.bincount(decided.indices, uses % 1.0 != 0.0, program.n_rows) > 0.0
     for limit in (program.row_lower, program.row_upper):
-        broken |= np.isfinite(limit) & (np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0)
+        broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
     return np.where(broken, CANCELLATION * size, 0.0)
 
 

@@ -23,6 +23,9 @@ from wattsched.topology.arrays import FloatArray
 # smaller price loses as much of the bound and keeps it finite.
 _SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
 
+GRACE_S, GRACE_SHARE = 0.5, 0.05
+"""What a solver is told to end before it has to: the lesser of the two, the second of its limit."""
+
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
 Limit = Literal["time", "gap", "nodes", "stopped"]
 
@@ -57,6 +60,13 @@ class Limits:
     threads: int = 1
     seed: int = 0
     nodes: int | None = None
+
+    def with_grace(self) -> tuple[Limits, float]:
+        """Limits for a solver that may be killed, and the seconds beyond them: both together are these."""
+        if self.time_s is None:
+            return self, 0.0
+        grace_s = min(GRACE_S, GRACE_SHARE * self.time_s)
+        return replace(self, time_s=self.time_s - grace_s), grace_s
 
 
 @dataclass(frozen=True)

@@ -379,16 +379,14 @@ class _Claims:
         assert proof.bound is not None
         assert claimed is not None
         # Without a known reach of honest computations the tolerance of every number is granted.
-        limit = (
-            proof.bound + self.sign * _tolerance(claimed, self.size) if proof.reach is None else proof.reach
-        )
+        limit = proof.bound + self.sign * self._tolerance(claimed) if proof.reach is None else proof.reach
         if self.sign * (claimed - limit) > 0:
             yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
         if self.reason == "infeasible" and name == "bound" and proof.excess <= 0:
             yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
         objective = self.recomputed
         if objective is not None and (
-            self.sign * (proof.bound - objective) > _tolerance(objective, self.size) + proof.leeway
+            self.sign * (proof.bound - objective) > self._tolerance(objective) + proof.leeway
         ):
             yield (
                 f"objective: {objective:.9g} is better than {proof.bound:.9g}, "
@@ -425,7 +423,7 @@ class _Claims:
         if objective is None:
             yield "objective: the result has a decision but no finite objective"
             return
-        if self.recomputed is not None and not _equal(objective, self.recomputed, self.size):
+        if self.recomputed is not None and not self._equal(objective, self.recomputed):
             yield f"objective: the result claims {objective:.9g}, recomputed {self.recomputed:.9g}"
         elif self.recomputed is None and self.report is not None and not self.report.faults:
             yield f"objective: {objective:.9g} is claimed, the instance has not what it is computed from"
@@ -434,12 +432,12 @@ class _Claims:
             if gap is not None:
                 yield "gap: there is no gap without a bound"
             return
-        if self.sign * (bound - objective) > _tolerance(objective, self.size):
+        if self.sign * (bound - objective) > self._tolerance(objective):
             yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
         proven = number(self.certificate, "bound")
         # One of the two was changed. Rounding can lift a proven bound above the objective.
         if proven is not None and (
-            min(self.sign * (proven - bound), self.sign * (objective - bound)) > _tolerance(proven, self.size)
+            min(self.sign * (proven - bound), self.sign * (objective - bound)) > self._tolerance(proven)
         ):
             yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
         true_gap = gap_between(objective, bound)
@@ -454,16 +452,14 @@ class _Claims:
             return
         for name, truth in recomputed.items():
             claimed = number(totals, name)
-            if claimed is None or not _equal(claimed, float(truth), self.size):
+            if claimed is None or not self._equal(claimed, float(truth)):
                 yield f"totals.{name}: the result says {totals.get(name)}, it is {truth:.9g}"
         for name in totals.keys() - recomputed.keys():
             yield f"totals.{name}: nothing of that name can be recomputed"
 
+    def _tolerance(self, value: float) -> float:
+        """By how much a number may be off; a small difference of large numbers by their rounding."""
+        return TOLERANCE * max(abs(value), _SMALL * max(1.0, self.size))
 
-def _tolerance(value: float, size: float = 0.0) -> float:
-    """By how much a number may be off; of a difference of numbers of a size, what rounding makes of these."""
-    return TOLERANCE * max(abs(value), _SMALL * max(1.0, size))
-
-
-def _equal(a: float, b: float, size: float = 0.0) -> bool:
-    return is_finite(a) and is_finite(b) and abs(a - b) <= _tolerance(max(abs(a), abs(b)), size)
+    def _equal(self, a: float, b: float) -> bool:
+        return is_finite(a) and is_finite(b) and abs(a - b) <= self._tolerance(max(abs(a), abs(b)))

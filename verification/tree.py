@@ -112,9 +112,9 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
 
 def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
     """What holds in every case: the worst of all bounds, which the sign has turned into costs."""
-    honest = zip(proofs, bounds, strict=True)
-    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in honest]
-    lenient = min(bound - proof.leeway for proof, bound in zip(proofs, bounds, strict=True))
+    known = list(zip(proofs, bounds, strict=True))
+    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in known]
+    lenient = min(bound - proof.leeway for proof, bound in known)
     bound = min(bounds)
     return Proof(
         bound=sign * bound,

@@ -14,6 +14,8 @@ from wattsched.solvers.points import feasible
 from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import Limits, Start
 
+from .test_price import program_of
+
 SMALL_JOBS = 500
 
 
@@ -24,10 +26,8 @@ def test_a_limit_that_the_best_point_meets_exactly_does_not_exclude_it(seed: int
     large = rng.uniform(1e9, 2e9, 6).round(1)
     use = np.concatenate([np.column_stack([large, large / 2]).ravel(), np.tile([1.0, 0.5], SMALL_JOBS)])
     cost = np.concatenate([np.tile([1.0, 100.0], 6), np.tile([1.0, 2.0], SMALL_JOBS)])
-    builder = ProgramBuilder()
-    columns = builder.columns(Block("option", len(use)), cost=cost)
-    builder.row("energy_j", columns, use, upper=math.fsum([*large, *np.ones(SMALL_JOBS)]))
-    program = builder.program(np.arange(0, len(use) + 1, 2))
+    limit_j = math.fsum([*large, *np.ones(SMALL_JOBS)])
+    program = program_of(cost, use[None, :], np.array([limit_j]), np.arange(0, len(use) + 1, 2))
     best = np.tile([1.0, 0.0], SMALL_JOBS + 6)
     assert feasible(program, best)
     for solver in (price, highs):
@@ -52,10 +52,9 @@ def tight() -> Program:
     """One row that only the first column of every group keeps."""
     rng = np.random.default_rng(0)
     least = rng.uniform(1.0, 2.0, 700)
-    builder = ProgramBuilder()
-    columns = builder.columns(Block("option", 2100), cost=rng.uniform(1.0, 2.0, 2100))
-    builder.row("cap", columns, np.column_stack([least, least + 0.5, least + 1.0]).ravel(), upper=least.sum())
-    return builder.program(np.arange(0, 2101, 3))
+    uses = np.column_stack([least, least + 0.5, least + 1.0]).reshape(1, -1)
+    cost = rng.uniform(1.0, 2.0, 2100)
+    return program_of(cost, uses, np.array([least.sum()]), np.arange(0, 2101, 3))
 
 
 @pytest.mark.parametrize("solver", [price, greedy])
