@@ -294,8 +294,10 @@ def combined(program: Program, known: Sequence[Solution]) -> Solution:
 
 def with_announced(program: Program, limits: Limits, final: Solution, heard: Sequence[Solution]) -> Solution:
     """A solver's last word, or what it had announced before where that is better."""
+    if final.termination.reason == "infeasible":
+        return final
     best = combined(program, [final, *heard])
-    if final.termination.reason == "infeasible" or best.objective == final.objective is not None:
+    if final.x is not None and final.objective == best.objective:
         return final
     if best.x is None:
         failed = final.termination.reason == "error"
