@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import pytest
 
@@ -16,11 +17,11 @@ from wattsched.verification.sharing.checker import check
 
 
 @pytest.mark.parametrize("units", ["nodes", "gpus"])
-def test_instances_are_valid_and_equal_for_equal_seeds(units: str) -> None:
-    made = sharing_round(jobs=60, seed=3, units=units)  # type: ignore[arg-type]
+def test_instances_are_valid_and_equal_for_equal_seeds(units: Literal["nodes", "gpus"]) -> None:
+    made = sharing_round(jobs=60, seed=3, units=units)
     text = document_text(made)
-    assert document_text(sharing_round(jobs=60, seed=3, units=units)) == text  # type: ignore[arg-type]
-    assert document_text(sharing_round(jobs=60, seed=4, units=units)) != text  # type: ignore[arg-type]
+    assert document_text(sharing_round(jobs=60, seed=3, units=units)) == text
+    assert document_text(sharing_round(jobs=60, seed=4, units=units)) != text
     assert instance_of(json.loads(text)) == made
     for name, rule in problem("sharing").heuristics.items():
         decision = rule(patterns_of(made), made.objective, Timer())

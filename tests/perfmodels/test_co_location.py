@@ -11,6 +11,7 @@ from wattsched.perfmodels.co_location import (
     ALONE,
     EACO_SLOWDOWN,
     SHARED,
+    Run,
     SlowdownLaw,
     fit_slowdown,
     measured_slowdown,
@@ -19,7 +20,7 @@ from wattsched.perfmodels.co_location import (
 
 
 @pytest.mark.parametrize("run", [*ALONE.values(), *list(SHARED.values())[:-1]])
-def test_energy_is_power_times_time(run) -> None:  # type: ignore[no-untyped-def]
+def test_energy_is_power_times_time(run: Run) -> None:
     assert run.power_w * run.jct_h / 1000 == pytest.approx(run.energy_kwh, rel=2e-3)
 
 

@@ -12,7 +12,10 @@ def sharing_instances(
     draw: st.DrawFn, most_jobs: int = 5, most_types: int = 2, most_per_set: int = 3, plain: bool = False
 ) -> SharingInstance:
     """Instance with measured and other sets; not `plain`: deadlines, exclusive jobs, pools and budgets."""
-    whole = lambda low, high: draw(st.integers(low, high)) * 1.0  # noqa: E731
+
+    def whole(low: int, high: int) -> float:
+        return float(draw(st.integers(low, high)))
+
     types = [f"T{t}" for t in range(draw(st.integers(1, most_types)))]
     units = [
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restar
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
+A_LIST: Any = [0, -1]
+NO_NUMBER: Any = None
 CARBON = Carbon(np.array([0.0, 300.0, 900.0]), np.array([200.0, 50.0, 400.0]))
 
 
@@ -243,10 +246,10 @@ def test_policies_that_go_wrong() -> None:
     ("decided", "message"),
     [
         (None, "decides NoneType, not a Decision"),
-        (Decision([0, -1]), "row must be an array of whole numbers"),  # type: ignore[arg-type]  # on purpose
+        (Decision(A_LIST), "row must be an array of whole numbers"),
         (Decision(np.array([0.0, np.nan])), "row must be an array of whole numbers"),
         (Decision(np.array([0, -1]), host=np.zeros(2, dtype=bool)), "host must be an array of whole numbers"),
-        (Decision(np.array([0, -1]), gap=None), "gap must be a number"),  # type: ignore[arg-type]  # on purpose
+        (Decision(np.array([0, -1]), gap=NO_NUMBER), "gap must be a number"),
         (Decision(np.array([0, -1]), again_s=np.nan), "again_s must be a time"),
     ],
 )

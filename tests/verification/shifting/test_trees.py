@@ -127,16 +127,16 @@ def test_all_schedules_that_cost_little_are_listed(seed: int) -> None:
 
 def test_less_work_left_is_no_merit_where_a_job_has_to_run_on() -> None:
     """It runs in all slots, so it must not be fast: slowly for three of them, and then either way."""
+    table = {"pool": ["a"] * 2, "gpus": [1] * 2, "frequency_mhz": [2, 1]}
     document = {
         "problem": "shifting",
         "objective": "energy",
         "slots": 4,
         "slot_s": 10.0,
         "pools": {"a": {"gpus": 1}},
-        "tables": {"t": {"pool": ["a"] * 2, "gpus": [1] * 2, "frequency_mhz": [2, 1]}},
+        "tables": {"t": {**table, "rate": [1.0, 0.5], "power_w": [100.0, 100.0]}},
         "jobs": [{"name": "j", "options": "t", "remaining_work": 18.0}],
     }
-    document["tables"]["t"] |= {"rate": [1.0, 0.5], "power_w": [100.0, 100.0]}  # type: ignore[index]
     instance = ShiftingInstance.model_validate(document)
     taken = [Taken({"job": "j", "slot": slot, "rows": [0, 1]}, inside=True, node=0) for slot in range(4)]
     assert Prover(instance)({}, taken).bound == pytest.approx(3300.0, rel=1e-8)

@@ -21,7 +21,7 @@ from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
 from wattsched.verification.sizing.outcomes import OBJECTIVES
 
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "gpu_types": {"A": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},
     "nodes": [
         {"name": "a0", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0},
@@ -173,18 +173,19 @@ def test_power_domains_pools_and_unavailable_gpus() -> None:
         {"name": "n0", "gpu_type": "A", "gpus": 2, "parent": "left", "base_power_w": 7.0, "unavailable": [1]},
         {"name": "n1", "gpu_type": "A", "gpus": 2, "base_power_w": 7.0},
     ]
+    domain = {"name": "feed", "members": ["left"], "power_cap_w": 107.0}
     cluster = {
         "gpu_types": {"A": {"idle_power_w": 10.0}},
         "nodes": nodes,
         "groups": [{"name": "left"}],
-        "power_domains": [{"name": "feed", "members": ["left"], "power_cap_w": 107.0}],
+        "power_domains": [domain],
     }
     site = instance(TRAIN, cluster=cluster)
     fed = decision(runs("train", 1, "A@feed", {"n0": [0]}))
     report = check(site, fed)
     assert report.faults == []
     assert report.totals["power_w"] == 100 + 2 * 10 + 14
-    cluster["power_domains"][0]["power_cap_w"] = 106.0  # type: ignore[index]
+    domain["power_cap_w"] = 106.0
     tight = instance(TRAIN, cluster=cluster)
     assert check(tight, fed).faults == ["power domain 'feed' draws 107 W, its cap is 106 W"]
     assert check(tight, decision(runs("train", 1, "A@none", {"n1": [0]}))).faults == []
@@ -194,7 +195,7 @@ def test_power_domains_pools_and_unavailable_gpus() -> None:
 
 def test_jobs_with_a_model_use_the_profile_that_stands_in() -> None:
     cluster = copy.deepcopy(CLUSTER)
-    cluster["gpu_types"]["A"] |= {"profile": "A100", "speed_factor": 0.5, "power_factor": 0.25}  # type: ignore[index]
+    cluster["gpu_types"]["A"] |= {"profile": "A100", "speed_factor": 0.5, "power_factor": 0.25}
     profile = find("resnet50", "A100")
     assert profile is not None
     assert profile.frequency is not None
