@@ -1,7 +1,7 @@
 """The problems by name: all that the engine, the command line and comparisons know of each.
 
-Adding a formulation, a heuristic or an objective is one file in its room and one line here; adding a problem
-is one value.
+Adding a formulation or a heuristic is one file in its room and one line here; adding a problem is one value.
+Objectives are stated in their problem's rooms.
 """
 
 from __future__ import annotations
@@ -255,7 +255,6 @@ def _sharing() -> Problem[Any, Any, Any]:
 
 
 def _placement() -> Problem[Any, Any, Any]:
-    from wattsched.formulations.placement import assignment, patterns
     from wattsched.formulations.placement.data import window_of
     from wattsched.formulations.placement.heuristics import HEURISTICS
     from wattsched.instances.placement.decision import PlacementDecision
@@ -269,7 +268,10 @@ def _placement() -> Problem[Any, Any, Any]:
         decision=PlacementDecision,
         objectives=OBJECTIVES,
         expand=window_of,
-        formulations={"patterns": patterns.build, "assignment": assignment.build},
+        formulations={
+            "patterns": late("formulations.placement.patterns:build"),
+            "assignment": late("formulations.placement.assignment:build"),
+        },
         safety_net="greedy",
         check=check,
         prover=Prover,

@@ -10,13 +10,13 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from wattsched.solvers.solution import unsupported, without_columns
+from wattsched.solvers.solution import Solution, unsupported, without_columns
 
 if TYPE_CHECKING:
     from wattsched.formulations.program import Program
-    from wattsched.solvers.solution import Limits, Solution, Start
+    from wattsched.solvers.solution import Limits, Start
 
 PYOMO_PREFIX = "pyomo:"
 
@@ -55,10 +55,13 @@ class Solver:
         if program.n_columns == 0:
             return without_columns(program, limits)
         module, _, plugin = self.name.partition(":")
-        solve = cast("Callable[..., Solution]", import_module(f"wattsched.solvers.{module}").solve)
+        solve: Callable[..., object] = import_module(f"wattsched.solvers.{module}").solve
         if plugin:
             solve = functools.partial(solve, name=plugin)
-        return solve(program, limits, start)
+        found = solve(program, limits, start)
+        if not isinstance(found, Solution):
+            return unsupported(f"solver '{self.name}' returned {type(found).__name__}, not a Solution")
+        return found
 
 
 _SOLVERS = (

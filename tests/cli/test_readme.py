@@ -12,14 +12,13 @@ from wattsched.replay.jobs.policies import names as policies
 from wattsched.solvers.registry import descriptions as solvers
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMULATIONS = [name for known in map(problem, PROBLEMS) for name in known.formulations]
 HEURISTICS = {f"docs/{known}.md": problem(known).heuristics for known in PROBLEMS}
 
 
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("README.md", [*FORMULATIONS, *solvers(), *OBJECTIVES]),
+        ("README.md", [*problem("sizing").formulations, *solvers(), *OBJECTIVES]),
         ("docs/formulations.md", solvers()),
         ("docs/elastic.md", policies()),
         *((page, names) for page, names in HEURISTICS.items() if names),
@@ -29,3 +28,10 @@ def test_page_names_them_all(page: str, names: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     missing = [name for name in names if f"`{name}`" not in text]
     assert not missing, f"{page} does not name them"
+
+
+@pytest.mark.parametrize("known", PROBLEMS)
+def test_the_row_of_a_problem_names_its_formulations(known: str) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    [row] = [line for line in lines if line.startswith(f"| [`{known}`]")]
+    assert row.split("|")[3].strip() == ", ".join(f"`{name}`" for name in problem(known).formulations)

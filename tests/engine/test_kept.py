@@ -171,3 +171,12 @@ def test_points_of_a_frontier_that_are_too_late_are_not_begun() -> None:
     found = wattsched.pareto(instance, 50, time_limit=0.5, solve=slices)
     assert len(slices.limits) < 10
     assert found.missing >= 40
+
+
+@pytest.mark.parametrize("time_limit", [None, LONG_S])
+def test_a_solver_that_forgets_to_return_its_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, time_limit: float | None
+) -> None:
+    monkeypatch.setattr("wattsched.solvers.powerflow.solve", lambda *_: None)
+    ended = wattsched.solve(INSTANCE, solver="powerflow", time_limit=time_limit).termination
+    assert ended.detail == "solver 'powerflow' returned NoneType, not a Solution"
