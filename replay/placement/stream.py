@@ -12,10 +12,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,9 @@ def run_all(
         return
     # Not forked: the threads of a solver would be missing in the copy.
     fresh = get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(pairs)), fresh, initializer=_begin) as pool:
+    ending, here = fresh.Pipe(duplex=False)
+    most = min(processes, len(pairs))
+    with ending, here, ProcessPoolExecutor(most, fresh, _begin, (ending,)) as pool:
         pair = pairs[0]
         try:  # Ctrl-C that was held back comes when the processes have started, and nothing is to run then
             with _later_interrupts():
@@ -158,6 +161,9 @@ def run_all(
                 yield *pair, made.result()
         except BrokenProcessPool:
             raise RuntimeError(f"a process died before policy {pair[0]}, seed {pair[1]} was done") from None
+        except BaseException:
+            here.close()  # nobody waits for the runs that have begun
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -177,14 +183,13 @@ def _later_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin() -> None:
-    """Leave Ctrl-C to the first process, which then begins no more runs, and end when it is gone."""
+def _begin(ending: Connection) -> None:
+    """Leave Ctrl-C to the first process, and end when that closes its end of the pipe, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    first = parent_process()
-    assert first is not None
 
     def end() -> None:
-        first.join()
+        with suppress(EOFError, OSError):
+            ending.recv()
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()

@@ -59,21 +59,49 @@ def test_runs_that_nobody_wants_any_more_end() -> None:
     assert not set(begun) & set(children())
 
 
-def test_an_interrupt_while_processes_start_leaves_no_run_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    submitted: list[Future[Curves]] = []
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Future[Curves]]:
+    """What is submitted to processes; at the 500th Ctrl-C comes."""
+    known: list[Future[Curves]] = []
     begun = ProcessPoolExecutor.submit
 
     def submit(pool: ProcessPoolExecutor, *work: Any) -> Future[Curves]:
-        submitted.append(begun(pool, *work))
-        if len(submitted) == 500:
+        known.append(begun(pool, *work))
+        if len(known) == 500:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        return submitted[-1]
+        return known[-1]
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    return known
+
+
+def test_an_interrupt_while_processes_start_leaves_no_run_waiting(submitted: list[Future[Curves]]) -> None:
     with pytest.raises(KeyboardInterrupt):
         list(run_all(EXPERIMENT, ["fgd"], range(1000), processes=2))
     assert len(submitted) == 1000  # the interrupt was held back
-    assert sum(made.cancelled() for made in submitted) > 900
+    assert sum(map(is_lost, submitted)) > 900
+
+
+@needs_proc
+def test_an_interrupt_does_not_wait_for_the_runs_that_have_begun(submitted: list[Future[Curves]]) -> None:
+    nodes = nodes_of(*[(64, 8, "G2")] * 2000)
+    large, first = Experiment(nodes, tasks_of(whole(1), share(300)), arrivals=30.0), threading.get_ident()
+
+    def interrupt() -> None:
+        while not any(made.running() for made in submitted):
+            time.sleep(0.1)
+        signal.pthread_kill(first, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run_all(large, ["fgd"], range(4), processes=2))
+    assert all(map(is_lost, submitted))
+    assert not children()
+
+
+def is_lost(made: Future[Curves]) -> bool:
+    """Whether a run was given up."""
+    return made.cancelled() or made.exception() is not None
 
 
 SCRIPT = """
