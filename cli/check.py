@@ -13,6 +13,7 @@ from wattsched.cli.parameters import Number
 
 if TYPE_CHECKING:
     from wattsched.report.wording import Goal
+    from wattsched.tradeoffs import ParetoResult
     from wattsched.verification.claims import Verdict
 
 
@@ -56,7 +57,6 @@ def command(instance_file: str, result_file: str, require_gap: float | None) -> 
 
 def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None) -> int:
     """Check every point of a Pareto result."""
-    from wattsched.report.wording import count
     from wattsched.tradeoffs import pareto_of, verdict_on_pareto
 
     found = pareto_of(document, source)
@@ -65,10 +65,23 @@ def _check_pareto(instance: Any, document: Any, source: str, require_gap: float 
         raise BadInput(f"{source}: {of}")
     with refusing(source):
         verdict = verdict_on_pareto(instance, found, require_gap)
-    points = count(len(found.points), "point")
-    trusted = ["bounds beyond the proofs are the solver's word: they are taken on trust"] * verdict.claimed
-    told = [f"{points}, each with its decision and its proof", *trusted]
-    return print_verdict(verdict, told, required=require_gap is not None)
+    return print_verdict(verdict, _points(found, verdict), required=require_gap is not None)
+
+
+def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
+    """What the points of a frontier have, and what is left to trust."""
+    from wattsched.report.wording import count
+
+    proven = sum(point.result.proven_gap is not None for point in found.points)
+    if not found.points:
+        ended = "" if found.termination is None else found.termination.reason.replace("_", " ")
+        yield f"no points: the frontier says '{ended}', and nothing here proves that"
+    elif proven == len(found.points):
+        yield f"{count(proven, 'point')}, each with its decision and its proof"
+    else:
+        yield f"{count(len(found.points), 'point')}, each with its decision, {proven or 'none'} with a proof"
+    if verdict.claimed and found.points:
+        yield "bounds beyond the proofs are the solver's word: they are taken on trust"
 
 
 def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:
@@ -98,6 +111,8 @@ def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) 
         word = "less" if sense == "min" else "more"
         told = f"{_proofs(document)} that no decision can have {word} than {goal.amount(proven)}"
         yield told if verdict.proven_gap is None else f"{told} ({gap_text(verdict.proven_gap)})"
+    elif bound is None and verdict.report is not None and "termination" in document:  # no bare decision
+        yield "no bound is stated: nothing says how good the decision is"
     if bound is None or not verdict.claimed:
         return
     if not document.get("claimed"):

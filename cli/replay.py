@@ -57,8 +57,13 @@ class PerKwh(ParamType):
             return float(value) if isinstance(value, float) else str(value)
         if not value:
             self.fail("is empty; give grams per kWh or a file (.csv)", param, ctx)
+        from wattsched.inputs import echo
         from wattsched.instances.traces.carbon import MOST_G_PER_KWH
 
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)", param, ctx)
         return float(Number(0, most=MOST_G_PER_KWH).convert(value, param, ctx))
 
 

@@ -44,10 +44,7 @@ def instance_of(document: Any, source: str = "") -> Any:
     InputError
         As `read_instance`.
     """
-    if not isinstance(document, dict):
-        names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
-        kind = names.get(type(document), "a number")
-        raise InputError([f"the document must be an object, not {kind}"], source)
+    _require_object(document, source)
     if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
         told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
         raise InputError([told], source)
@@ -84,10 +81,19 @@ def result_of(document: Any, source: str = "") -> Result:
     from wattsched.result import Result
 
     if not is_result(document):
-        raise InputError([f"is not a result ('format': '{RESULT_FORMATS[-1]}')"], source)
+        _require_object(document, source)
+        found = shown(document["format"]) if "format" in document else "none"
+        raise InputError([f"format: expected '{RESULT_FORMATS[-1]}', found {found}"], source)
     document = upgraded(document)
     rules = _problem_of(document, source)
     return validated(Result, _renamed(rules, document, "objective_name"), source)
+
+
+def _require_object(document: Any, source: str) -> None:
+    if not isinstance(document, dict):
+        names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+        kind = names.get(type(document), "a number")
+        raise InputError([f"the document must be an object, not {kind}"], source)
 
 
 def is_result(document: Any) -> bool:

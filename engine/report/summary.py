@@ -148,4 +148,4 @@ def _print_time(out: Console, result: Any) -> None:
         return
     out.print()
     size = "" if result.size is None else f"{result.size.columns:,} columns, {result.size.rows:,} rows; "
-    line(out, (f"{size}{duration(total)}: {', '.join(phases)}", "dim"))
+    line(out, (f"{size}{': '.join(filter(None, [duration(total), ', '.join(phases)]))}", "dim"))

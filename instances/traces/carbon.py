@@ -179,7 +179,7 @@ def _value_column(path: str | Path, others: list[str], asked: str | None) -> str
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
         return found[0]
-    raise ValueError(f"{path}, line 1: name the column of intensities, one of {listed(others)}")
+    raise ValueError(f"{path}, line 1: no zone is named: one of the columns {listed(others)}")
 
 
 def _seconds(row: Row, column: str) -> float:

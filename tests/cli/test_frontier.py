@@ -56,7 +56,22 @@ def test_a_frontier_says_what_it_lacks(
         (ended, ("--require-gap", 0.5), 1),
     ):
         empty.write_text(json.dumps({**document, "points": [], "termination": termination}))
-        assert run("check", instance, empty, *options).exit_code == code
+        checked = run("check", instance, empty, *options)
+        assert checked.exit_code == code
+        assert "proof" not in checked.stdout
+
+
+def test_points_without_proof_are_told(
+    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path]
+) -> None:
+    instance, document = frontier
+    bare = {"certificate": None, "bound": None, "gap": None, "proven_gap": None, "claimed": False}
+    for point, told in zip(document["points"], ("2", "1", "none"), strict=True):
+        result = point["result"]
+        result |= {**bare, "prices": {}, "termination": {"reason": "feasible"}}
+        checked = run("check", instance, write(document))
+        assert (checked.exit_code, "valid" in checked.stdout) == (0, True)
+        assert f"3 points, each with its decision, {told} with a proof" in checked.stdout
 
 
 @pytest.mark.parametrize("limit", ["60", "inf"])
@@ -107,6 +122,7 @@ def _decision(frontier: dict[str, Any]) -> None:
         (_order, "points[1]: is no later with less carbon_g than the one before"),
         (_total, "points[0].totals.carbon_g: the result says"),
         (_decision, "points[0].objective: the result claims"),
+        (lambda f: f["points"][0]["result"].update(decision=None), "points[0]: has no decision"),
         (lambda frontier: frontier.update(instance="other"), "instance: the frontier is of 'other'"),
     ],
 )
@@ -117,6 +133,7 @@ def test_a_frontier_that_was_changed_is_not_valid(
     change(document)
     result = run("check", instance, write(document))
     assert (result.exit_code, told in result.stdout) == (1, True), result.output
+    assert "has no decision" in told or "has no decision" not in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def solved(run: Run, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
         ({"termination": "x", "decision": None}, 2, "changed.json: termination: must be an object, got 'x'"),
         ({"decision": {"sets": []}}, 2, "changed.json: decision: waiting: is missing"),
         ({"decision": "x"}, 2, "changed.json: decision: must be an object, got 'x'"),
-        ({"format": "other"}, 2, "is not a result"),
+        ({"format": "other"}, 2, "format: expected 'wattsched-result/2', found 'other'"),
         ({"extra": 1}, 2, "extra: is not a known field"),
     ],
 )

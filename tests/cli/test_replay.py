@@ -205,7 +205,7 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("--round", "1e-300"), "--round: must be 0 or at least 0.001, got 1e-300"),
         (("--round", "1e300"), "'--round': must be at most 31,536,000, got 1e300"),
         (("--process-restart", "1e300"), "'--process-restart': must be at most 31,536,000, got 1e300"),
-        (("--carbon", "much"), "'much' is not a number"),
+        (("--carbon", "much"), "'much' is neither a number nor a file"),
         (("--carbon", ""), "is empty; give grams per kWh or a file"),
         (("--tables", ""), "'--tables': the file name is empty"),
         (("--cluster", ""), "'--cluster': the file name is empty"),

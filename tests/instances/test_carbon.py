@@ -62,7 +62,11 @@ def test_time_zones_and_exports(tmp_path: Path) -> None:
         ("time,g\n2022-01-01 00:00,much\n", None, "'much' is not a number"),
         ("time,g\n2022-01-01 00:00,1e300\n", None, "column 'g': must be at most 1,000,000, got 1e300"),
         ("time,g,g\n2022-01-01 00:00,1,2\n", None, "line 1: the column 'g' occurs twice"),
-        ("time,a,b\n2022-01-01 00:00,1,2\n", None, "name the column of intensities, one of 'a', 'b'"),
+        (
+            "time,a,b\n2022-01-01 00:00,1,2\n",
+            None,
+            "no zone is named: one of the columns 'a', 'b'",
+        ),
         ("time,a,b\n2022-01-01 00:00,1,2\n", "c", "no column 'c', found 'a', 'b'"),
         ("when,a,b\n2022-01-01 00:00,1,2\n", None, "no column of times"),
         ("time,g\n", None, "has no rows"),

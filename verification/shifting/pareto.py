@@ -75,7 +75,7 @@ def check_pareto(
         verdict = verdict.requiring(require_gap)
         claimed = claimed or verdict.claimed
         faults += [f"points[{number}].{fault}" for fault in verdict.faults]
-        if verdict.report is None:
+        if result["decision"] is None:
             faults.append(f"points[{number}]: has no decision")
     faults = faults or list(_of_order(frontier["points"], TOTALS[against]))
     return Verdict(faults, claimed=claimed)
