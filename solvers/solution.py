@@ -296,9 +296,10 @@ def with_announced(program: Program, limits: Limits, final: Solution, heard: Seq
     """A solver's last word, or what it had announced before where that is better."""
     if final.termination.reason == "infeasible":
         return final
-    best = combined(program, [final, *heard])
-    if final.x is not None and final.objective == best.objective:
+    least = min((one.objective for one in heard if one.objective is not None), default=np.inf)
+    if final.objective is not None and final.objective <= least:
         return final
+    best = combined(program, [final, *heard])
     if best.x is None:
         failed = final.termination.reason == "error"
         return final if failed else replace(final, bound=best.bound, prices=best.prices)
