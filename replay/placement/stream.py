@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -33,6 +33,9 @@ STEPS = 100
 """Grid points per GPU capacity."""
 MOST_TASKS = 5_000_000
 """Tasks of one run at most: tiny requests on a huge cluster should fail early, not run for days."""
+
+# Whether nobody waits any more for the runs of this process.
+_unwanted = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     arriving = [requests[profile] for profile in experiment.tasks.profiles[1][order]]
     done = failed = 0
     for point, until in enumerate(_grid(experiment, asked_milli)):
+        if _unwanted.is_set():
+            raise InterruptedError("nobody waits for this run")
         for request in arriving[done:until]:
             failed += serve(placer, request, state) is None
         done = until
@@ -184,12 +189,19 @@ def _later_interrupts() -> Iterator[None]:
 
 
 def _begin(ending: Connection) -> None:
-    """Leave Ctrl-C to the first process, and end when that closes its end of the pipe, or is gone."""
+    """Leave Ctrl-C to the first process; end runs when it closes its end of the pipe, all when it is gone.
+
+    To end all before would leave half an answer in the queue, for whose other half it would wait.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    first = parent_process()
+    assert first is not None
 
     def end() -> None:
         with suppress(EOFError, OSError):
             ending.recv()
+        _unwanted.set()
+        first.join()
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
