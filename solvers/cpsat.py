@@ -174,11 +174,11 @@ def _occupy(model: cp_model.CpModel, variables: list[Any], program: Program) -> 
         by_line[line].append((held, present, size))
         occupations.append(_Occupation(columns, size, place))
     for line, parts in by_line.items():
-        held, present, sizes = zip(*parts, strict=True)
-        model.add_no_overlap(held)
+        places_held, presences, sizes = zip(*parts, strict=True)
+        model.add_no_overlap(places_held)
         # Implied, but it gives the linear relaxation a bound.
         room = len(free_places(intervals.lines[line], 1))
-        model.add_linear_constraint(cp_model.LinearExpr.weighted_sum(present, sizes), 0, room)
+        model.add_linear_constraint(cp_model.LinearExpr.weighted_sum(presences, sizes), 0, room)
     return occupations
 
 
@@ -250,7 +250,7 @@ def _answer(solver: cp_model.CpSolver, status: Any, model: _Model) -> Answer:
     )
 
 
-class _Announcer(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # OR-Tools has no types
+class _Announcer(cp_model.CpSolverSolutionCallback):
     """Announces improving points of the program."""
 
     def __init__(self, program: Program, model: _Model) -> None:

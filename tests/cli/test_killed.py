@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from wattsched.instances.generators import generate
@@ -24,8 +26,6 @@ LONGEST_S = 5.0
 GONE_S = 20.0
 """In which all processes of a command are gone; they are at once, but the machine may be busy."""
 OLD = '{"old": true}\n'
-
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 COMMANDS = {
     "solve": "solve hard.json --solver highs --gap 0 --time-limit 60 -o out/result.json",
@@ -94,13 +94,10 @@ def test_what_a_signal_leaves(
 def session(leader: int) -> list[int]:
     """Processes of a session that have not ended."""
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, of, *_ = (process / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # ended meanwhile
-            continue
-        if int(of) == leader and state != "Z":
-            found.append(int(process.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # ended meanwhile, or not ours to look at
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
     return found
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from wattsched.formulations.program import Block
@@ -23,9 +24,8 @@ from wattsched.solvers.worker import Worker
 
 def alive(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 

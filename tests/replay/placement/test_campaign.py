@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
@@ -21,7 +23,6 @@ from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run_all
 
 EXPERIMENT = Experiment(nodes_of((32, 2, "T4"), (64, 8, "G2")), tasks_of(whole(1), share(300)))
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 
 
 @pytest.mark.parametrize("processes", [2, 3, 9])
@@ -38,18 +39,16 @@ def test_what_a_run_raises_is_raised_here() -> None:
         list(run_all(EXPERIMENT, ["fgd", "nonsense"], [1], processes=2))
 
 
-@needs_proc
 def test_a_process_that_dies_is_told_and_the_others_end() -> None:
     runs = run_all(EXPERIMENT, ["fgd"], range(1000), processes=2)
     next(runs)
     first, second = children()
-    os.kill(first, signal.SIGKILL)
+    first.kill()
     with pytest.raises(RuntimeError, match=r"a process died before policy fgd, seed [0-9]+ was done"):
         list(runs)
     assert not {first, second} & set(children())
 
 
-@needs_proc
 def test_runs_that_nobody_wants_any_more_end() -> None:
     runs = run_all(EXPERIMENT, ["fgd"], range(1000), processes=3)
     next(runs)
@@ -82,7 +81,6 @@ def test_an_interrupt_while_processes_start_leaves_no_run_waiting(submitted: lis
     assert sum(map(is_lost, submitted)) > 900
 
 
-@needs_proc
 def test_an_interrupt_does_not_wait_for_the_runs_that_have_begun(submitted: list[Future[Curves]]) -> None:
     nodes = nodes_of(*[(64, 8, "G2")] * 2000)
     large, first = Experiment(nodes, tasks_of(whole(1), share(300)), arrivals=30.0), threading.get_ident()
@@ -116,7 +114,6 @@ if __name__ == "__main__":
 """
 
 
-@needs_proc
 def test_processes_end_when_the_first_is_killed(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -128,22 +125,15 @@ def test_processes_end_when_the_first_is_killed(tmp_path: Path) -> None:
     assert len(begun) == 2
     first.kill()
     first.communicate()
-    for _ in range(200):
-        if not any((Path("/proc") / str(process)).exists() for process in begun):
-            return
-        time.sleep(0.1)
-    pytest.fail("a process outlived the first one")
+    _, outlived = psutil.wait_procs(begun, timeout=20.0)
+    assert not outlived
 
 
-def children(first: int | None = None) -> list[int]:
+def children(first: int | None = None) -> list[psutil.Process]:
     """Processes of campaigns that this one, or another, has started and that have not ended."""
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (process / "cmdline").read_text()
-        except OSError:  # ended meanwhile
-            continue
-        if parent == (first or os.getpid()) and "spawn_main" in command:
-            found.append(int(process.name))
+    for process in psutil.Process(first).children():
+        with suppress(psutil.Error):  # ended meanwhile
+            if any("spawn_main" in word for word in process.cmdline()):
+                found.append(process)
     return found
