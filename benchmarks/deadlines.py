@@ -1,7 +1,7 @@
 """How late calls with a time limit are, over random problems, sizes, solvers and limits.
 
     python benchmarks/deadlines.py --solves 300 --write
-    python benchmarks/deadlines.py --solves 10000 --processes 12 --write     # on 16 cores
+    python benchmarks/deadlines.py --solves 10000 --processes 2 --write
 
 A call with a limit of T seconds has 1.05 T + 0.1 s, measured around it. A twin process that only sleeps tells
 how long the machine itself stood still meanwhile, which is taken off. Every solver runs once before, so that

@@ -44,7 +44,12 @@ TABLES = {
     ),
     "deadlines": Table(
         "Calls with a time limit: how late they are",
-        "python benchmarks/deadlines.py --solves 10000 --processes 12 --write",
+        "python benchmarks/deadlines.py --solves 10000 --processes 2 --write",
+        "performance.md#calls-with-a-time-limit",
+    ),
+    "time-limits": Table(
+        "Commands with a time limit that were once late",
+        "python benchmarks/time_limits.py --write",
         "performance.md#calls-with-a-time-limit",
     ),
     "small-proofs": Table(

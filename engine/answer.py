@@ -17,7 +17,6 @@ from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size
 from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
 from wattsched.topology.arrays import FloatArray
-from wattsched.verification.claims import INTERNAL
 from wattsched.verification.report import Report
 
 _ROUNDING_GAP = 1e-12
@@ -169,12 +168,6 @@ class Evidence:
             unsupported=self._unsupported,
             faults=[*failed, *earlier],
             checked=True,
-            # Improvement of the objective per unit, for the rows that are capacities.
-            prices={
-                name: -call.sign * price + 0.0
-                for name, price in ({} if certificate is None else certificate.prices).items()
-                if not name.startswith(INTERNAL)
-            },
             totals=report.totals,
             certificate=certificate,
             decision=decision,

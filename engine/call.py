@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
-from wattsched.result import Result, TerminationReport
+from wattsched.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap
-from wattsched.verification.claims import beyond_proof
+from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
 
@@ -102,6 +102,8 @@ class Call:
         Best lower bound on the cost that solvers have found so far.
     held : Candidate, optional
         Best checked decision so far.
+    certificate : Certificate, optional
+        What is proven so far, by the prices of the safety net.
     latest : Result, optional
         What would be answered now, once a solver has ended.
     digest : str
@@ -121,6 +123,7 @@ class Call:
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
     held: Candidate | None = None
+    certificate: Certificate | None = None
     latest: Result | None = None
     digest: str = ""
     _open: ExitStack = field(default_factory=ExitStack)
@@ -225,6 +228,7 @@ class Call:
             decided_by="" if own else held.of,
             checked=True,
             totals=held.report.totals,
+            certificate=self.certificate if known else None,
             decision=held.decision,
         )
 
@@ -267,9 +271,15 @@ class Call:
             proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
             gap_asked=self.limits.gap,
             claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),
+            prices={} if objective is None or certificate is None else self._worth(certificate),
             time_s=self._time_s(),
             **values,
         )
+
+    def _worth(self, certificate: Certificate) -> dict[str, float]:
+        """Improvement of the objective per unit, for the rows that are capacities."""
+        priced = certificate.prices.items()
+        return {name: -self.sign * y + 0.0 for name, y in priced if not name.startswith(INTERNAL)}
 
     def _time_s(self) -> dict[str, float]:
         return {**self.timer.seconds(), "total": self.timer.elapsed_s()}

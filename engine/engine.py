@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from wattsched.answer import Evidence, refuted
 from wattsched.call import EARLIER, UNCHECKED, Call, Candidate, Request, StoppedError
+from wattsched.certificates import Priced
 from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -412,6 +413,9 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
         solution = find_solver(net)(model.program, call.limits_left(_NET_SHARE), start)
     call.bound = max(call.bound, min(solution.bound, model.outside))
     found = _in_hand(call, call.of_solution(net, model, solution))
+    if call.watched and solution.prices is not None and model.lagrangian:
+        priced = Priced.best(call, model, [solution.prices])
+        call.certificate = None if priced is None else priced.certificate
     # Without a point its prices and its bound are still worth something.
     return found or [Candidate(net, np.inf, model, solution)]
 

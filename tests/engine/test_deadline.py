@@ -171,10 +171,14 @@ def test_a_users_formulation_that_hangs_does_not_hold_the_call(asleep: bool, tmp
     file = tmp_path / "own.py"
     file.write_text(HANGING.format(5.0, asleep, time.monotonic() + LONG_S))
     begin = time.monotonic()
-    result = wattsched.solve(generate("uniform", jobs=5, seed=1), formulation=f"{file}:build", time_limit=1.0)
+    instance = generate("uniform", jobs=5, seed=1)
+    result = wattsched.solve(instance, formulation=f"{file}:build", time_limit=1.0)
     assert time.monotonic() - begin < SOON_S
-    # The rule has decided before it was asked.
+    # The rule has decided before it was asked, and its prices prove how good that is.
     assert (result.solved, result.decided_by, result.formulation) == (True, "greedy", f"{file}:build")
+    assert result.certificate is not None
+    assert not result.claimed
+    assert not wattsched.check(instance, result).faults
 
 
 def test_a_call_without_a_limit_can_be_stopped_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
