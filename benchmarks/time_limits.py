@@ -160,7 +160,7 @@ def seconds(command: list[str], folder: Path) -> tuple[float, subprocess.Complet
 def told(done: subprocess.CompletedProcess[str]) -> tuple[str, float | None]:
     """How it ended, and the gap; of a frontier how many points there are, and the largest gap."""
     if not done.stdout:
-        return f"code {done.returncode}: {done.stderr.strip()}", None
+        return done.stderr.strip().rpartition(": ")[2], None
     document = json.loads(done.stdout)
     if "points" in document:
         gaps = [point["result"]["gap"] for point in document["points"]]
@@ -178,6 +178,7 @@ def main() -> int:
     asked = parser.parse_args()
     outcomes = []
     with TemporaryDirectory() as folder:
+        ask(quick_cases()[0], Path(folder))  # modules are compiled once
         for case in quick_cases() if asked.quick else cases():
             outcomes.append(ask(case, Path(folder)))
             print(" | ".join(outcomes[-1].row()), file=sys.stderr, flush=True)

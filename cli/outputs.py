@@ -13,7 +13,7 @@ import click
 
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, shown
-from wattsched.instances.traces.gavel import ON_ALL_GPUS, ON_ONE_GPU, beside
+from wattsched.inputs import COMPANIONS, beside
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -140,7 +140,7 @@ def refuse_overwriting(context: click.Context) -> None:
 
 def _read_with(name: str) -> list[str]:
     """What else a command may read that is given a name, and the name."""
-    tables = [str(file) for table in (ON_ONE_GPU, ON_ALL_GPUS) for file in beside(Path(name), table)]
+    tables = [str(file) for table in COMPANIONS for file in beside(Path(name), table)]
     return [name, name.rpartition(":")[0], *(tables if _identity(name) else [])]
 
 

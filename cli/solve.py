@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
+T = TypeVar("T")
+
 EXIT_CODES = {
     "optimal": 0,
     "feasible": 0,
@@ -46,11 +50,13 @@ EXIT_CODES = {
 }
 
 
-# Reading, and writing the result, which takes about half as long.
-_READINGS = 1.5
-# Loading what printing needs takes about as long as loading what reading needs.
-_STARTS = 2.0
 _LEAST_S = 1e-3
+# What solves and prints.
+_NEEDED = ("engine", "documents", "formulations.model", "tradeoffs", "cli.show", "report.summary")
+# Loading these takes longer than this everywhere.
+_LOADING_S = 0.2
+# To print and to leave takes as long as this, to write the result about half as long as to read the instance.
+_LEAVING_S, _WRITING = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -105,14 +111,16 @@ def command(
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
     3 if there is none, 4 if none was found in time.
     """
-    from wattsched.instances.errors import sourced
-
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    instance, limits = _read(file, limits)
+    begun_s = time.monotonic() - click.get_current_context().find_root().obj
+    instance, limits = _read(file, _less(limits, begun_s + _LEAVING_S))
     if instance is None:
-        click.echo(f"{file}: no decision, the instance was not read in time", err=True)
+        untimely = "no decision, there was no time to read the instance and load what solves it"
+        click.echo(f"{file}: {untimely}", err=True)
         return NO_SOLUTION
+    from wattsched.instances.errors import sourced
+
     with sourced(shown(file)):
         traced = None if points is None else _trace(instance, points, asked, limits)
         answer = traced or _solve(instance, asked, limits)
@@ -126,17 +134,39 @@ def command(
 
 
 def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
-    """Read the instance, None where that takes too long, and what it and the writing leave of the limits."""
-    from wattsched.deadline import Uncollected, nothing, on_time
+    """Read the instance, and load what solves it; and what this and the writing leave of the limits.
 
+    Instead of the instance None where nothing is left.
+    """
+    from wattsched.deadline import Uncollected
+
+    if limits.time_limit < _LOADING_S:
+        return None, limits
     # How long others take to send theirs is not our time.
-    most_s = None if file == STANDARD else min(limits.time_limit, UNLIMITED_S)
-    begin = time.monotonic()
+    waited = file == STANDARD
     with Uncollected():
-        instance = on_time(partial(read_instance, file), most_s, nothing)
-    took_s = 0.0 if file == STANDARD else time.monotonic() - begin
-    begun_s = begin - click.get_current_context().find_root().obj
-    return instance, _less(limits, _STARTS * begun_s + _READINGS * took_s)
+        instance, took_s = _timed(partial(read_instance, file), math.inf if waited else limits.time_limit)
+        limits = limits if waited else _less(limits, took_s)
+        if instance is not None:
+            loaded, loading_s = _timed(_load, limits.time_limit)
+            limits = _less(limits, loading_s + _WRITING * took_s)
+            instance = instance if loaded and limits.time_limit > _LEAST_S else None
+    return instance, limits
+
+
+def _timed(work: Callable[[], T], most_s: float) -> tuple[T | None, float]:
+    """Do some work for at most so long: what it returned, None where it was given up, and the seconds."""
+    from wattsched.deadline import nothing, on_time
+
+    begin = time.monotonic()
+    found = on_time(work, min(most_s, UNLIMITED_S), nothing)
+    return found, time.monotonic() - begin
+
+
+def _load() -> bool:
+    for name in _NEEDED:
+        import_module(f"wattsched.{name}")
+    return True
 
 
 def _less(limits: Limits, seconds: float) -> Limits:

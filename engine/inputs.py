@@ -27,6 +27,8 @@ LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
 LARGEST, SMALLEST = 1e12, 1e-12
 """Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
+COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
+"""Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -123,6 +125,11 @@ def _require_text(content: bytes) -> None:
         raise ValueError("is UTF-16 or UTF-32 text; save it as UTF-8")
     if (nul := content.find(0)) >= 0:
         raise ValueError(f"is a binary file, not text: byte {nul} is 0")
+
+
+def beside(path: Path, name: str) -> list[Path]:
+    """Where a file's companion is looked for: in its folder, and the one above."""
+    return [path.parent / name, path.parent.parent / name]
 
 
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
@@ -243,6 +242,9 @@ def bundles(program: Program) -> list[IntArray]:
     columns = np.flatnonzero(linked_choices(program))
     if len(columns) == 0:
         return []
+    # It loads all of SciPy's linear algebra, a tenth of a second that few programs need.
+    from scipy.sparse.csgraph import connected_components
+
     rows = csr_array(program.matrix.tocsr()[linking_rows(program)][:, columns])
     n, number = connected_components(abs(rows).T @ abs(rows), directed=False)
     order = np.argsort(number, kind="stable")

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from wattsched.inputs import Row, rows_of
+from wattsched.inputs import COMPANIONS, Row, beside, rows_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import (
@@ -46,8 +46,7 @@ from wattsched.perfmodels.co_location import power_at
 COLUMNS = ("job_type", "total_steps", "arrival_time_s", "scale_factor")
 GPU = "v100"
 ALONE = "null"
-ON_ONE_GPU = "oracle_pair_throughputs.json"
-ON_ALL_GPUS = "simulation_throughputs.json"
+ON_ONE_GPU, ON_ALL_GPUS = COMPANIONS
 
 
 def read_gavel(
@@ -83,11 +82,6 @@ def read_gavel(
         job = TraceJob(f"row{number}", row.number("arrival_time_s"), seconds, gpus)
         jobs.append((row.text("vc") if philly else "", job))
     return of_cluster(path, jobs, virtual_cluster)
-
-
-def beside(path: Path, name: str) -> list[Path]:
-    """Where a list looks for a file of throughputs: in its folder, and the one above."""
-    return [path.parent / name, path.parent.parent / name]
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -255,13 +255,22 @@ def test_a_solver_that_cannot_take_the_program_is_bad_usage(run, tiny, write, op
     assert result.stdout == ""
 
 
-def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(run, tiny, write, monkeypatch, tmp_path):
-    ended = threading.Event()
-    monkeypatch.setattr("wattsched.cli.solve.read_instance", lambda file: ended.wait(60.0))
+@pytest.mark.parametrize(("limit", "is_begun"), [("0.5", True), ("0.1", False)])
+def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(
+    run, tiny, write, monkeypatch, tmp_path, limit, is_begun
+):
+    ended, begun = threading.Event(), threading.Event()
+
+    def read(file):
+        begun.set()
+        ended.wait(60.0)
+
+    monkeypatch.setattr("wattsched.cli.solve.read_instance", read)
     begin, output = time.monotonic(), tmp_path / "result.json"
-    result = run("solve", write(tiny), "--time-limit", "0.2", "-o", output)
+    result = run("solve", write(tiny), "--time-limit", limit, "-o", output)
     ended.set()
     assert time.monotonic() - begin < 30.0
     assert result.exit_code == 4
-    assert "was not read in time" in result.stderr
+    assert "there was no time to read the instance" in result.stderr
     assert not output.exists()
+    assert begun.is_set() == is_begun, "a tenth of a second is too short for the libraries alone"
