@@ -143,15 +143,15 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
     if limits.time_limit < _LOADING_S:
         return None, limits
     # How long others take to send theirs is not our time.
-    waited = file == STANDARD
+    sent = file == STANDARD
     with Uncollected():
-        instance, took_s = _timed(partial(read_instance, file), math.inf if waited else limits.time_limit)
-        limits = limits if waited else _less(limits, took_s)
-        if instance is not None:
-            loaded, loading_s = _timed(_load, limits.time_limit)
-            limits = _less(limits, loading_s + _WRITING * took_s)
-            instance = instance if loaded and limits.time_limit > _LEAST_S else None
-    return instance, limits
+        instance, took_s = _timed(partial(read_instance, file), math.inf if sent else limits.time_limit)
+        read_s = 0.0 if sent else took_s
+        if instance is None:
+            return None, limits
+        loaded, loading_s = _timed(_load, limits.time_limit - read_s)
+    limits = _less(limits, read_s + loading_s + _WRITING * read_s)
+    return instance if loaded and limits.time_limit > _LEAST_S else None, limits
 
 
 def _timed(work: Callable[[], T], most_s: float) -> tuple[T | None, float]:
