@@ -75,13 +75,17 @@ def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
     proven = sum(point.result.proven_gap is not None for point in found.points)
     if not found.points:
         ended = "" if found.termination is None else found.termination.reason.replace("_", " ")
-        yield f"no points: the frontier says '{ended}', and nothing here proves that"
+        yield f"no points: the frontier says '{ended}', and {_trust(verdict)}"
     elif proven == len(found.points):
         yield f"{count(proven, 'point')}, each with its decision and its proof"
     else:
         yield f"{count(len(found.points), 'point')}, each with its decision, {proven or 'none'} with a proof"
     if verdict.claimed and found.points:
         yield "bounds beyond the proofs are the solver's word: they are taken on trust"
+
+
+def _trust(verdict: Verdict) -> str:
+    return "nothing here proves that" if verdict.claimed else "claims nothing that needs a proof"
 
 
 def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:
@@ -92,7 +96,7 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")
-        yield f"no decision: the result says '{reason}', and nothing here proves that"
+        yield f"no decision: the result says '{reason}', and {_trust(verdict)}"
         return
     if verdict.report.objective is not None:
         yield f"{goal.noun} {goal.amount(verdict.report.objective)}"

@@ -64,29 +64,42 @@ def read_document(name: str) -> Any:
     InputError
         As `instances.io.read_json`.
     """
-    from wattsched.instances.errors import InputError
-    from wattsched.instances.io import read_json
+    with received(name) as path:
+        return _parsed(path, name)
 
+
+def read_instance(name: str, path: str | None = None) -> Any:
+    """Read an instance of any problem from a file or standard input, or from where that was `received`."""
+    from wattsched.documents import instance_of
+
+    document = read_document(name) if path is None else _parsed(path, name)
+    return instance_of(document, source=shown(name))
+
+
+@contextmanager
+def received(name: str) -> Iterator[str]:
+    """Path of a file; of standard input that of a copy, once all of it has come."""
     if not name:
         raise BadInput("the file name is empty")
     if name != STANDARD:
-        return read_json(name)
+        yield name
+        return
     if sys.stdin is None:
         raise BadInput("standard input is closed")
     with tempfile.NamedTemporaryFile(suffix=".json") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
-        try:
-            return read_json(copy.name)
-        except InputError as error:
-            raise InputError(error.faults, shown(name)) from None
+        yield copy.name
 
 
-def read_instance(name: str) -> Any:
-    """Read an instance file of any problem, or standard input for ``-``."""
-    from wattsched.documents import instance_of
+def _parsed(path: str, name: str) -> Any:
+    from wattsched.instances.errors import InputError
+    from wattsched.instances.io import read_json
 
-    return instance_of(read_document(name), source=shown(name))
+    try:
+        return read_json(path)
+    except InputError as error:
+        raise InputError(error.faults, shown(name)) from None
 
 
 def save_plot(figure: Figure, file: str) -> None:

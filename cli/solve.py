@@ -19,6 +19,7 @@ from wattsched.cli.files import (
     answer_text,
     read_document,
     read_instance,
+    received,
     shown,
     stray_output_to_stderr,
     write,
@@ -143,14 +144,12 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
     if limits.time_limit < _LOADING_S:
         return None, limits
     # How long others take to send theirs is not our time.
-    sent = file == STANDARD
-    with Uncollected():
-        instance, took_s = _timed(partial(read_instance, file), math.inf if sent else limits.time_limit)
-        read_s = 0.0 if sent else took_s
+    with received(file) as path, Uncollected():
+        instance, took_s = _timed(partial(read_instance, file, path), limits.time_limit)
         if instance is None:
             return None, limits
-        loaded, loading_s = _timed(_load, limits.time_limit - read_s)
-    limits = _less(limits, read_s + loading_s + _WRITING * read_s)
+        loaded, loading_s = _timed(_load, limits.time_limit - took_s)
+    limits = _less(limits, took_s + loading_s + _WRITING * took_s)
     return instance if loaded and limits.time_limit > _LEAST_S else None, limits
 
 
@@ -198,7 +197,8 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     rules, warm = problem(instance.problem), asked.warm
     with refusing():
         goal = instance.objective if asked.objective is None else asked.objective
-        require_names(rules, asked.formulation, asked.solver, goal)
+        # This executes a formulation's file.
+        _timed(partial(require_names, rules, asked.formulation, asked.solver, goal), limits.time_limit)
     earlier = None if warm is None else answer_of(read_document(warm), instance.problem, shown(warm))
     of = getattr(earlier, "problem", instance.problem)
     if of != instance.problem:

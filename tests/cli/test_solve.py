@@ -256,18 +256,19 @@ def test_a_solver_that_cannot_take_the_program_is_bad_usage(run, tiny, write, op
 
 
 @pytest.mark.parametrize(("limit", "is_begun"), [("0.5", True), ("0.1", False)])
+@pytest.mark.parametrize("sent", [False, True])
 def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(
-    run, tiny, write, monkeypatch, tmp_path, limit, is_begun
+    run, tiny, write, monkeypatch, tmp_path, limit, is_begun, sent
 ):
     ended, begun = threading.Event(), threading.Event()
 
-    def read(file):
+    def read(file, path):
         begun.set()
         ended.wait(60.0)
 
     monkeypatch.setattr("wattsched.cli.solve.read_instance", read)
     begin, output = time.monotonic(), tmp_path / "result.json"
-    result = run("solve", write(tiny), "--time-limit", limit, "-o", output)
+    result = run("solve", "-" if sent else write(tiny), "--time-limit", limit, "-o", output, stdin="{}")
     ended.set()
     assert time.monotonic() - begin < 30.0
     assert result.exit_code == 4
