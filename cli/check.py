@@ -85,7 +85,7 @@ def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
 
 
 def _trust(verdict: Verdict) -> str:
-    return "nothing here proves that" if verdict.claimed else "claims nothing that needs a proof"
+    return "nothing here proves that" if verdict.claimed else "claims nothing"
 
 
 def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:

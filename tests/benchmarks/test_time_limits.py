@@ -28,4 +28,4 @@ def test_every_command_says_how_it_ended(
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     ended = [row[5] for row in rows[2:]]
     assert ended[:2] == ["infeasible", "2 points"]
-    assert ended[2] in ("feasible, time", "no_solution, time")
+    assert "time" in ended[2]
