@@ -187,23 +187,22 @@ def _print(answer: Result | ParetoResult, instance: Any) -> None:
 
 def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
-    begin = time.monotonic()
-    from wattsched.documents import answer_of
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
     from wattsched.problems import problem
     from wattsched.report.terminal import progress
 
-    rules, warm = problem(instance.problem), asked.warm
+    rules = problem(instance.problem)
     with refusing():
         goal = instance.objective if asked.objective is None else asked.objective
         # This executes a formulation's file.
-        _timed(partial(require_names, rules, asked.formulation, asked.solver, goal), limits.time_limit)
-    earlier = None if warm is None else answer_of(read_document(warm), instance.problem, shown(warm))
-    of = getattr(earlier, "problem", instance.problem)
-    if of != instance.problem:
-        raise BadInput(f"--warm {warm}: is of the problem '{of}', the instance of '{instance.problem}'")
-    limits = _less(limits, time.monotonic() - begin)
+        names = partial(require_names, rules, asked.formulation, asked.solver, goal)
+        _, took_s = _timed(names, limits.time_limit)
+    limits = _less(limits, took_s)
+    earlier = None
+    if asked.warm is not None:
+        earlier, took_s = _timed(partial(_earlier, asked.warm, instance.problem), limits.time_limit)
+        limits = _less(limits, took_s)
     try:
         with progress(f"solving {instance.name}"), stray_output_to_stderr():
             result = solve(
@@ -223,6 +222,17 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
     if result.unsupported:
         raise BadInput(f"--solver {asked.solver} --formulation {result.formulation}: {result.unsupported}")
     return result
+
+
+def _earlier(warm: str, problem: str) -> Any:
+    """Read the answer to start from, a result or a decision."""
+    from wattsched.documents import answer_of
+
+    answer = answer_of(read_document(warm), problem, shown(warm))
+    of = getattr(answer, "problem", problem)
+    if of != problem:
+        raise BadInput(f"--warm {warm}: is of the problem '{of}', the instance of '{problem}'")
+    return answer
 
 
 def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:

@@ -275,3 +275,13 @@ def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(
     assert "there was no time to read the instance" in result.stderr
     assert not output.exists()
     assert begun.is_set() == is_begun, "a tenth of a second is too short for the libraries alone"
+
+
+def test_an_earlier_answer_that_takes_too_long_to_read_ends_in_time(run, tiny, write, monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr("wattsched.cli.solve.read_document", lambda file: ended.wait(60.0))
+    begin, file = time.monotonic(), write(tiny)
+    result = run("solve", file, "--warm", file, "--time-limit", "2")
+    ended.set()
+    assert time.monotonic() - begin < 30.0
+    assert result.exit_code == 4
