@@ -284,4 +284,4 @@ def test_an_earlier_answer_that_takes_too_long_to_read_ends_in_time(run, tiny, w
     result = run("solve", file, "--warm", file, "--time-limit", "2")
     ended.set()
     assert time.monotonic() - begin < 30.0
-    assert result.exit_code == 4
+    assert result.exit_code in (0, 4), "a tiny round may be decided in what is left"
