@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,7 +72,7 @@ class Outcome:
         return [self.case.name, options.replace("` ", "`"), self.case.then, *seconds, self.ended, gap]
 
 
-@cache
+@lru_cache(maxsize=1)
 def generated(family: str, jobs: int, seed: int, **options: Any) -> Any:
     """Instance of a family; that of the case before is kept."""
     return wattsched.generate(family, jobs=jobs, seed=seed, **options)

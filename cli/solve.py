@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -115,6 +114,7 @@ def command(
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
     begun_s = time.monotonic() - click.get_current_context().find_root().obj
+    limits = replace(limits, time_limit=min(limits.time_limit, UNLIMITED_S))
     instance, limits = _read(file, _less(limits, begun_s + _LEAVING_S))
     if instance is None:
         untimely = "no decision, there was no time to read the instance and load what solves it"
@@ -145,21 +145,22 @@ def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
         return None, limits
     # How long others take to send theirs is not our time.
     with received(file) as path, Uncollected():
-        instance, took_s = _timed(partial(read_instance, file, path), limits.time_limit)
+        instance, left = _timed(partial(read_instance, file, path), limits)
         if instance is None:
-            return None, limits
-        loaded, loading_s = _timed(_load, limits.time_limit - took_s)
-    limits = _less(limits, took_s + loading_s + _WRITING * took_s)
-    return instance if loaded and limits.time_limit > _LEAST_S else None, limits
+            return None, left
+        writing_s = _WRITING * (limits.time_limit - left.time_limit)
+        loaded, left = _timed(_load, left)
+    left = _less(left, writing_s)
+    return instance if loaded and left.time_limit > _LEAST_S else None, left
 
 
-def _timed(work: Callable[[], T], most_s: float) -> tuple[T | None, float]:
-    """Do some work for at most so long: what it returned, None where it was given up, and the seconds."""
+def _timed(work: Callable[[], T], limits: Limits) -> tuple[T | None, Limits]:
+    """Do some work under the limit: what it returned, None where it was given up, and what is left."""
     from wattsched.deadline import nothing, on_time
 
     begin = time.monotonic()
-    found = on_time(work, min(most_s, UNLIMITED_S), nothing)
-    return found, time.monotonic() - begin
+    found = on_time(work, limits.time_limit, nothing)
+    return found, _less(limits, time.monotonic() - begin)
 
 
 def _load() -> bool:
@@ -197,12 +198,10 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
         goal = instance.objective if asked.objective is None else asked.objective
         # This executes a formulation's file.
         names = partial(require_names, rules, asked.formulation, asked.solver, goal)
-        _, took_s = _timed(names, limits.time_limit)
-    limits = _less(limits, took_s)
+        _, limits = _timed(names, limits)
     earlier = None
     if asked.warm is not None:
-        earlier, took_s = _timed(partial(_earlier, asked.warm, instance.problem), limits.time_limit)
-        limits = _less(limits, took_s)
+        earlier, limits = _timed(partial(_earlier, asked.warm, instance.problem), limits)
     try:
         with progress(f"solving {instance.name}"), stray_output_to_stderr():
             result = solve(
@@ -211,7 +210,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
                 solver=asked.solver,
                 objective=asked.objective,
                 gap=limits.gap,
-                time_limit=min(limits.time_limit, UNLIMITED_S),
+                time_limit=limits.time_limit,
                 threads=limits.threads,
                 seed=limits.seed,
                 initial_solution=earlier,
@@ -245,10 +244,9 @@ def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoRe
         raise BadInput("--frontier: cannot be combined with --warm or --objective")
     if not problem(instance.problem).traces_pareto:
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
+
+    def one(instance: Any, time_limit: float = UNLIMITED_S) -> Result:
+        return _solve(instance, asked, replace(limits, time_limit=time_limit))
+
     with progress(f"tracing {instance.name}"), refusing():
-        return pareto(
-            instance,
-            points,
-            time_limit=limits.time_limit,
-            solve=lambda one, time_limit=math.inf: _solve(one, asked, replace(limits, time_limit=time_limit)),
-        )
+        return pareto(instance, points, time_limit=limits.time_limit, solve=one)
