@@ -8,6 +8,10 @@ import json
 import math
 import os
 import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +25,9 @@ ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
 MOST_DIGITS = 19
+
+ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that ask a process to end, those of them that the system knows."""
 
 
 def read_json(path: str | Path) -> Any:
@@ -61,9 +68,10 @@ def write_json(path: str | Path, content: str | BaseModel) -> None:
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Write bytes to a file without a name in the folder, flush them to disk, name it.
 
-    Whoever is killed meanwhile leaves the old file, or none, and nothing beside it (where the system knows
-    no files without names, one of the name ``.*.tmp``). A name that ends in ``.gz`` is compressed; equal
-    content gives equal bytes.
+    Whoever is ended by a signal meanwhile leaves the old file, or the new one, and nothing beside it: a
+    signal that asks for the end waits until the file has its name. SIGKILL does not wait, and can leave a
+    file of the name ``.*.tmp`` in that moment (at any, where the system knows no files without names). A
+    name that ends in ``.gz`` is compressed; equal content gives equal bytes.
 
     Raises
     ------
@@ -86,12 +94,34 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            if not temporary.exists():
-                # Only so `os.link` follows the link, to the file that has no name so far.
-                os.link(f"/proc/self/fd/{file.fileno()}", temporary, src_dir_fd=file.fileno())
-        temporary.replace(path)
+            with _ends_wait():
+                if not temporary.exists():
+                    # Only so `os.link` follows the link, to the file that has no name so far.
+                    os.link(f"/proc/self/fd/{file.fileno()}", temporary, src_dir_fd=file.fileno())
+                temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _ends_wait() -> Iterator[None]:
+    """Let signals that ask for the end wait; only the main thread, where Python handles them, can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        one: signal.signal(one, lambda number, _: came.append(number))
+        for one in ENDINGS
+        if signal.getsignal(one) is not None  # not Python's, which could not be put back
+    }
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _nameless(folder: Path) -> BinaryIO | None:

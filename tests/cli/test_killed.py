@@ -88,7 +88,8 @@ def test_what_a_signal_leaves(
     assert b"Traceback" not in said
     assert (out / "result.json").read_text().endswith("}\n")
     for file in out.rglob("*"):
-        assert whole(file), file
+        # SIGKILL alone can come between a file's first name and its own.
+        assert whole(file) or (ending == signal.SIGKILL and file.match(".*.tmp")), file
 
 
 def session(leader: int) -> list[int]:

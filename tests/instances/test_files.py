@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -400,3 +403,25 @@ def test_a_file_appears_whole_and_nothing_beside_it(
 )  # fmt: skip
 def test_formulas_are_text_in_csv_cells(text: str, cell: str) -> None:
     assert csv_text_cell(text) == cell
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_waits_until_the_file_has_its_name(tmp_path: Path, ending: signal.Signals) -> None:
+    """It comes at the worst moment: the file has a name already, and not yet its own."""
+    (tmp_path / "file.json").write_text("old")
+    code = f"""
+import os, pathlib
+from wattsched.instances.io import write_atomically
+replace = pathlib.Path.replace
+def late(source, target):
+    os.kill(os.getpid(), {int(ending)})
+    return replace(source, target)
+pathlib.Path.replace = late
+write_atomically("file.json", b"new")
+print("still here")
+"""
+    words = [sys.executable, "-P", "-c", code]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (-ending, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+    assert (tmp_path / "file.json").read_text() == "new"
