@@ -30,7 +30,7 @@ types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched
 
 unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package: TESTS='tests/cli -k solve' for some
-	$(BIN)/pytest -q -n 2 $(TESTS)
+	$(BIN)/pytest -q -n 2 $(if $(CI),,-m 'not slow') $(TESTS)
 
 jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
 	$(BIN)/pytest -q -n 2 --jitter $(or $(SEED),1) tests/engine tests/formulations tests/solvers tests/verification \

@@ -65,12 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave slow tests, those of the benchmarks' scripts above all, to continuous integration."""
+    """Mark the tests of the benchmarks' scripts as slow."""
     for item in items:
         if item.path.is_relative_to(BENCHMARKS):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("slow") and not os.environ.get("CI"):
-            item.add_marker(pytest.mark.skip(reason="slow; set CI=1 to run it"))
 
 
 @contextmanager
