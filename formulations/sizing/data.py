@@ -172,8 +172,7 @@ class Options:
         In sets none: whether others are still there to share with next round is not known.
         """
         known = self.configurations
-        start, row = known.laid_out(known.of_job)
-        job = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        start, job, row = known.laid_out(known.of_job)
         rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
         energy_j = power_w * (self.work[job] / rate + self.restart_s[job])
         return np.minimum.reduceat(energy_j, start[:-1]) if len(job) else np.empty(0)
@@ -276,8 +275,7 @@ def expand(instance: Instance) -> Options:
     """
     pools = pools_of(instance.cluster)
     configurations = configurations_of(instance, pools)
-    start, row = configurations.laid_out(configurations.of_job)
-    job = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    start, job, row = configurations.laid_out(configurations.of_job)
     columns: Columns = {
         name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
         for name, values in configurations.columns.items()

@@ -64,8 +64,8 @@ class RoundOptions:
     def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
         """Lay out what the jobs may do, of some rows of the configurations in ascending order."""
         of, trace = state.configurations, state.trace
-        start, row = of.laid_out(state.kind, rows)
-        job, waits = np.repeat(np.arange(len(state)), np.diff(start)), row == WAIT
+        start, job, row = of.laid_out(state.kind, rows)
+        waits = row == WAIT
         columns = of.rate[row], trace.busy_w[row], state.delay_s(job, row)
         rate, busy_w, lost_s = (np.where(waits, 0.0, column) for column in columns)
         best_s = state.remaining / np.maximum.reduceat(rate, start[:-1])

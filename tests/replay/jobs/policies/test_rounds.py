@@ -37,7 +37,7 @@ def states(draw: st.DrawFn) -> State:
     pools = [PoolState(pool) for pool in trace.pools]
     row = np.full(len(trace), WAIT, dtype=np.int64)
     counts = fastest(trace, everything(trace))
-    start, rows = trace.configurations.laid_out(trace.configurations.of_job, counts)
+    start, _, rows = trace.configurations.laid_out(trace.configurations.of_job, counts)
     for j in range(len(trace)):
         wanted = draw(st.sampled_from(rows[start[j] : start[j + 1]].tolist()[::-1]))
         pool = pools[0]
