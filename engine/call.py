@@ -43,8 +43,9 @@ UNCHECKED: dict[Limit | None, str] = {
 
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
-# Decoding and checking take a few times as long as expanding did, and about as long as they took before.
-_EXPANSIONS = 3.0
+# Decoding and checking look at one option of each job: they take a few times as long as expanding did where
+# jobs have few. The second time they take about as long as before.
+_EXPANSIONS, _PER_JOB_S = 3.0, 0.0002
 _MARGIN = 1.3
 _LEAST_SHARE = 0.02
 
@@ -194,7 +195,8 @@ class Call:
         """Keep time back for decoding and checking, as long as they took before or are expected to take."""
         took = self.timer.phase_s
         known_s = took.get("decode", took.get("check", 0.0)) + took.get("check", 0.0)
-        estimate_s = _MARGIN * known_s if known_s else _EXPANSIONS * took["expand"]
+        expected_s = min(_EXPANSIONS * took["expand"], _PER_JOB_S * self.problem.size(self.instance))
+        estimate_s = _MARGIN * known_s if known_s else expected_s
         self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
 
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:

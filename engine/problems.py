@@ -38,6 +38,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
     Attributes
     ----------
+    size : callable
+        Instance to how many jobs or tasks are to be decided.
     expand : callable
         Instance to its data in arrays, which formulations and heuristics share.
     formulations : mapping of str to callable
@@ -72,6 +74,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         A user's formulation, as `formulations.external` finds it, to a builder.
     """
 
+    size: Callable[[InstanceT], int]
     expand: Callable[[InstanceT], DataT]
     formulations: Mapping[str, Formulation[DataT, DecisionT]]
     safety_net: str
@@ -171,6 +174,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         instance=Instance,
         decision=Decision,
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
+        size=lambda instance: len(instance.jobs),
         expand=comparable_options,
         formulations={
             "mckp": late("formulations.sizing.mckp:build"),
@@ -203,6 +207,7 @@ def _shifting() -> Problem[Any, Any, Any]:
         instance=ShiftingInstance,
         decision=ShiftingDecision,
         objectives=OBJECTIVES,
+        size=lambda instance: len(instance.jobs),
         expand=horizon_of,
         formulations={
             "schedules": late("formulations.shifting.schedules:build"),
@@ -236,6 +241,7 @@ def _sharing() -> Problem[Any, Any, Any]:
         instance=SharingInstance,
         decision=SharingDecision,
         objectives=OBJECTIVES,
+        size=lambda instance: len(instance.jobs),
         expand=patterns_of,
         formulations={
             "patterns": late("formulations.sharing.patterns:build"),
@@ -267,6 +273,7 @@ def _placement() -> Problem[Any, Any, Any]:
         instance=PlacementInstance,
         decision=PlacementDecision,
         objectives=OBJECTIVES,
+        size=lambda instance: len(instance.tasks),
         expand=window_of,
         formulations={
             "patterns": late("formulations.placement.patterns:build"),

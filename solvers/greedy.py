@@ -8,6 +8,8 @@ come with a bound, so the answer has a gap.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -17,7 +19,16 @@ from wattsched.solvers.bottleneck import bottleneck_values
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
 from wattsched.solvers.rows import RowSlack, first_least, linked_choices, linking_rows
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, infeasible, unsupported
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Solution,
+    Start,
+    announce,
+    conclude,
+    infeasible,
+    unsupported,
+)
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _DUAL_SHARE = 0.5
@@ -41,7 +52,11 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         return infeasible(prices, "the LP relaxation is infeasible")
     if bottleneck_values(program) is None:
         return unsupported("a bottleneck row involves several groups")
-    x = ascend(program, prices, timer)
+    x = None
+    for point in _ascents(program, prices, timer):
+        if (better := feasible_point(program, point)) is not None:
+            x = better
+            announce(bound, prices, x, program.objective(x))
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if x is None and timer.over() else None
     return conclude(program, limits, x, bound, prices, limit, detail)
@@ -49,17 +64,25 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:
     """Build a point under given row prices; None when that does not succeed."""
+    points = list(_ascents(program, prices, timer))
+    return feasible_point(program, points[-1]) if points else None
+
+
+def _ascents(program: Program, prices: FloatArray, timer: Timer) -> Iterator[FloatArray]:
+    """Points under given row prices, each no worse than the one before; none when that does not succeed."""
     values = bottleneck_values(program)
     if values is None:
-        return None
+        return
     ascent = _Ascent(program, timer)
     weights = _weights(ascent.slack, prices)
     raised = ascent.start(weights, values)
     if raised is None:
-        return None
+        return
+    yield ascent.slack.point()
     ascent.climb(raised)
+    yield ascent.slack.point()
     ascent.finish(weights, bundles(program) if program.bottleneck is None else [])
-    return feasible_point(program, ascent.slack.point())
+    yield ascent.slack.point()
 
 
 def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from scipy.sparse import csc_array
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import greedy, highs, powerflow
 from wattsched.solvers.greedy import convex_frontiers
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution import Limits, listening
 
 points = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=9)
 
@@ -45,6 +45,19 @@ def test_large_rounds_are_nearly_optimal(knapsack):
     solution = greedy.solve(program, Limits())
     assert program.violation(solution.x) <= 1e-9
     assert solution.objective - solution.bound <= 5e-3 * solution.objective
+
+
+def test_what_is_known_at_each_step_is_announced(knapsack):
+    program = knapsack(300, 30, pools=2, seed=3)
+    heard = []
+    with listening(heard.append):
+        answer = greedy.solve(program, Limits())
+    objectives = [one.objective for one in heard]
+    assert len(heard) == 3
+    assert all(program.violation(one.x) <= 1e-9 for one in heard)
+    assert objectives == sorted(objectives, reverse=True)
+    assert objectives[0] > objectives[-1] == answer.objective
+    assert {one.bound for one in heard} == {answer.bound}
 
 
 def test_cheapest_pool_is_chosen_by_price(knapsack):
