@@ -452,7 +452,8 @@ class _Claims:
             return
         for name, truth in recomputed.items():
             claimed = number(totals, name)
-            if claimed is None or not self._equal(claimed, float(truth)):
+            counts = isinstance(truth, int)
+            if claimed is None or not (claimed == truth if counts else self._equal(claimed, float(truth))):
                 yield f"totals.{name}: the result says {totals.get(name)}, it is {truth:.9g}"
         for name in totals.keys() - recomputed.keys():
             yield f"totals.{name}: nothing of that name can be recomputed"
