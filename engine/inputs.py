@@ -21,6 +21,8 @@ MOST_RATIO, FREE_BYTES = 100, 1_000_000
 """What is compressed further is no document or table, from so many bytes on; real files reach 20 to 1."""
 VALUES_PER_MB = 60_000
 """Of JSON: fields and entries of lists; instances of 100,000 jobs have 0.4 to 1.4 million in all."""
+KEYS_PER_MB = 10_000
+"""Of one JSON object, which no field takes so many of."""
 ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200

@@ -7,24 +7,35 @@ import gzip
 import json
 import math
 import os
+import re
 import secrets
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pydantic_core
 from pydantic import BaseModel
 
-from wattsched.inputs import BYTES_PER_MB, VALUES_PER_MB, TooLargeError, echo, most_mb, read_text
+from wattsched.inputs import (
+    BYTES_PER_MB,
+    KEYS_PER_MB,
+    VALUES_PER_MB,
+    TooLargeError,
+    echo,
+    most_mb,
+    read_text,
+)
 from wattsched.instances.errors import InputError, UnreadableError
 
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
 MOST_DIGITS = 19
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a process to end, those of them that the system knows."""
@@ -136,8 +147,12 @@ def _nameless(folder: Path) -> BinaryIO | None:
 
 
 def csv_text_cell(text: str) -> str:
-    """Text for a cell of a CSV file, with an apostrophe before what a spreadsheet would run as a formula."""
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+    """Text for a cell of a CSV file: control characters escaped, an apostrophe before what would run.
+
+    Spreadsheets run what begins as a formula does; terminals obey control characters.
+    """
+    text = CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    if not text.startswith(("=", "+", "-", "@")):
         return text
     try:
         float(text)
@@ -168,10 +183,13 @@ def _parsed(text: str) -> Any:
     # A few bytes become an object of a hundred.
     if _values(text) > most:
         raise TooLargeError(f"has more than {most:,} fields and entries of lists")
-    return json.loads(text, object_pairs_hook=_without_duplicates, parse_int=_whole_number)
+    hook = partial(_without_duplicates, KEYS_PER_MB * most_mb())
+    return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number)
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise TooLargeError(f"has an object of more than {most:,} keys")
     fields = dict(pairs)
     if len(fields) < len(pairs):
         seen: set[str] = set()

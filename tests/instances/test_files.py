@@ -244,6 +244,10 @@ def test_a_huge_file_of_nested_brackets_fails_at_once(tmp_path: Path, opening: b
         (gzip.compress(b'{"name": "' + b"a" * 8_000_000 + b'"}'), "is compressed more than 100 to 1"),
         (b'{"name": "' + b"a" * 2_000_000 + b'"}', "is larger than 2,000,000 bytes after decompression"),
         (b"[" + b"1," * 120_000 + b"1]", "has more than 120,000 fields and entries of lists"),
+        (
+            b"{" + b",".join(b'"%d":1' % i for i in range(20_001)) + b"}",
+            "has an object of more than 20,000 keys",
+        ),
     ],
 )
 def test_files_that_would_fill_the_memory_are_refused(
@@ -398,10 +402,10 @@ def test_a_file_appears_whole_and_nothing_beside_it(
 
 @pytest.mark.parametrize(
     ("text", "cell"),
-    [("=1+1", "'=1+1"), ("+cmd", "'+cmd"), ("-x", "'-x"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"),
-     ("-5", "-5"), ("+1e9", "+1e9"), ("a=1", "a=1"), ("", "")],
+    [("=1+1", "'=1+1"), ("+cmd", "'+cmd"), ("-x", "'-x"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "\\tx"),
+     ("a\x1b[2J", "a\\x1b[2J"), ("-5", "-5"), ("+1e9", "+1e9"), ("a=1", "a=1"), ("", "")],
 )  # fmt: skip
-def test_formulas_are_text_in_csv_cells(text: str, cell: str) -> None:
+def test_csv_cells_are_text_to_spreadsheets_and_terminals(text: str, cell: str) -> None:
     assert csv_text_cell(text) == cell
 
 
