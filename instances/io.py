@@ -35,7 +35,7 @@ ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
 MOST_DIGITS = 19
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a process to end, those of them that the system knows."""
@@ -151,7 +151,7 @@ def csv_text_cell(text: str) -> str:
 
     Spreadsheets run what begins as a formula does; terminals obey control characters.
     """
-    text = CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     if not text.startswith(("=", "+", "-", "@")):
         return text
     try:
@@ -179,11 +179,12 @@ def _values(text: str) -> int:
 def _parsed(text: str) -> Any:
     if not text or text.isspace():
         raise ValueError("is empty")
-    most = VALUES_PER_MB * most_mb()
+    most_megabytes = most_mb()
+    most = VALUES_PER_MB * most_megabytes
     # A few bytes become an object of a hundred.
     if _values(text) > most:
         raise TooLargeError(f"has more than {most:,} fields and entries of lists")
-    hook = partial(_without_duplicates, KEYS_PER_MB * most_mb())
+    hook = partial(_without_duplicates, KEYS_PER_MB * most_megabytes)
     return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number)
 
 

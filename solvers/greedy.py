@@ -50,11 +50,11 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     prices, bound = dual_prices(program, share_s, start=None if start is None else start.prices)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    if bottleneck_values(program) is None:
+    if (values := bottleneck_values(program)) is None:
         return unsupported("a bottleneck row involves several groups")
     x = None
-    for point in _ascents(program, prices, timer):
-        if (better := feasible_point(program, point)) is not None:
+    for slack in _ascents(program, prices, values, timer):
+        if (better := feasible_point(program, slack.point())) is not None:
             x = better
             announce(bound, prices, x, program.objective(x))
     detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
@@ -64,25 +64,24 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:
     """Build a point under given row prices; None when that does not succeed."""
-    points = list(_ascents(program, prices, timer))
-    return feasible_point(program, points[-1]) if points else None
+    if (values := bottleneck_values(program)) is None:
+        return None
+    steps = list(_ascents(program, prices, values, timer))
+    return feasible_point(program, steps[-1].point()) if steps else None
 
 
-def _ascents(program: Program, prices: FloatArray, timer: Timer) -> Iterator[FloatArray]:
-    """Points under given row prices, each no worse than the one before; none when that does not succeed."""
-    values = bottleneck_values(program)
-    if values is None:
-        return
+def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Timer) -> Iterator[RowSlack]:
+    """The choices after each step, none costlier than those before; nothing when that does not succeed."""
     ascent = _Ascent(program, timer)
     weights = _weights(ascent.slack, prices)
     raised = ascent.start(weights, values)
     if raised is None:
         return
-    yield ascent.slack.point()
+    yield ascent.slack
     ascent.climb(raised)
-    yield ascent.slack.point()
+    yield ascent.slack
     ascent.finish(weights, bundles(program) if program.bottleneck is None else [])
-    yield ascent.slack.point()
+    yield ascent.slack
 
 
 def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:
