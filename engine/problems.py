@@ -160,7 +160,7 @@ def late(place: str) -> Callable[..., Any]:
 
 def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing import algebra
-    from wattsched.formulations.sizing.data import comparable_options
+    from wattsched.formulations.sizing.data import comparable_jobs
     from wattsched.formulations.sizing.infeasibility import describe, diagnose
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
@@ -175,7 +175,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         decision=Decision,
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
         size=lambda instance: len(instance.jobs),
-        expand=comparable_options,
+        expand=comparable_jobs,
         formulations={
             "mckp": late("formulations.sizing.mckp:build"),
             "assignment": late("formulations.sizing.assignment:build"),

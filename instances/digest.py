@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
+from itertools import chain, repeat
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
+
+from wattsched.instances.columns import Coded, RecordColumns
 
 _DOUBLE = struct.Struct("<d")
 
@@ -41,6 +46,8 @@ def _write(value: Any, parts: list[bytes]) -> None:
         _write_fields(value, parts)
     elif value is None:
         parts.append(b"n")
+    elif isinstance(value, RecordColumns):
+        _write_records(value, parts)
     elif isinstance(value, list | tuple):
         _write_list(value, parts)
     else:
@@ -87,6 +94,41 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
     parts.append(b"[%d:" % len(values))
     for value in values:
         _write(value, parts)
+
+
+def _write_records(records: RecordColumns[Any], parts: list[bytes]) -> None:
+    """Write the records as a list of models would be."""
+    names = sorted(records.columns.keys() - records.several.keys())
+    columns = [_written(records, name, _text(name)) for name in names]
+    parts.append(b"[%d:" % len(records))
+    parts += chain.from_iterable(zip(repeat(b"{"), *columns, repeat(b"}"), strict=False)) if columns else []
+
+
+def _written(records: RecordColumns[Any], field: str, text: bytes) -> Iterable[bytes]:
+    """What is written of a field for each record: nothing for its default."""
+    column, default = records.columns[field], records.default(field)
+    if isinstance(column, Coded):
+        each = [b"" if value == default else text + _alone(value) for value in column.values]
+        # The last stands for none.
+        each.append(b"" if default is None else text + b"n")
+        return map(each.__getitem__, column.codes.tolist())
+    if isinstance(column, list):
+        encoded = map(str.encode, column)
+        return [b"%bs%d:%b" % (text, len(content), content) for content in encoded]
+    packed, start = column.astype("<f8").tobytes(), text + b"d"
+    each = [start + packed[place : place + 8] for place in range(0, len(packed), 8)]
+    none = column == (0 if column.dtype == np.int64 else default)
+    if column.dtype == float:
+        none = np.isnan(column) | (column == (np.nan if default in (None, ...) else default))
+    for place in np.flatnonzero(none).tolist():
+        each[place] = b""
+    return each
+
+
+def _alone(value: Any) -> bytes:
+    parts: list[bytes] = []
+    _write(value, parts)
+    return b"".join(parts)
 
 
 def _numbers(values: list[Any] | tuple[Any, ...]) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from wattsched.inputs import echo
+from wattsched.instances.columns import COLUMNS, ROWS
 from wattsched.topology.cluster import FaultCount, TooManyFaultsError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -149,7 +150,14 @@ def refuse(faults: Iterable[str]) -> None:
 
 def duplicates(what: str, items: Iterable[Any]) -> Iterator[str]:
     """Names that more than one of some items have."""
-    counts = Counter(item.name for item in items)
+    yield from repeated(what, [item.name for item in items])
+
+
+def repeated(what: str, names: Collection[str]) -> Iterator[str]:
+    """Names that there are more than once."""
+    if len(set(names)) == len(names):
+        return
+    counts = Counter(names)
     yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
 
 
@@ -290,6 +298,8 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
     while steps:
         step = steps.pop(0)
         told_last = missing and not steps
+        if step in (ROWS, COLUMNS):
+            continue
         if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
             # A list of row objects, validated as columns: name the row first.
             path, here = f"{path}[{steps.pop(0)}].{step}", None

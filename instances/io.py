@@ -29,6 +29,7 @@ from wattsched.inputs import (
     most_mb,
     read_text,
 )
+from wattsched.instances.columns import RecordColumns
 from wattsched.instances.errors import InputError, UnreadableError
 
 ALWAYS_WRITTEN = ("format", "objective")
@@ -233,6 +234,8 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
             if name in ALWAYS_WRITTEN or item != fields[name].get_default(call_default_factory=True)
         ]
         return _braces(lines, "{}", indent)
+    if isinstance(value, RecordColumns):
+        value = value.document()
     if isinstance(value, dict):
         lines = [f"{json.dumps(key)}: {_laid_out(item, 0)}" for key, item in value.items()]
         return _braces(lines, "{}", indent)

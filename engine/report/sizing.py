@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
-from wattsched.formulations.sizing.data import comparable_options, expand
+from wattsched.formulations.sizing.data import comparable_jobs, expand, expanded, jobs_without_options
+from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from wattsched.formulations.sizing.data import Options
     from wattsched.instances.sizing.decision import Assignment, Decision
-    from wattsched.instances.sizing.instance import Instance, Job, JobSet
+    from wattsched.instances.sizing.instance import Instance, JobSet
+    from wattsched.instances.sizing.job import Job
     from wattsched.topology.pools import Pool
 
 POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "free GPUs in blocks of")
@@ -35,7 +37,7 @@ NEARLY_W = 1 + 1e-6
 
 def print_instance(out: Console, instance: Instance) -> None:
     """Print an instance."""
-    options = comparable_options(instance)
+    options = expanded(comparable_jobs(instance))
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
@@ -49,7 +51,7 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     tree = [count(n, level) for level, n in levels.items()]
     tree.append(count(len(cluster.nodes), "node"))
     heading(out, f"Cluster {cluster.name}", f"{count(cluster.total_gpus, 'GPU')} in {', '.join(tree)}")
-    rows = [_pool_row(instance, *pool) for pool in zip(options.pools, free_gpus(options), strict=True)]
+    rows = [_pool_row(instance, *pool) for pool in zip(options.pools, free_gpus(options.of), strict=True)]
     table(out, POOL_COLUMNS, rows, most=MOST_POOLS)
 
 
@@ -136,7 +138,7 @@ def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
         rows.append((str(size) if size else "none", f"{len(per_job):,}", " to ".join(ends)))
     table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
     line(out, f"{len(options):,} options in all", indent=2)
-    if late := options.jobs_without_options():
+    if late := jobs_without_options(options.of):
         line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
 
 
@@ -192,7 +194,7 @@ def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[st
     members = {name for declared in sets for name in declared.rates}
     jobs = [job for job in instance.jobs if job.name in names | members]
     options = expand(instance.model_copy(update={"jobs": jobs, "sets": sets}))
-    chosen = options.matching(Decision(jobs=running, waiting=[]))
+    chosen = matching_options(options, Decision(jobs=running, waiting=[]))
     return {job.name: float(options.completion_s[c]) for job, c in zip(jobs, chosen, strict=True) if c >= 0}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.instances.sizing.instance import OptionTable
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 

@@ -20,8 +20,9 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
-from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import block_rows, room_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
@@ -129,7 +130,7 @@ class Round:
     def free_blocks(self) -> tuple[tuple[int, ...], ...]:
         """For each pool and level k, how many free aligned blocks of size 2^k lie in no larger free one."""
         found = []
-        for pool, free in zip(self.options.pools, free_gpus(self.options), strict=True):
+        for pool, free in zip(self.options.pools, free_gpus(self.options.of), strict=True):
             gpus = [*free_by_level(pool.blocks, free).tolist(), 0]
             found.append(tuple((gpus[k] - gpus[k + 1]) >> k for k in range(len(gpus) - 1)))
         return tuple(found)
@@ -145,9 +146,10 @@ def adapt(external: External) -> Callable[..., Model[Decision]]:
 
 
 def _build(
-    external: External, options: Options, objective: str, timer: Timer | None = None
+    external: External, known: RoundJobs | Options, objective: str, timer: Timer | None = None
 ) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
+    options = expanded(known)
     columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))

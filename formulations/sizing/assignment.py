@@ -21,8 +21,9 @@ from wattsched.formulations.model import Model, Starts, not_built
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
-from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import decide
+from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
@@ -31,8 +32,9 @@ VARIABLES_PER_S = 30_000
 """Of Pyomo, about: a model that would not be built in time has no columns."""
 
 
-def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
+def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
+    options = expanded(known)
     columns = choices(options, objective)
     left_s = (timer or Timer()).remaining_s()
     model = algebra(Round(columns), np.inf if left_s is None else VARIABLES_PER_S * left_s)
@@ -108,7 +110,7 @@ def algebra(given: Round, most: float = np.inf) -> Any:
 def free_blocks(options: Options) -> dict[tuple[int, int], list[int]]:
     """Starts of the free aligned blocks of each pool and size."""
     found: dict[tuple[int, int], list[int]] = {}
-    for p, (pool, free) in enumerate(zip(options.pools, free_gpus(options), strict=True)):
+    for p, (pool, free) in enumerate(zip(options.pools, free_gpus(options.of), strict=True)):
         for size in (1 << k for k in range(pool.largest_block.bit_length())):
             found[p, size] = [
                 int(b)

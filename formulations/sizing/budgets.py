@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from wattsched.formulations.sizing.data import Options
-from wattsched.instances.sizing.instance import Instance, Placement
+from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Placement
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size
@@ -62,6 +65,60 @@ def energy_j(options: Options) -> FloatArray:
     return options.energy_j
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a budget of the round counts, and what is left of it once everything idle is paid for.
+
+    Attributes
+    ----------
+    name : str
+        Row name, for example ``power_w`` or ``power_w:rack3``.
+    counts : {"power", "energy", "carbon"}
+    pools : int array
+        Numbers of the pools whose jobs use it.
+    limit : float
+        The budget as the instance states it.
+    standing : float
+        What idle GPUs and nodes use of it whatever is decided.
+    """
+
+    name: str
+    counts: Literal["power", "energy", "carbon"]
+    pools: IntArray
+    limit: float
+    standing: float
+
+    @property
+    def capacity(self) -> float:
+        """What is left for the jobs; negative when the standing use alone breaks the budget."""
+        return self.limit - self.standing
+
+
+def budgets_of(known: RoundJobs) -> list[Budget]:
+    """All budgets and power caps of the round."""
+    instance, pools, budgets = known.instance, known.pools, known.instance.budgets
+    idle_w, everywhere = standing_power_w(instance, pools), np.arange(len(pools))
+    found = []
+    if budgets.power_w is not None:
+        found.append(Budget("power_w", "power", everywhere, budgets.power_w, idle_w))
+    for domain in instance.cluster.power_domains:
+        inside = np.flatnonzero([domain.name in pool.domains for pool in pools])
+        standing = standing_power_w(instance, pools, domain.name)
+        found.append(Budget(f"power_w:{domain.name}", "power", inside, domain.power_cap_w, standing))
+    standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
+    if budgets.energy_j is not None:
+        found.append(Budget("energy_j", "energy", everywhere, budgets.energy_j, standing))
+    if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
+        grams = grams_per_j(instance)
+        found.append(Budget("carbon_g", "carbon", everywhere, budgets.carbon_g, standing * grams))
+    return found
+
+
+def grams_per_j(instance: Instance) -> float:
+    """Carbon of a joule; of no use without a carbon intensity."""
+    return (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
+
+
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
     """Rows of all budgets and power caps of the instance.
 
@@ -70,31 +127,24 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     index : int array, shape (n_columns,), optional
         Option of each column; without it, every option is one.
     """
-    instance, pools, budgets = options.instance, options.pools, options.instance.budgets
+    budgets = budgets_of(options.of)
     index = np.arange(len(options)) if index is None else index
-    idle_w, extra = standing_power_w(instance, pools), extra_power_w(options)[index]
-    rows = []
-    if budgets.power_w is not None:
-        rows.append(BudgetRow.of("power_w", extra, budgets.power_w, idle_w))
-    pool = options.pool[index]
+    extra, pool = extra_power_w(options)[index], options.pool[index]
     by_pool = np.argsort(pool, kind="stable")
-    ends = np.searchsorted(pool[by_pool], np.arange(len(pools) + 1))
-    for domain in instance.cluster.power_domains:
-        inside = [p for p, one in enumerate(pools) if domain.name in one.domains]
-        column = np.sort(np.concatenate([ends[:0], *(by_pool[ends[p] : ends[p + 1]] for p in inside)]))
-        column = column[extra[column] != 0.0]
-        standing = standing_power_w(instance, pools, domain.name)
-        row = f"power_w:{domain.name}"
-        rows.append(BudgetRow(row, column, extra[column], domain.power_cap_w, standing))
-    if budgets.energy_j is None and budgets.carbon_g is None:
-        return rows
-    use = energy_j(options)[index]
-    standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
-    if budgets.energy_j is not None:
-        rows.append(BudgetRow.of("energy_j", use, budgets.energy_j, standing))
-    if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
-        grams = instance.carbon_g_per_kwh / J_PER_KWH
-        rows.append(BudgetRow.of("carbon_g", use * grams, budgets.carbon_g, standing * grams))
+    ends = np.searchsorted(pool[by_pool], np.arange(len(options.pools) + 1))
+    energy = energy_j(options)[index] if any(b.counts != "power" for b in budgets) else extra[:0]
+    rows = []
+    for budget in budgets:
+        if budget.name == "power_w":
+            rows.append(BudgetRow.of("power_w", extra, budget.limit, budget.standing))
+        elif budget.counts == "power":
+            parts = [by_pool[ends[p] : ends[p + 1]] for p in budget.pools.tolist()]
+            column = np.sort(np.concatenate([ends[:0], *parts]))
+            column = column[extra[column] != 0.0]
+            rows.append(BudgetRow(budget.name, column, extra[column], budget.limit, budget.standing))
+        else:
+            use = energy * (grams_per_j(options.instance) if budget.counts == "carbon" else 1.0)
+            rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
     return rows
 
 
@@ -112,15 +162,16 @@ def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | 
     )
 
 
-def free_gpus(options: Options) -> list[BoolArray]:
+def free_gpus(known: RoundJobs) -> list[BoolArray]:
     """Per pool, which positions of its line are free for the jobs that are to be placed."""
-    free = [pool.available.copy() for pool in options.pools]
-    number = {pool.name: p for p, pool in enumerate(options.pools)}
-    for job in options.instance.jobs:
-        if not job.preemptible and job.current is not None:
-            p = number[job.current.pool]
-            free[p][held_positions(options.pools[p], job.current)] = False
-            free[p][_reserved(options.pools[p], job.current)] = False
+    free = [pool.available.copy() for pool in known.pools]
+    number = {pool.name: p for p, pool in enumerate(known.pools)}
+    for j in np.flatnonzero(known.jobs.fixed).tolist():
+        current = known.jobs.held(j)
+        assert current is not None
+        p = number[current.pool]
+        free[p][held_positions(known.pools[p], current)] = False
+        free[p][_reserved(known.pools[p], current)] = False
     return free
 
 

@@ -14,6 +14,7 @@ from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.instances.columns import NONE
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _CELLS = 4_000_000
@@ -187,14 +188,14 @@ class Choices:
     @cached_property
     def links(self) -> list[Link]:
         """What holds the jobs of each set together, by set and pool."""
-        options, jobs = self.options, self.options.instance.jobs
+        options, names = self.options, self.options.of.jobs.names
         columns = np.flatnonzero(options.shared[self.index])
         of_column = zip(
             options.job_set[self.index[columns]].tolist(), self.job[columns].tolist(), strict=True
         )
         at = dict(zip(of_column, columns.tolist(), strict=True))
         return [
-            Link(f"share:{one.declared.name}:{options.pools[one.pool].name}:{jobs[j].name}", first, other)
+            Link(f"share:{one.declared.name}:{options.pools[one.pool].name}:{names[j]}", first, other)
             for s, one in enumerate(options.job_sets)
             for first in [at.get((s, one.members[0]))]
             for j in one.members[1:]
@@ -234,7 +235,7 @@ class Choices:
     def name_of(self, column: int) -> str:
         """Name such as ``job7:A100:8g:b256:1200MHz``, ``job7:A100:2g:set:pair`` and ``job7:wait``."""
         options, i = self.options, int(self.index[column])
-        name = options.instance.jobs[options.job[i]].name
+        name = options.of.jobs.names[options.job[i]]
         if options.pool[i] < 0:
             return f"{name}:wait"
         parts = [name, options.pools[options.pool[i]].name, f"{options.gpus[i]}g"]
@@ -245,7 +246,7 @@ class Choices:
         if options.shared[i]:
             return ":".join([*parts, "set", options.job_sets[options.job_set[i]].declared.name])
         # Option tables may hold several rows with the same settings.
-        unique = all(job.model is not None for job in options.instance.jobs)
+        unique = bool((options.of.jobs.coded("model").codes != NONE).all())
         return ":".join(parts) if unique else f"{':'.join(parts)}#{i}"
 
     def chosen(self, x: FloatArray) -> IntArray:
@@ -266,9 +267,10 @@ def choices(options: Options, objective: str, *, keep_dominated: bool = False) -
     ValueError
         If a job has no option at all, so that no program can be built, or the objective is unknown.
     """
-    goal, empty = find_objective(objective), options.jobs_without_options()
-    if empty:
-        raise ValueError(f"no option meets the deadline of: {', '.join(job.name for job in empty[:5])}")
+    goal, empty = find_objective(objective), np.flatnonzero(np.diff(options.start) == 0)
+    if len(empty):
+        names = [options.of.jobs.names[j] for j in empty[:5].tolist()]
+        raise ValueError(f"no option meets the deadline of: {', '.join(names)}")
     cost = goal.cost(options)
     keep = np.ones(len(options), dtype=bool) if keep_dominated else undominated(options, cost)
     index = np.flatnonzero(keep)

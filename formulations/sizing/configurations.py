@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.instances.sizing.instance import Instance, Job, OptionTable
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size
@@ -85,6 +87,22 @@ class Configurations:
         np.maximum.at(reference, self.kind, np.where(self.gpus == fewest[self.kind], self.rate, 0.0))
         return np.where(self.best_rate > 0, reference, 1.0)
 
+    @cached_property
+    def slowest_rate(self) -> FloatArray:
+        """Lowest rate of each kind, infinite without rows; shape (n_kinds,)."""
+        slowest = np.full(len(self.start) - 1, np.inf)
+        np.minimum.at(slowest, self.kind, self.rate)
+        return slowest
+
+    @cached_property
+    def least_energy_row(self) -> IntArray:
+        """Row of each kind that takes the least energy per work, `WAIT` without rows; shape (n_kinds,)."""
+        found = np.full(len(self.start) - 1, WAIT)
+        order = np.lexsort((self.power_w / self.rate, self.kind))
+        with_rows = np.flatnonzero(np.diff(self.start))
+        found[with_rows] = order[self.start[with_rows]]
+        return found
+
     def only(self, keep: BoolArray) -> Configurations:
         """Leave rows out."""
         counts = np.bincount(self.kind[keep], minlength=len(self.start) - 1)
@@ -125,13 +143,13 @@ class Configurations:
         return start, job, row
 
 
-def configurations_of(instance: Instance, pools: tuple[Pool, ...]) -> Configurations:
+def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Configurations:
     """Configurations that the jobs of an instance may run in, for each kind of job once.
 
-    Jobs are of one kind when they have the same table or model, choices and bounds on the GPU count. Rows are
-    in the order of the pools, and within a pool in the order of the table or profile.
+    Rows are in the order of the pools, and within a pool in the order of the table or profile.
     """
-    kinds, of_job = _kinds(instance.jobs)
+    first, of_job = jobs.kinds
+    kinds = [jobs[j] for j in first.tolist()]
     n = len(kinds)
     allowed = np.array([usable_pools(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
     pieces = [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
@@ -152,25 +170,6 @@ def configurations_of(instance: Instance, pools: tuple[Pool, ...]) -> Configurat
         start,
         *(columns[name][rows].astype(np.int64 if name in whole else float) for name in COLUMNS),
     )
-
-
-def _kinds(jobs: list[Job]) -> tuple[list[Job], IntArray]:
-    """A job of every kind, and the kind of each job."""
-    number: dict[Hashable, int] = {}
-    kinds: list[Job] = []
-    of_job = np.empty(len(jobs), dtype=np.int64)
-    for j, job in enumerate(jobs):
-        kind = number.setdefault(_key(job), len(kinds))
-        if kind == len(kinds):
-            kinds.append(job)
-        of_job[j] = kind
-    return kinds, of_job
-
-
-def _key(job: Job) -> Hashable:
-    source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
-    choices = (job.pools, job.batch_sizes, job.gpu_counts, job.frequencies_mhz, job.power_limits_w)
-    return (source, job.min_gpus, job.max_gpus, *[None if c is None else tuple(c) for c in choices])
 
 
 def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:

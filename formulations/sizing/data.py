@@ -1,32 +1,24 @@
-"""All options of all jobs of a round as arrays: what each is worth and what it uses.
+"""All options of jobs of a round as arrays: what each is worth and what it uses.
 
 A declared set of jobs that may share GPUs is, in each pool that it can run in, an option of all its jobs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import (
-    COLUMNS,
-    SETTINGS,
-    WAIT,
-    Columns,
-    Configurations,
-    configurations_of,
-    usable_pools,
-)
-from wattsched.formulations.tolerances import LAST_DIGITS
+from wattsched.formulations.sizing.configurations import COLUMNS, SETTINGS, WAIT, Columns
+from wattsched.formulations.sizing.jobs import JobSetOption, RoundJobs, jobs_of
 from wattsched.instances.errors import InputError
-from wattsched.instances.sizing.decision import Assignment, Decision
-from wattsched.instances.sizing.instance import Instance, Job, JobSet
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size
-from wattsched.topology.pools import Pool, pools_of
+from wattsched.topology.pools import Pool
 
 ALONE = -1
 """Number of no set."""
@@ -43,35 +35,13 @@ COMPLETION_RANGE_S = (1e-6, 1e13)
 
 
 @dataclass(frozen=True)
-class JobSetOption:
-    """A declared set in a pool.
-
-    Attributes
-    ----------
-    declared : JobSet
-    pool : int
-        Number of the pool.
-    members : tuple of int
-        Numbers of its jobs; the first one *leads*: its option takes the block of GPUs for all of them.
-    """
-
-    declared: JobSet
-    pool: int
-    members: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Options:
-    """Every option of every job, job by job, each job's waiting option last.
+    """Options of jobs, job by job, each job's waiting option last.
 
     Attributes
     ----------
-    instance : Instance
-    pools : tuple of Pool
-    configurations : Configurations
-        Of every kind of job, whether a job may use them or not.
-    job_sets : tuple of JobSetOption
-        Sets of jobs that may share GPUs, by pool.
+    of : RoundJobs
+        The jobs, all of the round.
     start : int array, shape (n_jobs + 1,)
         Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
     job, pool, gpus, block : int arrays, shape (n_options,)
@@ -85,10 +55,7 @@ class Options:
         nan where the option has no such setting.
     """
 
-    instance: Instance
-    pools: tuple[Pool, ...]
-    configurations: Configurations
-    job_sets: tuple[JobSetOption, ...]
+    of: RoundJobs
     start: IntArray
     job: IntArray
     job_set: IntArray
@@ -105,40 +72,54 @@ class Options:
         return len(self.job)
 
     @property
+    def instance(self) -> Instance:
+        """The round."""
+        return self.of.instance
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Pools of the cluster."""
+        return self.of.pools
+
+    @property
+    def job_sets(self) -> tuple[JobSetOption, ...]:
+        """Sets of jobs that may share GPUs, by pool."""
+        return self.of.job_sets
+
+    @property
     def round_s(self) -> float:
         """Length of the round."""
-        return self.instance.round_s
+        return self.of.round_s
 
-    @cached_property
+    @property
     def work(self) -> FloatArray:
         """Work left of each job, shape (n_jobs,)."""
-        return np.array([job.remaining_work for job in self.instance.jobs], dtype=float)
+        return self.of.work
 
-    @cached_property
+    @property
     def weight(self) -> FloatArray:
         """Weight of each job, shape (n_jobs,)."""
-        return np.array([job.weight for job in self.instance.jobs], dtype=float)
+        return self.of.weight
 
-    @cached_property
+    @property
     def fixed(self) -> BoolArray:
         """Which jobs keep the GPUs they hold, and so need no room, shape (n_jobs,)."""
-        return np.array([not job.preemptible for job in self.instance.jobs], dtype=bool)
+        return self.of.jobs.fixed
 
-    @cached_property
-    def restart_s(self) -> FloatArray:
-        """Seconds that a restart takes of each job, 0 for jobs that do not run now; shape (n_jobs,)."""
-        return np.array([job.restart_s if job.current else 0.0 for job in self.instance.jobs], dtype=float)
+    @property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job alone from a standing start, restart included for running jobs."""
+        return self.of.best_s
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
+        return self.of.reference_rate
 
     @cached_property
     def pays_restart(self) -> BoolArray:
         """Whether the job runs now and restarts, or stops: other GPU count, pool or batch size."""
-        number = {pool.name: p for p, pool in enumerate(self.pools)}
-        held = [
-            (c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) if c else (-1, WAIT, np.nan)
-            for c in (job.current for job in self.instance.jobs)
-        ]
-        columns = list(zip(*held, strict=True)) or [()] * 3
-        gpus, pool, batch = (np.array(values)[self.job] for values in columns)
+        gpus, pool, batch = (held[self.job] for held in self.of.held)
         same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
         same = (self.gpus == gpus) & (self.pool == pool) & same_batch
         return np.asarray((gpus >= 0) & ~same)
@@ -146,13 +127,7 @@ class Options:
     @cached_property
     def lost_s(self) -> FloatArray:
         """Seconds that each option loses to a restart."""
-        return np.where(self.pays_restart, self.restart_s[self.job], 0.0)
-
-    @cached_property
-    def best_s(self) -> FloatArray:
-        """Best completion of each job alone from a standing start, restart included for running jobs."""
-        with np.errstate(divide="ignore"):
-            return self.work / self.configurations.best_rate[self.configurations.of_job] + self.restart_s
+        return np.where(self.pays_restart, self.of.restart_s[self.job], 0.0)
 
     @cached_property
     def completion_s(self) -> FloatArray:
@@ -161,26 +136,9 @@ class Options:
         return np.where(self.waiting, self.round_s + self.best_s[self.job], running_s)
 
     @cached_property
-    def reference_rate(self) -> FloatArray:
-        """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
-        return self.configurations.reference_rate[self.configurations.of_job]
-
-    @cached_property
-    def least_energy_j(self) -> FloatArray:
-        """Least energy to completion of each job from a standing start, in any of its configurations.
-
-        In sets none: whether others are still there to share with next round is not known.
-        """
-        known = self.configurations
-        start, job, row = known.laid_out(known.of_job)
-        rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
-        energy_j = power_w * (self.work[job] / rate + self.restart_s[job])
-        return np.minimum.reduceat(energy_j, start[:-1]) if len(job) else np.empty(0)
-
-    @cached_property
     def energy_j(self) -> FloatArray:
         """Energy of each option to the completion of its job; for waiting the least."""
-        least_j = self.least_energy_j[self.job]
+        least_j = self.of.least_energy_j[self.job]
         return np.where(self.waiting, least_j, self.power_w * self.completion_s)
 
     @cached_property
@@ -204,113 +162,103 @@ class Options:
         """Which options are waiting."""
         return np.asarray(self.pool == WAIT)
 
-    def matching(self, decision: Decision) -> IntArray:
-        """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
-        numbers = {pool.name: p for p, pool in enumerate(self.pools)}
-        running = {assignment.job: assignment for assignment in decision.jobs}
-        waiting = set(decision.waiting)
-        found = np.full(len(self.start) - 1, -1, dtype=np.int64)
-        for j, job in enumerate(self.instance.jobs):
-            span = slice(self.start[j], self.start[j + 1])
-            if job.name in running:
-                same = self._same_settings(span, running[job.name], numbers)
-            else:
-                same = self.waiting[span] & (job.name in waiting)
-            hits = np.flatnonzero(same)
-            if len(hits):
-                found[j] = span.start + hits[np.argmin(self.completion_s[span][hits])]
-        return found
 
-    def _same_settings(self, span: slice, running: Assignment, numbers: dict[str, int]) -> BoolArray:
-        same = (self.pool[span] == numbers.get(running.pool, WAIT - 1)) & (self.gpus[span] == running.gpus)
-        if running.set is None:
-            same &= ~self.shared[span]
-        else:
-            named = [s for s, one in enumerate(self.job_sets) if one.declared.name == running.set]
-            same &= np.isin(self.job_set[span], named)
-        for name in SETTINGS:
-            asked = getattr(running, name)
-            values = getattr(self, name)[span]
-            same &= np.isnan(values) if asked is None else values == asked
-        return np.asarray(same)
-
-    def jobs_without_options(self) -> list[Job]:
-        """Jobs that can neither run nor wait (a deadline that cannot be met)."""
-        return [self.instance.jobs[j] for j in np.flatnonzero(np.diff(self.start) == 0)]
-
-
-def comparable_options(instance: Instance) -> Options:
-    """Expand an instance, and refuse completion times that floating point cannot compare.
+def comparable_jobs(instance: Instance) -> RoundJobs:
+    """Jobs of an instance, none of whose completion times floating point cannot compare.
 
     Raises
     ------
     InputError
         Which names the first job with such an option.
     """
-    options = expand(instance)
+    known = jobs_of(instance)
     low, high = COMPLETION_RANGE_S
+    rates = known.configurations.slowest_rate, known.configurations.best_rate
+    slowest, best = (rate[known.kind] for rate in rates)
+    with np.errstate(divide="ignore"):
+        longest_s = np.maximum(known.work / slowest, known.round_s + known.best_s)
+        odd = np.flatnonzero((longest_s > high) | (known.work / best < low) | ~known.simple)
+    options = options_of(known, odd)
     seconds = options.completion_s
     off = np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high)))
     if len(off):
-        told = f"job '{instance.jobs[options.job[off[0]]].name}': completion times must be from"
+        told = f"job '{known.jobs.names[options.job[off[0]]]}': completion times must be from"
         found = f"remaining_work / rate is {seconds[off[0]]:g} s in one of its options"
         raise InputError([f"{told} {low:g} to {high:g} s, {found}"])
-    return options
+    return known
+
+
+def jobs_without_options(known: RoundJobs) -> list[Job]:
+    """Jobs that can neither run nor wait (a deadline that cannot be met)."""
+    best_rate = known.configurations.best_rate[known.kind]
+    with np.errstate(divide="ignore"):
+        runs = known.work / best_rate <= known.latest_s
+    waits = ~known.must_run & (known.round_s + known.best_s <= known.latest_s)
+    # One that runs now, or is in a set, may have options that those of its kind have not.
+    unsure = np.flatnonzero(~known.simple)
+    without = known.simple & ((best_rate == 0.0) | ~(runs | waits))
+    listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
+    without[unsure] = listed[unsure] == 0
+    return [known.jobs[j] for j in np.flatnonzero(without).tolist()]
+
+
+def expanded(known: RoundJobs | Options) -> Options:
+    """Options of all jobs, where they are not written out yet."""
+    return options_of(known) if isinstance(known, RoundJobs) else known
 
 
 def expand(instance: Instance) -> Options:
-    """Expand the jobs of an instance into their options.
+    """Options of all jobs of a validated instance."""
+    return options_of(jobs_of(instance))
+
+
+def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
+    """Write out the options of jobs.
 
     Jobs that share a table or a model share its arrays until the last step, so the work is one
     vectorised pass per kind of job, not per job.
 
     Parameters
     ----------
-    instance : Instance
-        Validated instance.
-
-    Returns
-    -------
-    Options
+    jobs : int array, ascending, optional
+        Numbers of the jobs; default: all. Of their sets only those with all jobs among them count.
     """
-    pools = pools_of(instance.cluster)
-    configurations = configurations_of(instance, pools)
-    start, job, row = configurations.laid_out(configurations.of_job)
-    columns: Columns = {
-        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
-        for name, values in configurations.columns.items()
-    }
-    job_sets = _job_set_options(instance, pools)
+    kind = known.kind if jobs is None else known.kind[jobs]
+    _, job, row = known.configurations.laid_out(kind)
+    if jobs is not None:
+        job = jobs[job]
+    columns = _columns_of(known, row)
     job_set = np.full(len(job), ALONE)
-    if job_sets:
-        of_row, number, rows = _rows_of_sets(job_sets)
+    if known.job_sets:
+        of_row, number, rows = _rows_of_sets(known.job_sets)
+        if jobs is not None:
+            inside = np.isin(of_row, jobs)
+            of_row, number = of_row[inside], number[inside]
+            rows = {name: values[inside] for name, values in rows.items()}
         # Before each job's waiting option.
-        place = start[of_row + 1] - 1
+        place = np.searchsorted(job, of_row, side="right") - 1
         columns = {name: np.insert(values, place, rows[name]) for name, values in columns.items()}
         job, job_set = np.insert(job, place, of_row), np.insert(job_set, place, number)
-        start = np.searchsorted(job, np.arange(len(start)))
+    return _allowed(_of_columns(known, job, job_set, columns))
+
+
+def chosen_options(known: RoundJobs, row: IntArray) -> Options:
+    """The option of each job that a row of its kind stands for, `WAIT` for waiting; no job is in a set."""
+    n = len(known)
+    return _of_columns(known, np.arange(n), np.full(n, ALONE), _columns_of(known, row))
+
+
+def _columns_of(known: RoundJobs, row: IntArray) -> Columns:
+    return {
+        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
+        for name, values in known.configurations.columns.items()
+    }
+
+
+def _of_columns(known: RoundJobs, job: IntArray, job_set: IntArray, columns: Columns) -> Options:
+    start = np.searchsorted(job, np.arange(len(known) + 1))
     named: dict[str, Any] = columns
-    return _allowed(Options(instance, pools, configurations, job_sets, start, job, job_set, **named))
-
-
-def _job_set_options(instance: Instance, pools: tuple[Pool, ...]) -> tuple[JobSetOption, ...]:
-    """Options in the order of the sets, and of the pools within a set."""
-    number = {job.name: j for j, job in enumerate(instance.jobs)} if instance.sets else {}
-    return tuple(
-        JobSetOption(declared, p, tuple(number[name] for name in declared.rates))
-        for declared in instance.sets
-        for p in _usable(declared, [instance.jobs[number[name]] for name in declared.rates], pools)
-    )
-
-
-def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
-    """Pools in which the set has a block that all its jobs may use."""
-    if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
-        return []
-    meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
-    roomy = [int(block_size(declared.gpus)) <= pool.largest_block for pool in pools]
-    usable = np.all([meant, roomy, *(usable_pools(job, pools) for job in jobs)], axis=0)
-    return np.flatnonzero(usable).tolist()
+    return Options(known, start, job, job_set, **named)
 
 
 def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArray, Columns]:
@@ -346,18 +294,12 @@ def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArra
 
 def _allowed(options: Options) -> Options:
     """Drop what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
-    jobs = options.instance.jobs
-    deadline = np.array([np.inf if job.deadline_s is None else job.deadline_s for job in jobs])
-    # A time equal to the deadline may miss it by a last digit.
-    keep = options.completion_s <= deadline[options.job] * (1 + LAST_DIGITS)
+    keep = options.completion_s <= options.of.latest_s[options.job]
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
-    must_run = options.fixed | ~np.array([job.can_wait for job in jobs], dtype=bool)
-    keep &= ~(options.waiting & must_run[options.job])
+    keep &= ~(options.waiting & options.of.must_run[options.job])
     keep &= ~(options.pays_restart & options.fixed[options.job])
     if keep.all():
         return options
-    counts = np.bincount(options.job[keep], minlength=len(jobs))
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    kept: dict[str, Any] = {name: getattr(options, name)[keep] for name in ("job", "job_set", *COLUMNS)}
-    return replace(options, start=start, **kept)
+    kept: Columns = {name: getattr(options, name)[keep] for name in COLUMNS}
+    return _of_columns(options.of, options.job[keep], options.job_set[keep], kept)

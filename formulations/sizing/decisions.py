@@ -30,7 +30,7 @@ def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
     ValueError
         If the chosen sizes do not fit.
     """
-    free = free_gpus(options)
+    free = free_gpus(options.of)
     positions: Positions = {}
     for p, requests in _requests(options, chosen).items():
         allocation = allocate(options.pools[p], free[p], [request for _, request in requests])

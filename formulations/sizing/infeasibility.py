@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from wattsched.formulations.infeasibility import ShortRow
-from wattsched.formulations.sizing.budgets import budget_rows
-from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.budgets import budgets_of
+from wattsched.formulations.sizing.data import jobs_without_options
+from wattsched.formulations.sizing.jobs import RoundJobs
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
 NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
 
 
-def diagnose(options: Options) -> list[str]:
+def diagnose(known: RoundJobs) -> list[str]:
     """Why a round has no decision, as far as a look at each job alone can tell."""
-    for job in options.jobs_without_options()[:1]:
+    for job in jobs_without_options(known)[:1]:
         if job.deadline_s is not None:
             late = f"its deadline of {job.deadline_s:g} s cannot be met"
             return [f"no option of job '{job.name}' can be used: {late}"]
@@ -23,13 +24,13 @@ def diagnose(options: Options) -> list[str]:
     return []
 
 
-def describe(options: Options, short: ShortRow) -> str:
+def describe(known: RoundJobs, short: ShortRow) -> str:
     """Say what a row of `mckp` lacks: one such as ``gpus:POOL``, ``buddy:POOL:SIZE`` or ``power_w``."""
     row, needed, short_by = short.row, short.needed, short.short_by
     kind, _, place = row.partition(":")
     together = "" if short.alone else " (together with the other limits)"
     if kind in UNITS:
-        return _budget(options, row, needed, short_by) + together
+        return _budget(known, row, needed, short_by) + together
     if kind == "share":
         name, _, job = place.rpartition(":")
         declared, _, pool = name.rpartition(":")
@@ -44,8 +45,8 @@ def describe(options: Options, short: ShortRow) -> str:
     )
 
 
-def _budget(options: Options, row: str, needed: float, short_by: float) -> str:
-    budget = next(budget for budget in budget_rows(options) if budget.name == row)
+def _budget(known: RoundJobs, row: str, needed: float, short_by: float) -> str:
+    budget = next(budget for budget in budgets_of(known) if budget.name == row)
     kind, _, domain = row.partition(":")
     unit = UNITS[kind]
     of_domain = f" of power domain '{domain}'" if domain else ""

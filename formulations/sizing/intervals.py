@@ -14,15 +14,17 @@ from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Intervals, Line, ProgramBuilder
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
-from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import decide
+from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import add_limits, assemble
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 
 
-def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
+def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
+    options = expanded(known)
     columns = choices(options, objective)
     rows = ProgramBuilder()
     add_limits(rows, columns.budgets)
@@ -32,7 +34,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     intervals = Intervals(
         lines=tuple(
             Line(pool.name, pool.blocks, np.flatnonzero(~free))
-            for pool, free in zip(options.pools, free_gpus(options), strict=True)
+            for pool, free in zip(options.pools, free_gpus(options.of), strict=True)
         ),
         line=np.concatenate([line, np.full(extra, -1)]),
         size=np.concatenate([columns.block, np.zeros(extra, dtype=np.int64)]),

@@ -22,8 +22,10 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.sizing.budgets import BudgetRow, free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
-from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.splits import split_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
@@ -31,12 +33,13 @@ from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.buddy import free_by_level
 
 
-def build(options: Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
+def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the aggregated formulation.
 
     Parameters
     ----------
-    options : Options
+    known : RoundJobs or Options
+        Jobs of the round, or their options where these are written out.
     objective : str
         Name in the registry of objectives.
 
@@ -49,6 +52,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     ValueError
         If a job has no option, or the objective is unknown.
     """
+    options = expanded(known)
     columns = choices(options, objective)
     rows = ProgramBuilder()
     add_buddy_rows(rows, columns)
@@ -57,7 +61,7 @@ def build(options: Options, objective: str, timer: Timer | None = None) -> Model
     return Model(
         program=program,
         decode=lambda x, starts: place_by_buddy(options, columns.chosen(x)),
-        encode=lambda decision: _point_of(columns, options.matching(decision)),
+        encode=lambda decision: _point_of(columns, matching_options(options, decision)),
         named_prices=program.named_prices,
         lagrangian=True,
         split=lambda inside, outside: split_of(columns, inside, outside),
@@ -89,7 +93,7 @@ def room_of(columns: Choices) -> tuple[dict[str, IntArray], IntArray, IntArray]:
     options = columns.options
     free = {
         pool.name: free_by_level(pool.blocks, available)
-        for pool, available in zip(options.pools, free_gpus(options), strict=True)
+        for pool, available in zip(options.pools, free_gpus(options.of), strict=True)
     }
     return free, columns.pool, np.where(columns.needs_room, columns.block, 0)
 
@@ -148,9 +152,9 @@ def assemble(columns: Choices, rows: ProgramBuilder) -> Program:
     for link in columns.links:
         places = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
         rows.row(link.name, *zip(*places, strict=True), lower=0.0, upper=0.0)
-    jobs, worst = columns.options.instance.jobs, columns.objective.combine == "worst"
+    names, worst = columns.options.of.jobs.names, columns.objective.combine == "worst"
     program = program_of(
-        columns.start, columns.cost, rows, columns.attributes(), worst=worst, job=lambda j: jobs[j].name
+        columns.start, columns.cost, rows, columns.attributes(), worst=worst, job=names.__getitem__
     )
     named = (Block("option", len(columns), columns.name_of), *program.columns[1:])
     return replace(program, columns=named, sense=columns.objective.sense)

@@ -47,7 +47,7 @@ def split_of(columns: Choices, inside: IntArray, outside: IntArray) -> tuple[dic
         told = ["wait" if key == WAIT else list(key) for key in named if key is not None]
         found.append((len(told), bool(swapped), told))
     _, swapped, listed = min(found, key=lambda one: one[:2])
-    return {"job": options.instance.jobs[j].name, "options": listed}, swapped
+    return {"job": options.of.jobs.names[j], "options": listed}, swapped
 
 
 def _stood_for(columns: Choices, side: IntArray, span: IntArray) -> BoolArray:

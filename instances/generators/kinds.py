@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.clusters import numbered
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import GpuType
 

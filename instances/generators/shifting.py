@@ -10,7 +10,7 @@ from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
-from wattsched.instances.sizing.instance import Job
+from wattsched.instances.sizing.job import Job
 from wattsched.instances.traces.carbon import read_carbon, utc_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray

@@ -21,7 +21,8 @@ from wattsched.instances.clusters import (
 )
 from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
-from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable
+from wattsched.instances.sizing.instance import Budgets, Instance
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.snapshot import TraceJob, first_come_round
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Cluster, Group, Node

@@ -8,15 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from wattsched.instances.errors import duplicates, refuse
-from wattsched.instances.sizing.instance import (
-    FORMAT,
-    Budget,
-    Options,
-    OptionTable,
-    Weight,
-    also_rows,
-    by_column,
-)
+from wattsched.instances.sizing.instance import FORMAT, Budget
+from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
 from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
 
 MOST_SLOTS = 10_000

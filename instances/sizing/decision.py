@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+import numpy as np
+from pydantic import BaseModel, Discriminator, Field, Tag
 
+from wattsched.instances.columns import COLUMNS, ROWS, Coded, Column, RecordColumns, form_of
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Count, Name, Positive, Strict
+
+GpuNumber = Annotated[int, Field(ge=0)]
 
 
 class Assignment(Strict):
@@ -22,11 +29,75 @@ class Assignment(Strict):
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
-    nodes: dict[Name, list[Annotated[int, Field(ge=0)]]]
+    nodes: dict[Name, list[GpuNumber]]
+
+
+class AssignmentColumns(RecordColumns[Assignment]):
+    """Assignments by column; ``node`` and ``gpu`` have an entry for every GPU, job after job."""
+
+    record: ClassVar[type[BaseModel]] = Assignment
+    key: ClassVar[str] = "job"
+    several: ClassVar[Mapping[str, Any]] = {"node": Name, "gpu": GpuNumber}
+    instead_of: ClassVar[frozenset[str]] = frozenset({"nodes"})
+
+    @cached_property
+    def start(self) -> IntArray:
+        """GPUs of assignment j are the entries ``start[j]`` to ``start[j + 1]``."""
+        return np.concatenate([[0], np.cumsum(self.counts("gpus"))]).astype(np.int64)
+
+    @property
+    def gpu(self) -> IntArray:
+        """Number on its node of every GPU, shape (n_gpus,)."""
+        return self.counts("gpu")
+
+    @classmethod
+    def from_records(cls, records: Sequence[Assignment]) -> Self:
+        """Columns of models; a ValueError where one lists other than its count of GPUs."""
+        if isinstance(records, cls):
+            return records
+        found = super().from_records(records)
+        places = [(node, gpu) for one in records for node, gpus in one.nodes.items() for gpu in gpus]
+        return cls(
+            found.columns
+            | {
+                "node": Coded.of(node for node, _ in places),
+                "gpu": np.array([gpu for _, gpu in places], dtype=np.int64),
+            }
+        ).sound()
+
+    @classmethod
+    def _from_table(cls, table: BaseModel) -> Self:
+        return super()._from_table(table).sound()
+
+    def sound(self) -> Self:
+        """Return itself; a ValueError where there are more or fewer GPUs than the jobs have."""
+        gpus = int(self.start[-1])
+        for name, entries in (("node", len(self.coded("node").codes)), ("gpu", len(self.gpu))):
+            if entries != gpus:
+                raise ValueError(f"'{name}' has {entries:,} entries, the jobs have {gpus:,} GPUs")
+        return self
+
+    def _several_of(self, places: IntArray) -> dict[str, Column]:
+        size = self.counts("gpus")[places]
+        within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        entries = np.repeat(self.start[places], size) + within
+        node = self.coded("node")
+        return {"node": Coded(node.codes[entries], node.values), "gpu": self.gpu[entries]}
+
+    def _made(self, j: int) -> Assignment:
+        entries = slice(int(self.start[j]), int(self.start[j + 1]))
+        node = self.coded("node")
+        nodes: dict[str, list[int]] = {}
+        for code, gpu in zip(node.codes[entries].tolist(), self.gpu[entries].tolist(), strict=True):
+            nodes.setdefault(node.values[code], []).append(gpu)
+        return super()._made(j).model_copy(update={"nodes": nodes})
 
 
 class Decision(Strict):
     """Every job either runs (`jobs`) or waits (`waiting`)."""
 
-    jobs: list[Assignment]
+    jobs: Annotated[
+        Annotated[list[Assignment], Tag(ROWS)] | Annotated[AssignmentColumns, Tag(COLUMNS)],
+        Discriminator(form_of),
+    ]
     waiting: list[Name]

@@ -6,8 +6,12 @@ import difflib
 from collections.abc import Collection, Iterator
 from itertools import chain, islice
 
+import numpy as np
+
 from wattsched.instances.errors import MOST_FAULTS
-from wattsched.instances.sizing.instance import Instance, Job, OptionTable, Placement
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job, OptionTable, Placement
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import models
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Node
@@ -28,13 +32,14 @@ def faults_of(instance: Instance) -> list[str]:
         pools = pools_of(instance.cluster)
     except ValueError as error:
         return [f"cluster: {error}"]
+    jobs = instance.by_column()
     faults = chain(
-        _unknown_pools(instance, pools),
-        _ambiguous_rows(instance, pools),
-        _jobs_without_options(instance, pools),
-        _bad_placements(instance, pools),
-        _parted_sets(instance.jobs),
-        _bad_sets(instance, pools),
+        _unknown_pools(instance, jobs, pools),
+        _ambiguous_rows(instance, jobs, pools),
+        _jobs_without_options(instance, jobs, pools),
+        _bad_placements(instance, jobs, pools),
+        _parted_sets(jobs),
+        _bad_sets(instance, jobs, pools),
     )
     return list(islice(faults, MOST_FAULTS))
 
@@ -42,32 +47,40 @@ def faults_of(instance: Instance) -> list[str]:
 def unknown_pools(instance: Instance) -> list[str]:
     """Those faults that `solve` would not notice: options, jobs and sets in pools that do not exist."""
     try:
-        return list(_unknown_pools(instance, pools_of(instance.cluster)))
+        return list(_unknown_pools(instance, instance.by_column(), pools_of(instance.cluster)))
     except ValueError as error:
         return [f"cluster: {error}"]
 
 
-def _tables(instance: Instance) -> Iterator[tuple[str, OptionTable]]:
+def _tables(instance: Instance, jobs: JobColumns) -> Iterator[tuple[str, OptionTable]]:
     """Shared and own tables, with what to call them."""
     yield from ((f"table '{name}'", table) for name, table in instance.tables.items())
-    yield from ((f"job '{j.name}'", j.options) for j in instance.jobs if isinstance(j.options, OptionTable))
+    options = jobs.coded("options")
+    for j in np.flatnonzero(options.where(lambda table: isinstance(table, OptionTable))).tolist():
+        yield f"job '{jobs.names[j]}'", options.values[options.codes[j]]
 
 
-def _unknown_pools(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+def _unknown_pools(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Names that are neither that of a pool nor that of a GPU type, which may have no node just now."""
     known = {name for p in pools for name in (p.name, p.gpu_type)} | set(instance.cluster.gpu_types)
-    named: list[tuple[str, Collection[str]]] = [(owner, table.pool) for owner, table in _tables(instance)]
-    named += [(f"job '{job.name}'", job.pools or ()) for job in instance.jobs]
+    named: list[tuple[str, Collection[str]]] = [
+        (owner, table.pool) for owner, table in _tables(instance, jobs)
+    ]
+    only = jobs.coded("pools")
+    strange = only.where(lambda names: not known.issuperset(names))
+    named += [
+        (f"job '{jobs.names[j]}'", only.values[only.codes[j]]) for j in np.flatnonzero(strange).tolist()
+    ]
     named += [(f"set '{declared.name}'", (declared.pool,)) for declared in instance.sets]
     for owner, names in named:
         for name in sorted(set(names) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
 
 
-def _ambiguous_rows(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Rows of a pool that repeat a row of its GPU type, which stands for the pool as well."""
     type_of = {pool.name: pool.gpu_type for pool in pools if pool.name != pool.gpu_type}
-    for owner, table in _tables(instance):
+    for owner, table in _tables(instance, jobs):
         if not type_of.keys() & set(table.pool):
             continue
         rows = list(table.settings())
@@ -77,15 +90,13 @@ def _ambiguous_rows(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str
                 yield f"{owner}: row {i} of pool '{pool}' repeats a row of GPU type '{type_of[str(pool)]}'"
 
 
-def _jobs_without_options(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Judge equal jobs once: a round of 100,000 jobs has a few hundred kinds of them."""
-    verdicts: dict[object, str | None] = {}
-    for job in instance.jobs:
-        key = job.kind
-        if key not in verdicts:
-            verdicts[key] = _why_no_option(instance, pools, job)
-        if (verdict := verdicts[key]) is not None:
-            yield f"job '{job.name}' {verdict}"
+    first, kind = jobs.kinds
+    verdicts = [_why_no_option(instance, pools, jobs[j]) for j in first.tolist()]
+    lacking = np.array([verdict is not None for verdict in verdicts], dtype=bool)
+    for j in np.flatnonzero(lacking[kind]).tolist():
+        yield f"job '{jobs.names[j]}' {verdicts[kind[j]]}"
 
 
 def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str | None:
@@ -137,15 +148,14 @@ def _gpu_counts(instance: Instance, job: Job, pool: Pool) -> set[int]:
     return {int(g) for g in rows.gpus}
 
 
-def _bad_placements(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     names = {pool.name for pool in pools}
     pool_of = {node: pool.name for pool in pools for node in pool.nodes}
     nodes = {node.name: node for node in instance.cluster.nodes}
     holder: dict[tuple[str, int], tuple[Job, Placement]] = {}
-    for job in instance.jobs:
+    for job in map(jobs.__getitem__, jobs.running.tolist()):
         held = job.current
-        if held is None:
-            continue
+        assert held is not None
         if held.pool not in names:
             near = _near(held.pool, names)
             yield f"job '{job.name}': current.pool '{held.pool}' is no pool of the cluster{near}"
@@ -175,24 +185,25 @@ def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
                 yield f"nodes: GPU {gpu} of node '{name}' is unavailable"
 
 
-def _parted_sets(jobs: list[Job]) -> Iterator[str]:
+def _parted_sets(jobs: JobColumns) -> Iterator[str]:
     """Jobs that are said to share their GPUs now but hold different ones."""
     first: dict[str, tuple[Job, Placement]] = {}
-    for job in jobs:
+    for j in np.flatnonzero(jobs.current.where(lambda held: held.set is not None)).tolist():
+        job = jobs[j]
         held = job.current
-        if held is None or held.set is None:
-            continue
+        assert held is not None
+        assert held.set is not None
         other, its = first.setdefault(held.set, (job, held))
         if (held.pool, held.gpus, set(held.places)) != (its.pool, its.gpus, set(its.places)):
             yield f"jobs '{other.name}' and '{job.name}' are now in the set '{held.set}' on different GPUs"
 
 
-def _bad_sets(instance: Instance, pools: tuple[Pool, ...]) -> Iterator[str]:
+def _bad_sets(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Sets that no block can hold or a job's bounds do not allow."""
-    jobs = {job.name: job for job in instance.jobs}
+    number = {name: j for j, name in enumerate(jobs.names)} if instance.sets else {}
     for declared in instance.sets:
         told, gpus = f"set '{declared.name}'", declared.gpus
-        members = [jobs[name] for name in declared.rates]
+        members = [jobs[number[name]] for name in declared.rates]
         for job in members:
             if gpus < (job.min_gpus or 1):
                 yield f"{told}: {gpus} GPUs are below the min_gpus {job.min_gpus} of '{job.name}'"

@@ -17,7 +17,8 @@ import numpy as np
 
 from wattsched.instances.clusters import capped_power_w, homogeneous_cluster
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.sizing.instance import Budgets, Instance, Job, Placement
+from wattsched.instances.sizing.instance import Budgets, Instance
+from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profile import Profile, find, models
 from wattsched.topology.allocation import Request, allocate

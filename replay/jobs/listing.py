@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from wattsched.inputs import Row, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster

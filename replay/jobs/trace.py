@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
-from wattsched.instances.sizing.instance import Instance, Job, OptionTable
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, start_of, using_gpus
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -149,7 +150,7 @@ def trace_of(
     jobs = [jobs[i] for i in order]
     instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
     pools = pools_of(cluster)
-    rows = configurations_of(instance, pools)
+    rows = configurations_of(instance, instance.by_column(), pools)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
     rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])

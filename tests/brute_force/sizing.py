@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from wattsched.instances.sizing.instance import Instance, Job, JobSet, OptionTable
+from wattsched.instances.sizing.instance import Instance, JobSet
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.topology.cluster import Node
 
 Gpu = tuple[str, int]

@@ -8,7 +8,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -22,7 +23,7 @@ EXACT = Limits(gap=0.0)
 def solved(instance: Instance, name: str, objective: str) -> float | None:
     """Optimum by a formulation, its decision checked; None when infeasible."""
     options = expand(instance)
-    if options.jobs_without_options():
+    if jobs_without_options(options.of):
         return None
     model = problem("sizing").formulation(name)(options, objective)
     solver = "highs" if model.program.intervals is None else "cpsat"
@@ -33,7 +34,7 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     decision = model.decode(solution.x, solution.starts)
     report = check(instance.model_copy(update={"objective": objective}), decision)
     assert report.faults == []
-    chosen = options.matching(decision)
+    chosen = matching_options(options, decision)
     assert (chosen >= 0).all()
     cost = OBJECTIVES[objective].cost(options)[chosen]
     worst = OBJECTIVES[objective].combine == "worst" and len(cost) > 0

@@ -10,7 +10,8 @@ from strategies.instances import instances_with_sets
 
 import wattsched
 from wattsched.documents import verdict_on
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -36,7 +37,7 @@ def _priced_when_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def solved(instance: Instance, objective: str, build: str, solver: str) -> float | None:
     """Objective of the decision found, which is checked; None when infeasible."""
     options = expand(instance)
-    if options.jobs_without_options():
+    if jobs_without_options(options.of):
         return None
     model = problem("sizing").formulation(build)(options, objective)
     solution = get(solver)(model.program, EXACT)
@@ -48,7 +49,7 @@ def solved(instance: Instance, objective: str, build: str, solver: str) -> float
     assert report.faults == []
     if any(assignment.set for assignment in decision.jobs):
         event("shares")
-    chosen = options.matching(decision)
+    chosen = matching_options(options, decision)
     assert (chosen >= 0).all()
     cost = OBJECTIVES[objective].cost(options)[chosen]
     worst = OBJECTIVES[objective].combine == "worst" and len(cost) > 0

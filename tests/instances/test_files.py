@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import csv_text_cell, read_json, write_atomically, write_json
-from wattsched.instances.sizing.instance import Budgets, Instance, Job, OptionTable, Placement
+from wattsched.instances.sizing.instance import Budgets, Instance
+from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 

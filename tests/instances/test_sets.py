@@ -10,6 +10,7 @@ import pytest
 import wattsched
 from wattsched.documents import instance_of
 from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
@@ -151,7 +152,7 @@ def test_an_answer_is_a_start_for_the_next_round() -> None:
     result = wattsched.solve(instance)
     assert result.decision is not None
     options = expand(instance)
-    chosen = options.matching(result.decision)
+    chosen = matching_options(options, result.decision)
     assert options.shared[chosen].any()
     assert (chosen >= 0).all()
     assert wattsched.solve(instance, initial_solution=result).objective == pytest.approx(result.objective)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 

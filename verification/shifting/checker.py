@@ -8,7 +8,7 @@ import numpy as np
 
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
-from wattsched.instances.sizing.instance import OptionTable
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import (
     ROUNDING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.instances.sizing.instance import OptionTable
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray
 

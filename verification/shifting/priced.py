@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
-from wattsched.instances.sizing.instance import OptionTable
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.outcomes import after_horizon, fitting_rows

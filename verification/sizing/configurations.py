@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.sizing.instance import Instance, Job, OptionTable
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.cluster import GpuType

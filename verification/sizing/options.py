@@ -8,14 +8,15 @@ for what can have been claimed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.instances.sizing.instance import Instance, Job
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
@@ -290,7 +291,7 @@ class Options:
         return possible, certain, *costs_of(self.instance, chosen, self.arithmetic)
 
 
-def _deadlines_s(jobs: list[Job], factor: Number, arithmetic: Arithmetic) -> Numbers:
+def _deadlines_s(jobs: Sequence[Job], factor: Number, arithmetic: Arithmetic) -> Numbers:
     """Parts of the deadlines of jobs; the largest number for those that have none."""
     return arithmetic.array(
         sys.float_info.max if job.deadline_s is None else factor * arithmetic.number(job.deadline_s)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, Decision
-from wattsched.instances.sizing.instance import Instance, Job
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job
 from wattsched.instances.units import S_PER_H
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers

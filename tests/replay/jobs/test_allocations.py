@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
 
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
 from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.policy import Decision, State

@@ -16,7 +16,7 @@ from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed
 
 from wattsched import solve
 from wattsched.documents import verdict_on
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.data import expand, jobs_without_options
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -83,7 +83,7 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     """Two implementations that share nothing but the formula."""
     instance, prices = case
     options = expand(instance)
-    assume(not options.jobs_without_options())
+    assume(not jobs_without_options(options.of))
     program = problem("sizing").formulation("mckp")(options, instance.objective).program
     sign = 1.0 if program.sense == "min" else -1.0
     # Rows that can never bind are not in the program, and negligible prices are none in proofs.

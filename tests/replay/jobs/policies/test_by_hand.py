@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from strategies.replay import cluster_of, linear, trace_by_hand
 
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.elastic import Elastic, in_time

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.replay import cluster_of, trace_by_hand, traces
 
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of

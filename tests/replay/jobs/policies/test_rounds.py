@@ -13,7 +13,8 @@ from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.sizing.instance import Instance, Job, OptionTable, Placement
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.replay.jobs.policies.elastic import rank_weights
 from wattsched.replay.jobs.policies.rounds import RoundOptions, fastest
 from wattsched.replay.jobs.policy import State

@@ -8,7 +8,7 @@ from strategies.replay import IDLE_W
 
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.instances.sizing.instance import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.zeus import tuned, zeus_cost

@@ -1,0 +1,203 @@
+"""The jobs of a round as arrays, with the configurations of their kinds: what options are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wattsched.formulations.sizing.configurations import (
+    WAIT,
+    Configurations,
+    configurations_of,
+    usable_pools,
+)
+from wattsched.formulations.tolerances import LAST_DIGITS
+from wattsched.instances.columns import NONE
+from wattsched.instances.sizing.instance import Instance, JobSet
+from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.buddy import block_size
+from wattsched.topology.pools import Pool, pools_of
+
+
+@dataclass(frozen=True)
+class JobSetOption:
+    """A declared set in a pool.
+
+    Attributes
+    ----------
+    declared : JobSet
+    pool : int
+        Number of the pool.
+    members : tuple of int
+        Numbers of its jobs; the first one *leads*: its option takes the block of GPUs for all of them.
+    """
+
+    declared: JobSet
+    pool: int
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RoundJobs:
+    """What is known of the jobs of a round before any option is written out.
+
+    Attributes
+    ----------
+    instance : Instance
+    jobs : JobColumns
+    pools : tuple of Pool
+    configurations : Configurations
+        Of every kind of job, whether a job may use them or not.
+    job_sets : tuple of JobSetOption
+        Sets of jobs that may share GPUs, by pool.
+    """
+
+    instance: Instance
+    jobs: JobColumns
+    pools: tuple[Pool, ...]
+    configurations: Configurations
+    job_sets: tuple[JobSetOption, ...]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def round_s(self) -> float:
+        """Length of the round."""
+        return self.instance.round_s
+
+    @property
+    def kind(self) -> IntArray:
+        """Kind of each job, shape (n_jobs,)."""
+        return self.configurations.of_job
+
+    def numbers_of(self, names: Sequence[str]) -> IntArray:
+        """Numbers of jobs by their names, `NONE` for those that are not in the round."""
+        if names is self.jobs.names:
+            return np.arange(len(self))
+        number = self._number
+        return np.fromiter((number.get(name, NONE) for name in names), np.int64, len(names))
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {name: j for j, name in enumerate(self.jobs.names)}
+
+    @property
+    def work(self) -> FloatArray:
+        """Work left of each job, shape (n_jobs,)."""
+        return self.jobs.numbers("remaining_work")
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each job, shape (n_jobs,)."""
+        return self.jobs.numbers("weight")
+
+    @cached_property
+    def restart_s(self) -> FloatArray:
+        """Seconds that a restart takes of each job, 0 for jobs that do not run now; shape (n_jobs,)."""
+        found = np.zeros(len(self))
+        found[self.jobs.running] = self.jobs.numbers("restart_s")[self.jobs.running]
+        return found
+
+    @cached_property
+    def latest_s(self) -> FloatArray:
+        """Latest completion of each job, infinite without a deadline; shape (n_jobs,)."""
+        deadline_s = self.jobs.numbers("deadline_s")
+        # A time equal to the deadline may miss it by a last digit.
+        return np.where(np.isnan(deadline_s), np.inf, deadline_s * (1 + LAST_DIGITS))
+
+    @cached_property
+    def must_run(self) -> BoolArray:
+        """Which jobs may not wait, shape (n_jobs,)."""
+        return self.jobs.fixed | ~self.jobs.flags("can_wait")
+
+    @cached_property
+    def held(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """GPU count, number of the pool and batch size that each job holds now; -1, -1 and nan for none."""
+        number = {pool.name: p for p, pool in enumerate(self.pools)}
+        n = len(self)
+        gpus, pool, batch = np.full(n, -1), np.full(n, WAIT), np.full(n, np.nan)
+        current = self.jobs.current
+        values = [(c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) for c in current.values]
+        if values:
+            running, codes = self.jobs.running, current.codes[self.jobs.running]
+            columns = (np.array(column) for column in zip(*values, strict=True))
+            gpus[running], pool[running], batch[running] = (column[codes] for column in columns)
+        return gpus, pool, batch
+
+    @cached_property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job alone from a standing start, restart included for running jobs."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.work / self.configurations.best_rate[self.kind] + self.restart_s)
+
+    @cached_property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count, to compare rates between jobs."""
+        return np.asarray(self.configurations.reference_rate[self.kind])
+
+    @cached_property
+    def least_energy_j(self) -> FloatArray:
+        """Least energy to completion of each job from a standing start, in any of its configurations.
+
+        In sets none: whether others are still there to share with next round is not known.
+        """
+        known = self.configurations
+        row = known.least_energy_row[self.kind]
+        rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
+        energy_j = power_w * (self.work / rate)
+        # What a restart takes may make another configuration the one of least energy.
+        late = np.flatnonzero(self.restart_s)
+        if len(late):
+            start, place, row = known.laid_out(self.kind[late])
+            rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
+            each_j = power_w * (self.work[late][place] / rate + self.restart_s[late][place])
+            energy_j[late] = np.minimum.reduceat(each_j, start[:-1])
+        return np.asarray(energy_j)
+
+    @cached_property
+    def simple(self) -> BoolArray:
+        """Which jobs have the options of their kind and no others, at no other times; shape (n_jobs,)."""
+        simple = (self.restart_s == 0.0) & ~self.jobs.fixed
+        simple[[j for together in self.job_sets for j in together.members]] = False
+        return np.asarray(simple)
+
+    @cached_property
+    def n_options(self) -> int:
+        """Options of all jobs, those that a deadline rules out and waiting included."""
+        rows = np.diff(self.configurations.start)
+        return int(rows[self.kind].sum()) + len(self) + sum(len(one.members) for one in self.job_sets)
+
+
+def jobs_of(instance: Instance) -> RoundJobs:
+    """Arrays of the jobs of a validated instance."""
+    pools, jobs = pools_of(instance.cluster), instance.by_column()
+    configurations = configurations_of(instance, jobs, pools)
+    return RoundJobs(instance, jobs, pools, configurations, _job_set_options(instance, jobs, pools))
+
+
+def _job_set_options(
+    instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]
+) -> tuple[JobSetOption, ...]:
+    """Options in the order of the sets, and of the pools within a set."""
+    number = {name: j for j, name in enumerate(jobs.names)} if instance.sets else {}
+    return tuple(
+        JobSetOption(declared, p, tuple(number[name] for name in declared.rates))
+        for declared in instance.sets
+        for p in _usable(declared, [jobs[number[name]] for name in declared.rates], pools)
+    )
+
+
+def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
+    """Pools in which the set has a block that all its jobs may use."""
+    if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
+        return []
+    meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
+    roomy = [int(block_size(declared.gpus)) <= pool.largest_block for pool in pools]
+    usable = np.all([meant, roomy, *(usable_pools(job, pools) for job in jobs)], axis=0)
+    return np.flatnonzero(usable).tolist()

@@ -1,0 +1,113 @@
+"""From a decision back to the options that it stands for: last round's answer is a start for this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
+from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.instances.columns import NONE
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+UNKNOWN = -2
+"""Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a decision has every job of a round do, in arrays of shape (n_jobs,).
+
+    Attributes
+    ----------
+    pool : int array
+        `WAIT` for waiting, `UNKNOWN` for what no option can be.
+    gpus : int array
+    settings : dict of str to float array
+        nan for none.
+    together : object array
+        Name of the set, None for none.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    settings: dict[str, FloatArray]
+    together: np.ndarray
+
+
+def asked_of(known: RoundJobs, decision: Decision) -> Asked:
+    """Read a decision; jobs that are not in the round are left out."""
+    n = len(known)
+    running = AssignmentColumns.from_records(decision.jobs)
+    number = {pool.name: p for p, pool in enumerate(known.pools)}
+    job, pool, gpus = known.numbers_of(running.names), np.full(n, UNKNOWN), np.zeros(n, dtype=np.int64)
+    here = np.flatnonzero(job != NONE)
+    job, named = job[here], running.coded("pool")
+    pool[job] = np.array([number.get(name, UNKNOWN) for name in named.values], np.int64)[named.codes[here]]
+    gpus[job] = running.counts("gpus")[here]
+    settings = {name: np.full(n, np.nan) for name in SETTINGS}
+    for name, values in settings.items():
+        given = running.numbers(name) if name == "power_limit_w" else running.counts(name).astype(float)
+        values[job] = np.where(given[here] == 0, np.nan, given[here])
+    together = np.full(n, None, dtype=object)
+    if (sets := running.coded("set")).values:
+        together[job] = np.array([*sets.values, None], dtype=object)[sets.codes[here]]
+    waits = known.numbers_of(decision.waiting)
+    pool[waits[waits != NONE]] = WAIT
+    return Asked(pool, gpus, settings, together)
+
+
+def matching_options(options: Options, decision: Decision) -> IntArray:
+    """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
+    asked, job = asked_of(options.of, decision), options.job
+    same = (options.pool == asked.pool[job]) & (options.gpus == asked.gpus[job])
+    for name, values in asked.settings.items():
+        same &= _equal(getattr(options, name), values[job])
+    named = np.array([*(one.declared.name for one in options.job_sets), None], dtype=object)
+    # The last stands for no set, whose number is -1.
+    same &= options.waiting | (named[options.job_set] == asked.together[job])
+    hits = np.flatnonzero(same)
+    # Of several options with the same settings the soonest complete, of equals the first.
+    hits = hits[np.lexsort((options.completion_s[hits], job[hits]))]
+    _, first = np.unique(job[hits], return_index=True)
+    found = np.full(len(options.start) - 1, -1, dtype=np.int64)
+    found[job[hits[first]]] = hits[first]
+    return found
+
+
+def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
+    """Row of its kind that a decision stands for, of every job that is not in a set.
+
+    Returns
+    -------
+    int array, shape (n_jobs,)
+        `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
+    """
+    asked, rows = asked_of(known, decision), known.configurations
+    code, wanted = rows.kind.copy(), known.kind.copy()
+    possible = (asked.pool >= 0) & (asked.together == None)  # noqa: E711
+    columns = [("pool", asked.pool), ("gpus", asked.gpus), *asked.settings.items()]
+    for name, values in columns:
+        column = getattr(rows, name)
+        choices = np.unique(np.nan_to_num(column, nan=-1.0))
+        place = np.searchsorted(choices, filled := np.nan_to_num(values, nan=-1.0))
+        place = np.minimum(place, len(choices) - 1)
+        if len(choices):
+            possible &= choices[place] == filled
+        code = code * len(choices) + np.searchsorted(choices, np.nan_to_num(column, nan=-1.0))
+        wanted = wanted * len(choices) + place
+    order = np.argsort(code, kind="stable")
+    found = np.full(len(known), UNKNOWN)
+    if len(order):
+        place = np.minimum(np.searchsorted(code[order], wanted), len(order) - 1)
+        possible &= code[order][place] == wanted
+        found[possible] = order[place[possible]]
+    found[asked.pool == WAIT] = WAIT
+    return found
+
+
+def _equal(left: FloatArray, right: FloatArray) -> BoolArray:
+    return np.asarray((left == right) | (np.isnan(left) & np.isnan(right)))

@@ -1,0 +1,347 @@
+"""Records by column: one array for each field, and a model of a record only for who looks at one.
+
+A million jobs are a few arrays; as models they would be gigabytes. Columns are sequences of records, so
+whoever needs only a few of these need not know.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
+
+import numpy as np
+from pydantic import BaseModel, GetCoreSchemaHandler, create_model
+from pydantic_core import CoreSchema, core_schema
+
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Strict
+
+RecordT = TypeVar("RecordT", bound=BaseModel)
+
+ROWS, COLUMNS = "[rows]", "[columns]"
+"""Forms of the records of a document: a list of objects, or an object with a list for every field."""
+
+NONE = -1
+"""Code of a record that has no value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column of few different values.
+
+    Attributes
+    ----------
+    codes : int array, shape (n_records,)
+        Place of each record's value in `values`, `NONE` for none.
+    values : list
+    """
+
+    codes: IntArray
+    values: list[Any]
+
+    @classmethod
+    def of(cls, column: Iterable[Any]) -> Self:
+        """Code a column; equal texts and lists are one value, models only where they are the same object."""
+        number: dict[Hashable, int] = {}
+        values: list[Any] = []
+        codes: list[int] = []
+        for value in column:
+            if value is None:
+                codes.append(NONE)
+                continue
+            key = value if isinstance(value, str) else _key(value)
+            code = number.setdefault(key, len(values))
+            if code == len(values):
+                values.append(value)
+            codes.append(code)
+        return cls(np.array(codes, dtype=np.int64), values)
+
+    def tolist(self) -> list[Any]:
+        """Value of every record."""
+        decoded = [*self.values, None]
+        return [decoded[code] for code in self.codes.tolist()]
+
+    def where(self, holds: Callable[[Any], bool]) -> BoolArray:
+        """Records with a value of which something holds."""
+        return np.append(np.array([holds(value) for value in self.values], dtype=bool), False)[self.codes]
+
+
+def _key(value: Any) -> Hashable:
+    return tuple(value) if isinstance(value, list) else id(value)
+
+
+Column = FloatArray | IntArray | BoolArray | Coded | list[str]
+
+
+class RecordColumns(Sequence[RecordT], Generic[RecordT]):
+    """Records of one model by column.
+
+    Numbers are arrays: of floats with nan for none, of counts with 0 for none, of truth values. Names of the
+    records are a list, everything else is `Coded`. Fields that have their default everywhere have no column.
+
+    Attributes
+    ----------
+    columns : dict of str to column
+        Sound: made by `of`, or from models.
+    """
+
+    record: ClassVar[type[BaseModel]]
+    key: ClassVar[str]
+    """Field that names a record."""
+    several: ClassVar[Mapping[str, Any]] = {}
+    """Columns with several entries for each record, and their types."""
+    instead_of: ClassVar[frozenset[str]] = frozenset()
+    """Fields that these stand for."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self.columns = dict(columns)
+        self._n = len(self.names)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Self:
+        """Columns from lists, numpy arrays or Arrow arrays, validated.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            With the place of every value that the record does not take.
+        """
+        found = table_of(cls).model_validate({name: _plain(values) for name, values in columns.items()})
+        return cls._from_table(found)
+
+    @classmethod
+    def from_records(cls, records: Sequence[RecordT]) -> Self:
+        """Columns of models."""
+        if isinstance(records, cls):
+            return records
+        columns: dict[str, Column] = {}
+        for name, field in cls._own_fields().items():
+            values = [getattr(record, name) for record in records]
+            default = ... if field.is_required() else field.get_default(call_default_factory=True)
+            if field.is_required() or any(value is not default and value != default for value in values):
+                columns[name] = _stored(_form(cls, name), values)
+        return cls(columns)
+
+    @classmethod
+    def _own_fields(cls) -> dict[str, Any]:
+        fields = cls.record.model_fields
+        return {name: field for name, field in fields.items() if name not in cls.instead_of}
+
+    @classmethod
+    def _from_table(cls, table: BaseModel) -> Self:
+        found = {name: values for name, values in table if values is not None}
+        lengths = {name: len(values) for name, values in found.items() if name not in cls.several}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns differ in length: {lengths}")
+        return cls({name: _stored(_form(cls, name), values) for name, values in found.items()})
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the records."""
+        names = self.columns[self.key]
+        assert isinstance(names, list)
+        return names
+
+    def numbers(self, field: str) -> FloatArray:
+        """Column of a field that is a number, nan for none; shape (n_records,)."""
+        return np.asarray(self._filled(field, float))
+
+    def counts(self, field: str) -> IntArray:
+        """Column of a field that is a count, 0 for none."""
+        return np.asarray(self._filled(field, np.int64))
+
+    def flags(self, field: str) -> BoolArray:
+        """Column of a field that is true or false."""
+        return np.asarray(self._filled(field, bool))
+
+    def coded(self, field: str) -> Coded:
+        """Column of any other field."""
+        found = self.columns.get(field)
+        return found if isinstance(found, Coded) else Coded(np.full(len(self), NONE), [])
+
+    def _filled(self, field: str, dtype: Any) -> Any:
+        if field in self.columns:
+            return self.columns[field]
+        default = self.record.model_fields[field].get_default(call_default_factory=True)
+        none = 0 if dtype is np.int64 else np.nan
+        return np.full(len(self), none if default is None else default, dtype=dtype)
+
+    def document(self) -> dict[str, list[Any]]:
+        """Columns as a file has them."""
+        return {name: _listed(_form(type(self), name), column) for name, column in self.columns.items()}
+
+    def default(self, field: str) -> Any:
+        """Value of a field that a record does not state, `...` where it must."""
+        known = self.record.model_fields[field]
+        return ... if known.is_required() else known.get_default(call_default_factory=True)
+
+    def take(self, places: IntArray) -> Self:
+        """Some of the records."""
+        own = {name: column for name, column in self.columns.items() if name not in self.several}
+        taken = {name: _taken(column, places) for name, column in own.items()}
+        return type(self)(taken | self._several_of(places))
+
+    def _several_of(self, places: IntArray) -> dict[str, Column]:
+        """Columns with several entries for each record, of some records."""
+        return {}
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, place: int) -> RecordT: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[RecordT]: ...
+
+    def __getitem__(self, place: int | slice) -> RecordT | list[RecordT]:
+        if isinstance(place, slice):
+            return [self._made(j) for j in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there is no record {place} of {len(self)}")
+        return self._made(int(place) % len(self))
+
+    def __iter__(self) -> Iterator[RecordT]:
+        return (self._made(j) for j in range(len(self)))
+
+    def _made(self, j: int) -> RecordT:
+        own = (name for name in self.columns if name not in self.several)
+        given = {name: _value(_form(type(self), name), self.columns[name], j) for name in own}
+        # A value of a column is one that the model took before.
+        return cast(RecordT, self.record.model_construct(**given))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} records by column: {', '.join(self.columns)}>"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: Any, inner: Callable[[Any], Any]) -> Any:
+            return value if isinstance(value, cls) else cls._from_table(inner(value))
+
+        return core_schema.no_info_wrap_validator_function(
+            read,
+            handler.generate_schema(table_of(cls)),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda columns: columns.document()
+            ),
+        )
+
+
+def form_of(records: Any) -> str:
+    """Which form records of a document, or from Python, have, so that only its faults are reported."""
+    return COLUMNS if isinstance(records, dict | RecordColumns) else ROWS
+
+
+@cache
+def table_of(columns: type[RecordColumns[Any]]) -> type[BaseModel]:
+    """Model of the columns as a file has them: a list of every field, of one length."""
+    # As values: types made from values are none to a type checker.
+    annotated: Any = Annotated
+    listed: Any = list
+    fields: dict[str, Any] = {}
+    for name, field in columns._own_fields().items():
+        entry = annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+        required = field.is_required() or name == columns.key
+        column = listed[entry]
+        fields[name] = (column, ...) if required else (column | None, None)
+    fields |= {name: (listed[entry], ...) for name, entry in columns.several.items()}
+    doc = f"{columns.record.__name__} records by column: a list for each field, all of one length."
+    return create_model(f"{columns.record.__name__}Columns", __base__=Strict, __doc__=doc, **fields)
+
+
+@cache
+def _form(columns: type[RecordColumns[Any]], name: str) -> str:
+    """How a field is stored."""
+    if name == columns.key:
+        return "name"
+    several = columns.several.get(name)
+    kinds = _plain_types(columns.record.model_fields[name].annotation if several is None else several)
+    if kinds <= {bool}:
+        return "flag"
+    if kinds <= {int}:
+        return "count" if several is None else "whole"
+    if kinds <= {float}:
+        return "number"
+    return "coded"
+
+
+def _plain_types(annotation: Any) -> set[Any]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _plain_types(get_args(annotation)[0])
+    if origin is Union or origin is types.UnionType:
+        return {kind for part in get_args(annotation) for kind in _plain_types(part)}
+    return set() if annotation is type(None) else {origin or annotation}
+
+
+def _stored(form: str, values: Sequence[Any]) -> Column:
+    match form:
+        case "number":
+            return np.array(values, dtype=float)  # None becomes nan
+        case "whole":
+            return np.array(values, dtype=np.int64)
+        case "count":
+            return np.array([value or 0 for value in values], dtype=np.int64)
+        case "flag":
+            return np.array(values, dtype=bool)
+        case "name":
+            return list(values)
+    return Coded.of(values)
+
+
+def _listed(form: str, column: Column) -> list[Any]:
+    values: list[Any] = column if isinstance(column, list) else column.tolist()
+    if form == "number":
+        return [None if value != value else value for value in values]
+    return [value or None for value in values] if form == "count" else values
+
+
+def _value(form: str, column: Column, j: int) -> Any:
+    if isinstance(column, Coded):
+        code = int(column.codes[j])
+        return None if code == NONE else column.values[code]
+    if isinstance(column, list):
+        return column[j]
+    value = column[j].item()
+    if form == "number":
+        return None if value != value else value
+    return value or None if form == "count" else value
+
+
+def _taken(column: Column, places: IntArray) -> Column:
+    if isinstance(column, Coded):
+        return Coded(column.codes[places], column.values)
+    return [column[j] for j in places.tolist()] if isinstance(column, list) else column[places]
+
+
+def _plain(values: Any) -> Any:
+    """List of the values of a numpy or Arrow array; None where it has no value."""
+    if isinstance(values, np.ndarray):
+        listed: list[Any] = values.tolist()
+        none = np.flatnonzero(np.isnan(values)).tolist() if values.dtype.kind == "f" else []
+        for place in none:
+            listed[place] = None
+        return listed
+    return values.to_pylist() if hasattr(values, "to_pylist") else values

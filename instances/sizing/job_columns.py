@@ -1,0 +1,86 @@
+"""The jobs of a round by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+from pydantic import BaseModel
+
+from wattsched.instances.columns import NONE, Coded, RecordColumns
+from wattsched.instances.errors import MOST_LINES, refuse
+from wattsched.instances.sizing.job import Job, Placement, faults_of
+from wattsched.topology.arrays import BoolArray, IntArray
+
+BY_COLUMN = 10_000
+"""Generated rounds of so many jobs, and their decisions, are by column."""
+
+CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w")
+"""Fields that leave a job some of the options of its table or model."""
+
+
+class JobColumns(RecordColumns[Job]):
+    """Jobs by column.
+
+    `options` and `model` are the names, or tables, that jobs share; `current` what each holds.
+    """
+
+    record: ClassVar[type[BaseModel]] = Job
+    key: ClassVar[str] = "name"
+
+    @classmethod
+    def _from_table(cls, table: BaseModel) -> JobColumns:
+        found = super()._from_table(table)
+        refuse(islice(found._contradictions(), MOST_LINES))
+        return found
+
+    def _contradictions(self) -> Iterator[str]:
+        """As `Job` finds them in one job."""
+        fewest, most = self.counts("min_gpus"), self.counts("max_gpus")
+        odd = (self.coded("options").codes == NONE) == (self.coded("model").codes == NONE)
+        odd |= (fewest > most) & (most > 0)
+        odd |= self.fixed & ~self.current.where(lambda held: bool(held.nodes))
+        for j in np.flatnonzero(odd).tolist():
+            yield from (f"job '{self.names[j]}': {told}" for told in faults_of(self[j]))
+
+    @cached_property
+    def fixed(self) -> BoolArray:
+        """Which jobs keep the GPUs they hold, shape (n_jobs,)."""
+        return ~self.flags("preemptible")
+
+    @property
+    def current(self) -> Coded:
+        """What the jobs hold now."""
+        return self.coded("current")
+
+    @cached_property
+    def running(self) -> IntArray:
+        """Jobs that run now."""
+        return np.flatnonzero(self.current.codes != NONE)
+
+    def held(self, j: int) -> Placement | None:
+        """What a job holds now."""
+        code = int(self.current.codes[j])
+        return None if code == NONE else self.current.values[code]
+
+    @cached_property
+    def kinds(self) -> tuple[IntArray, IntArray]:
+        """A job of every kind, and the kind of each job.
+
+        Jobs are of one kind when they have the same table or model, choices and bounds on the GPU count; the
+        kinds are in the order of their first jobs.
+        """
+        columns = [self.coded(name).codes for name in ("options", "model", *CHOICES)]
+        columns += [self.counts("min_gpus"), self.counts("max_gpus")]
+        code = np.zeros(len(self), dtype=np.int64)
+        for column in columns:
+            _, number = np.unique(column, return_inverse=True)
+            _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
+        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return first[order], rank[kind]

@@ -1,0 +1,119 @@
+"""Jobs and decisions by column are the same jobs and decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+import wattsched
+from tests.strategies.instances import instances_with_sets, small_instances
+from wattsched.documents import instance_of
+from wattsched.instances.digest import digest_of
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import document_text
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
+
+KEPT = "a job that is not preemptible needs 'current' with its nodes"
+
+
+def columnar(instance: Instance) -> Instance:
+    """The instance with its jobs by column, as read from a file."""
+    by_column = instance.model_copy(update={"jobs": instance.by_column()})
+    document = json.loads(document_text(by_column))
+    assert isinstance(document["jobs"], dict) or not instance.jobs
+    return Instance.model_validate(document)
+
+
+@given(small_instances(min_jobs=1) | instances_with_sets())
+def test_an_instance_by_column_is_the_same(instance: Instance) -> None:
+    read = columnar(instance)
+    assert isinstance(read.jobs, JobColumns)
+    assert list(read.jobs) == instance.jobs
+    assert read.jobs[-1] == instance.jobs[-1]
+    assert digest_of(read) == digest_of(instance)
+    some = np.arange(0, len(instance.jobs), 2)
+    assert list(read.jobs.take(some)) == instance.jobs[::2]
+    first, kind = read.jobs.kinds
+    assert [instance.jobs[first[k]].options for k in kind] == [job.options for job in instance.jobs]
+
+
+@settings(max_examples=30)
+@given(small_instances())
+def test_it_has_the_same_answer(instance: Instance) -> None:
+    rows, columns = (wattsched.solve(one) for one in (instance, columnar(instance)))
+    assert columns.termination.reason == rows.termination.reason
+    assert columns.objective == rows.objective
+    if rows.decision is None:
+        return
+    decision = Decision(
+        jobs=AssignmentColumns.from_records(rows.decision.jobs), waiting=rows.decision.waiting
+    )
+    assert list(decision.jobs) == rows.decision.jobs
+    read = Decision.model_validate(json.loads(document_text(decision)))
+    assert isinstance(read.jobs, AssignmentColumns)
+    assert list(read.jobs) == rows.decision.jobs
+    some = np.arange(len(read.jobs))[::-2]
+    assert list(read.jobs.take(some)) == rows.decision.jobs[::-2]
+
+
+def test_arrays_are_taken_from_python() -> None:
+    lists: dict[str, Any] = {
+        "name": ["a", "b"],
+        "weight": [1.0, 2.0],
+        "deadline_s": [None, 50.0],
+        "options": ["t", "t"],
+    }
+    arrow = {name: pa.array(values) for name, values in lists.items()}
+    arrays = {**lists, "weight": np.array([1.0, 2.0]), "deadline_s": np.array([np.nan, 50.0])}
+    found = [list(JobColumns.of(columns)) for columns in (lists, arrow, arrays)]
+    assert found[0] == found[1] == found[2]
+    assert found[0][0].deadline_s is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"weight": [1.0, -2.0]}, "jobs.weight[1]: must be greater than or equal to 0.000001, got -2.0"),
+        ({"weight": [1.0]}, "jobs: the columns differ in length: {'name': 2, 'weight': 1, 'options': 2}"),
+        ({"weight": [1.0, "2"]}, "jobs.weight[1]: must be a valid number, got '2'"),
+        ({"name": ["a", "a"]}, "duplicate job name 'a'"),
+        ({"options": ["t", "u"]}, "job 'b' names the unknown table 'u'"),
+        ({"options": ["t", None]}, "jobs: job 'b': give exactly one of 'options' and 'model'"),
+        ({"speed": [1, 2]}, "jobs.speed: is not a known field"),
+        ({"min_gpus": [1, 4], "max_gpus": [1, 2]}, "jobs: job 'b': min_gpus 4 is above max_gpus 2"),
+        (
+            {"preemptible": [True, False]},
+            "jobs: job 'b': a job that is not preemptible needs 'current' with its nodes",
+        ),
+        ({"name": 5}, "jobs.name: must be a list, got 5"),
+    ],
+)
+def test_a_fault_names_its_place(change: dict[str, Any], told: str) -> None:
+    jobs: dict[str, Any] = {"name": ["a", "b"], "weight": [1.0, 1.0], "options": ["t", "t"], **change}
+    table = {"gpus": [1], "pool": ["A"], "power_w": [100.0], "rate": [1.0]}
+    cluster = {"gpu_types": {"A": {"idle_power_w": 10}}, "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4}]}
+    with pytest.raises(InputError) as error:
+        instance_of(
+            {"format": "wattsched-instance/1", "cluster": cluster, "tables": {"t": table}, "jobs": jobs}
+        )
+    assert told in error.value.faults
+
+
+def test_gpus_of_a_decision_are_counted() -> None:
+    jobs = {"job": ["a"], "gpus": [2], "pool": ["A"], "node": ["n"], "gpu": [0]}
+    with pytest.raises(ValueError, match="'node' has 1 entries, the jobs have 2 GPUs"):
+        Decision.model_validate({"jobs": jobs, "waiting": []})
+
+
+def test_by_column_it_is_smaller(tmp_path: Path) -> None:
+    made = wattsched.generate("uniform", jobs=200, seed=1)
+    by_column = document_text(made.model_copy(update={"jobs": made.by_column()}))
+    assert len(by_column) < len(document_text(made))
