@@ -33,6 +33,7 @@ COMMANDS = {
     "show": ("show", "Describe an instance or a result."),
     "generate": ("generate", "Generate an instance of a family."),
     "import": ("importing", "Turn a public trace into an instance."),
+    "convert": ("convert", "Write a round or its result by row, by column or as Parquet."),
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),

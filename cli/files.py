@@ -20,12 +20,15 @@ from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pydantic import BaseModel
 
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
+PARQUET = ".parquet"
+DOCUMENT_SUFFIXES = (*JSON_SUFFIXES, PARQUET)
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -57,12 +60,12 @@ def write(target: str | None, content: str | bytes) -> None:
 
 
 def read_document(name: str) -> Any:
-    """Parse a JSON file, or standard input for ``-``.
+    """Parse a file, JSON or Parquet, or standard input for ``-``.
 
     Raises
     ------
     InputError
-        As `instances.io.read_json`.
+        As `documents.read_document`.
     """
     with received(name) as path:
         return _parsed(path, name)
@@ -86,18 +89,18 @@ def received(name: str) -> Iterator[str]:
         return
     if sys.stdin is None:
         raise BadInput("standard input is closed")
-    with tempfile.NamedTemporaryFile(suffix=".json") as copy:
+    with tempfile.NamedTemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         yield copy.name
 
 
 def _parsed(path: str, name: str) -> Any:
+    from wattsched.documents import read_document as read
     from wattsched.instances.errors import InputError
-    from wattsched.instances.io import read_json
 
     try:
-        return read_json(path)
+        return read(path)
     except InputError as error:
         raise InputError(error.faults, shown(name)) from None
 
@@ -157,6 +160,18 @@ def stray_output_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
+def content_of(model: BaseModel, target: str | None) -> str | bytes:
+    """What is written of an instance or an answer to a file: Parquet where its name ends so, else JSON."""
+    if target is not None and target.endswith(PARQUET):
+        from wattsched.instances.parquet import parquet_bytes
+
+        return parquet_bytes(model)
+    from wattsched.instances.io import document_text
+
+    answer: Any = model
+    return answer_text(answer) if hasattr(model, "termination") else document_text(model)
+
+
 def answer_text(answer: Result | ParetoResult) -> str:
     """JSON of a result with one field per line, and one job, set or point per line."""
     fields = [(name, getattr(answer, name)) for name in type(answer).model_fields]
@@ -171,10 +186,17 @@ def _laid_out(value: Any, *, sparse: bool = False) -> str:
     from pydantic import BaseModel
     from pydantic_core import to_json
 
+    from wattsched.instances.columns import RecordColumns
+
+    if isinstance(value, RecordColumns):
+        columns = value.document().items()
+        return "{\n" + ",\n".join(f'   "{n}": {to_json(c).decode()}' for n, c in columns) + "\n  }"
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
         lines = (entry.model_dump_json(exclude_none=sparse) for entry in value)
         return "[\n" + ",\n".join(f"   {line}" for line in lines) + "\n  ]"
-    if not isinstance(value, BaseModel) or not any(isinstance(part, list) for _, part in value):
+    if not isinstance(value, BaseModel) or not any(
+        isinstance(part, (list, RecordColumns)) for _, part in value
+    ):
         return to_json(value).decode()
     parts = [f'  "{name}": {_laid_out(part, sparse=True)}' for name, part in value]
     return "{\n" + ",\n".join(parts) + "\n }"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import JSON_SUFFIXES, write
+from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
 
@@ -36,17 +36,15 @@ def _command(family: str) -> click.Command:
 
     def callback(output: str | None, **parameters: Any) -> None:
         from wattsched.instances.generators import generate
-        from wattsched.instances.io import document_text
         from wattsched.report.terminal import progress
 
-        with progress(f"generating {family}"):
-            with refusing():
-                instance = generate(family, **parameters)
-            text = document_text(instance)
-        write(output, text)
+        with progress(f"generating {family}"), refusing():
+            instance = generate(family, **parameters)
+            content = content_of(instance, output)
+        write(output, content)
 
     made = Command(family, params=params, callback=callback, help=_known()[family])
-    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
+    return output_option(*DOCUMENT_SUFFIXES, help="The instance file (default: standard output).")(made)
 
 
 def _rows() -> tuple[list[str], list[tuple[str, str]]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import JSON_SUFFIXES, write
+from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, write
 from wattsched.cli.outputs import FC, Command, output_option
 from wattsched.cli.parameters import (
     Family,
@@ -139,7 +139,7 @@ def _command(name: str) -> click.Command:
         help=f"Import {form.description}.",
         context_settings={"show_default": True},
     )(callback)
-    return output_option(*JSON_SUFFIXES, help="The instance file (default: standard output).")(made)
+    return output_option(*DOCUMENT_SUFFIXES, help="The instance file (default: standard output).")(made)
 
 
 def _import(name: str, own: list[str]) -> Any:
@@ -147,7 +147,6 @@ def _import(name: str, own: list[str]) -> Any:
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
         from wattsched.exchange import import_trace
-        from wattsched.instances.io import document_text
         from wattsched.report.terminal import progress
 
         if values.get("window") is not None:
@@ -160,7 +159,7 @@ def _import(name: str, own: list[str]) -> Any:
         if cluster is not None:
             values["cluster"] = cluster.read()
         with progress(f"reading {', '.join(files)}"), refusing():
-            text = document_text(import_trace(name, *files, **values))
+            text = content_of(import_trace(name, *files, **values), output)
         write(output, text)
 
     return callback

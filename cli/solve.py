@@ -13,9 +13,10 @@ import click
 
 from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import (
-    JSON_SUFFIXES,
+    DOCUMENT_SUFFIXES,
     STANDARD,
     answer_text,
+    content_of,
     read_document,
     read_instance,
     received,
@@ -101,7 +102,7 @@ class Asked:
     metavar="N",
     help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
 )
-@output_option(*JSON_SUFFIXES, help="Write the result to a .json or .json.gz file.")
+@output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
 def command(
     file: str, asked: Asked, limits: Limits, points: int | None, output: str | None, as_json: bool
@@ -126,7 +127,7 @@ def command(
         traced = None if points is None else _trace(instance, points, asked, limits)
         answer = traced or _solve(instance, asked, limits)
     if output is not None:
-        write(output, answer_text(answer))
+        write(output, content_of(answer, output))
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:

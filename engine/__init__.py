@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wattsched.documents import check as check
     from wattsched.documents import read_instance as read_instance
     from wattsched.documents import read_result as read_result
+    from wattsched.documents import write_document as write_document
     from wattsched.engine import solve as solve
     from wattsched.exchange import export_program as export_program
     from wattsched.exchange import export_topology as export_topology
@@ -62,6 +63,7 @@ _HOMES = {
     "read_result": "wattsched.documents",
     "replay_jobs": "wattsched.replays",
     "solve": "wattsched.engine",
+    "write_document": "wattsched.documents",
 }
 
 __all__ = ["__version__", *_HOMES]  # the names of the table

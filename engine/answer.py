@@ -240,7 +240,7 @@ class Evidence:
     def size(self) -> Size:
         """Size of the program."""
         program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
-        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=int(program.matrix.nnz), **told)
+        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=program.nonzeros, **told)
 
     @property
     def _unsupported(self) -> str:
@@ -258,7 +258,7 @@ class Evidence:
         if not _whole(model):
             return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
-        rows = short_rows(model.program, time_s, problem.may_grow)
+        rows = short_rows(model.listed, time_s, problem.may_grow)
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
 
 

@@ -24,7 +24,6 @@ from wattsched.verification.tree import ProveLeaf
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker
-    from wattsched.topology.arrays import FloatArray
 
 EARLIER = "initial_solution"
 """Who made an earlier decision, in messages."""
@@ -73,12 +72,11 @@ class Candidate:
     decision: Any = None
     report: Report | None = None
 
-    def point_of(self, model: Model[Any]) -> FloatArray | None:
+    def point_of(self, model: Model[Any]) -> Any:
         """Point of a model's program, None where it has none."""
         if self.solution is not None:
             return self.solution.x if self.model is model else None
-        x: FloatArray | None = model.encode(self.decision)
-        return x
+        return model.encode(self.decision)
 
 
 @dataclass
@@ -151,6 +149,10 @@ class Call:
         """Whether the solver finds the optimum when it has the time."""
         return not self.by_heuristic and find_solver(self.solver).exact
 
+    @property
+    def _takes_kinds(self) -> bool:
+        return self.by_heuristic or bool(find_solver(self.solver).by_kind)
+
     def limits_left(self, share: float = 1.0) -> Limits:
         """Limits with a share of what is left of the time, at least a few milliseconds."""
         left_s = self.timer.remaining_s()
@@ -162,6 +164,8 @@ class Call:
             build = self.problem.formulation(formulation)
             with self.timer.phase("build" if formulation == self.formulation else "reference"):
                 model = build(self.data, self.instance.objective, self.timer.until(_BUILD_SHARE))
+                if model.written_out is not None and not self._takes_kinds:
+                    model = model.written_out()
             self.models[formulation] = model
         return self.models[formulation]
 

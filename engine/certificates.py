@@ -114,9 +114,9 @@ class Priced:
             proof, nodes = _by_counts(call, model.counts(), value)
             proven = proof.bound
         elif model.split is not None:
-            timer, most = _limits(call, _USUAL_WORK, model.program)
+            timer, most = _limits(call, _USUAL_WORK, model.listed)
             with call.timer.phase("prove"):
-                grown = tree.prove(model.program, value, timer, prices=self.prices, nodes=most)
+                grown = tree.prove(model.listed, value, timer, prices=self.prices, nodes=most)
                 nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
             proven = model.program.reported(grown.bound)
         else:
@@ -229,9 +229,9 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
 
 def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
     """What a tree over choices proves of a value, as the independent proof finds, and its nodes."""
-    timer, most = _limits(call, _USUAL_WORK, model.program)
+    timer, most = _limits(call, _USUAL_WORK, model.listed)
     with call.timer.phase("prove"):
-        nodes = _nodes_of_splits(model, tree.prove(model.program, value, timer, nodes=most))
+        nodes = _nodes_of_splits(model, tree.prove(model.listed, value, timer, nodes=most))
         return _verified(call, nodes), nodes
 
 
@@ -250,10 +250,10 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
     """What a tree over choices proves of a bottleneck: that no decision is as good as to cost less."""
     from wattsched.solvers.bottleneck import bottleneck_of
 
-    bottleneck = bottleneck_of(model.program)
+    bottleneck = bottleneck_of(model.listed)
     if bottleneck is None or model.split is None:
         return Proof(), []
-    timer, most = _limits(call, _USUAL_WORK, model.program)
+    timer, most = _limits(call, _USUAL_WORK, model.listed)
     with call.timer.phase("prove"):
         grown = tree.prove_threshold(bottleneck, value, timer, most)
         nodes = [] if grown is None else _nodes_of_splits(model, grown)

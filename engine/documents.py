@@ -8,8 +8,15 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from wattsched.instances.errors import InputError, require, require_range, shown, validated
-from wattsched.instances.io import read_json
+from wattsched.instances.errors import (
+    InputError,
+    UnreadableError,
+    require,
+    require_range,
+    shown,
+    validated,
+)
+from wattsched.instances.io import PARQUET, is_parquet, read_json, write_atomically, write_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -22,8 +29,45 @@ INSTANCE_FORMAT = "wattsched-instance/1"
 RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
 
 
+def read_document(path: str | Path) -> Any:
+    """Parse a file, JSON or Parquet, whatever it is called.
+
+    Raises
+    ------
+    InputError
+        When it is neither, too large, or cannot be read (`UnreadableError`, which is an OSError, too).
+    """
+    try:
+        parquet = is_parquet(path)
+    except OSError as error:
+        raise UnreadableError(error, str(path)) from None
+    if not parquet:
+        return read_json(path)
+    from wattsched.instances.parquet import read_parquet
+
+    return read_parquet(path)
+
+
+def write_document(path: str | Path, model: BaseModel) -> None:
+    """Write an instance, a result or a decision in one step: Parquet where the name ends so, else JSON.
+
+    Raises
+    ------
+    InputError
+        For what Parquet does not hold: all but rounds and their results.
+    OSError
+        When the folder cannot be written to; an old file is then as it was.
+    """
+    if str(path).endswith(PARQUET):
+        from wattsched.instances.parquet import parquet_bytes
+
+        write_atomically(path, parquet_bytes(model))
+    else:
+        write_json(path, model)
+
+
 def read_instance(path: str | Path) -> Any:
-    """Read, validate and check an instance file (``.json`` or ``.json.gz``) of any problem.
+    """Read, validate and check an instance file (``.json``, ``.json.gz``, ``.parquet``) of any problem.
 
     Raises
     ------
@@ -33,7 +77,7 @@ def read_instance(path: str | Path) -> Any:
         With every fault found: of the file, of a field, or of what the fields mean together.
     """
     require("path", path, (str, os.PathLike), "a path")
-    return instance_of(read_json(path), source=str(path))
+    return instance_of(read_document(path), source=str(path))
 
 
 def instance_of(document: Any, source: str = "") -> Any:
@@ -67,7 +111,7 @@ def read_result(path: str | Path) -> Result:
         With one line per fault.
     """
     require("path", path, (str, os.PathLike), "a path")
-    return result_of(read_json(path), source=str(path))
+    return result_of(read_document(path), source=str(path))
 
 
 def result_of(document: Any, source: str = "") -> Result:
@@ -216,7 +260,7 @@ def check(
     rules = problem(getattr(instance, "problem", ""))
     require("instance", instance, (rules.instance,), "an instance or a path")
     if isinstance(answer, str | Path):
-        answer = answer_of(read_json(answer), rules.name, str(answer))
+        answer = answer_of(read_document(answer), rules.name, str(answer))
     if not isinstance(answer, Result):
         require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
     return verdict_on(instance, answer.model_dump(mode="json")).requiring(require_gap)

@@ -22,6 +22,7 @@ from wattsched.certificates import Priced
 from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.documents import read_instance
 from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer, stoppable
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, require
@@ -41,8 +42,8 @@ from wattsched.solvers.solution import (
 )
 
 if TYPE_CHECKING:
+    from wattsched.formulations.kinds import KindProgram
     from wattsched.formulations.model import Model
-    from wattsched.formulations.program import Program
     from wattsched.topology.arrays import FloatArray
 
 SMALL = 1_000
@@ -270,7 +271,8 @@ def model_of(
     data = problem.expand(sound.model_copy(update={"objective": goal}))
     if reasons := problem.diagnose(data):
         raise InfeasibleError("; ".join(reasons))
-    return build(data, goal, Timer())
+    model = build(data, goal, Timer())
+    return model if model.written_out is None else model.written_out()
 
 
 def _earlier(problem: Problem[Any, Any, Any], answer: Any) -> tuple[Any, Mapping[str, float]]:
@@ -466,18 +468,19 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
     return asked
 
 
-def _by_solver(call: Call, program: Program, start: Start) -> Solution:
+def _by_solver(call: Call, program: Program | KindProgram, start: Start) -> Solution:
     """Let the solver run until the time that is left for it, whether it keeps limits or not.
 
-    A small program is solved here, sooner than a process would have it, and so are all by rules, which look
-    at the time; a thread that is given up may go on for a while. A large program, or one of somebody else's,
-    is killed with its process.
+    A small program is solved here, sooner than a process would have it, and so are all by rules and those by
+    kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
+    somebody else's, is killed with its process.
     """
     if not call.watched:
         return find_solver(call.solver)(program, call.limits, start)
     left = call.limits_left()
     limits, grace_s = left.with_grace()
-    if (call.exact and program.n_columns > IN_THREAD) or call.solver.startswith(PYOMO_PREFIX):
+    large = call.exact and program.n_columns > IN_THREAD
+    if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
         return call.worker().solve(call.solver, program, limits, start, grace_s)
     heard: list[Solution] = []
 

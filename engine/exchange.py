@@ -226,7 +226,7 @@ def export_program(
         name = getattr(instance, "name", instance)
         told = f"{name}: the program holds generated columns only; others may have better decisions"
         warnings.warn(told, NoticeWarning, stacklevel=2)
-    return write[form](model.program)
+    return write[form](model.listed)
 
 
 def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:

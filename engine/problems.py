@@ -177,7 +177,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         size=lambda instance: len(instance.jobs),
         expand=comparable_jobs,
         formulations={
-            "mckp": late("formulations.sizing.mckp:build"),
+            "mckp": late("formulations.sizing.by_kind:build"),
             "assignment": late("formulations.sizing.assignment:build"),
             "intervals": late("formulations.sizing.intervals:build"),
         },

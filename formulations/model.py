@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wattsched.formulations.counts import Counts
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.topology.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from wattsched.formulations.kinds import KindProgram
 
 DecisionT = TypeVar("DecisionT")
 
@@ -53,15 +56,17 @@ class Model(Generic[DecisionT]):
         A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
     bound : float
         What every decision costs at least, as that algorithm proved it; -inf if there is none.
+    written_out : callable, optional
+        The model with every column of its program by kind, for solvers that take no other.
     columns : object, optional
         What the choice columns stand for, for branching of the problem's own.
     options, dropped : int, optional
         Options of all jobs, and those left out because another one of the same job dominates them.
     """
 
-    program: Program
-    decode: Callable[[FloatArray, Starts], DecisionT]
-    encode: Callable[[DecisionT], FloatArray | None] = lambda decision: None
+    program: Program | KindProgram
+    decode: Callable[[Any, Starts], DecisionT]
+    encode: Callable[[DecisionT], Any] = lambda decision: None
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
     split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None
@@ -72,9 +77,17 @@ class Model(Generic[DecisionT]):
     cut: bool = False
     optimum: FloatArray | None = None
     bound: float = -math.inf
+    written_out: Callable[[], Model[DecisionT]] | None = None
     columns: Any = None
     options: int | None = None
     dropped: int | None = None
+
+    @property
+    def listed(self) -> Program:
+        """The program, where every column is written down; ValueError for one by kind."""
+        if not isinstance(self.program, Program):
+            raise ValueError("the columns are not written down")
+        return self.program
 
 
 def not_built() -> Model[Any]:

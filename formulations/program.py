@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -128,6 +128,8 @@ class Program:
     intervals: Intervals | None = None
     attributes: Mapping[str, FloatArray] = field(default_factory=dict)
 
+    by_kind: ClassVar[bool] = False
+
     @property
     def n_rows(self) -> int:
         """Number of coupling rows."""
@@ -163,6 +165,21 @@ class Program:
     def reported(self, value: float) -> float:
         """Cost or bound in the direction of the user's objective."""
         return -value if self.sense == "max" else value
+
+    @property
+    def nonzeros(self) -> int:
+        """Entries of the matrix."""
+        return int(self.matrix.nnz)
+
+    def rounded(self, x: FloatArray) -> FloatArray:
+        """Make the integer columns of a point exact integers and keep the others inside their bounds."""
+        # Adding zero turns -0.0 into 0.0.
+        whole = np.where(self.integer, np.round(x), x) + 0.0
+        return np.clip(whole, self.lower, self.upper)
+
+    def largest_cost(self) -> float:
+        """Largest cost of a column, without its sign."""
+        return float(np.max(np.abs(self.cost), initial=0.0))
 
     def violation(self, x: FloatArray) -> float:
         """Largest violation of a row, bound, group or integrality; rows relative to max(1, |bound|)."""
@@ -296,6 +313,15 @@ class ProgramBuilder(Entries):
         self.n_rows += 1
         return self.n_rows - 1
 
+    def row_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bounds of the rows so far."""
+        lower, upper = _spread(self._rows, (float, float))
+        return lower, upper
+
+    def row_blocks(self) -> tuple[Block, ...]:
+        """Blocks of the rows so far."""
+        return tuple(block for block, _ in self._rows)
+
     def program(self, group_start: IntArray | None = None, **values: Any) -> Program:
         """Program of what was gathered.
 
@@ -307,7 +333,7 @@ class ProgramBuilder(Entries):
             Other fields of `Program`.
         """
         cost, lower, upper, integer = _spread(self._columns, (float, float, float, bool))
-        row_lower, row_upper = _spread(self._rows, (float, float))
+        row_lower, row_upper = self.row_bounds()
         return Program(
             cost=cost,
             matrix=self.matrix(self.n_rows, self.n_columns),
@@ -317,7 +343,7 @@ class ProgramBuilder(Entries):
             upper=upper,
             integer=integer,
             group_start=np.zeros(1, dtype=np.int64) if group_start is None else group_start,
-            rows=tuple(block for block, _ in self._rows),
+            rows=self.row_blocks(),
             columns=tuple(block for block, _ in self._columns),
             **values,
         )

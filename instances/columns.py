@@ -25,7 +25,7 @@ from typing import (
 )
 
 import numpy as np
-from pydantic import BaseModel, GetCoreSchemaHandler, create_model
+from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -114,15 +114,41 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Self:
-        """Columns from lists, numpy arrays or Arrow arrays, validated.
+        """Columns from lists, numpy arrays, Arrow arrays or `Coded`, validated.
 
         Raises
         ------
         pydantic.ValidationError
             With the place of every value that the record does not take.
         """
-        found = table_of(cls).model_validate({name: _plain(values) for name, values in columns.items()})
-        return cls._from_table(found)
+        return cls._read(columns, table_of(cls).model_validate)
+
+    @classmethod
+    def _read(cls, columns: Mapping[str, Any], validate: Callable[[Any], Any]) -> Self:
+        known = {name: _from_arrow(values) for name, values in columns.items()}
+        arrays = {name: values for name, values in known.items() if isinstance(values, np.ndarray | Coded)}
+        brief = {name: _brief(values, _form(cls, name)) for name, values in arrays.items()}
+        try:
+            table = validate({**known, **brief})
+        except ValidationError:
+            if not arrays:
+                raise
+            table = validate({name: _plain(values) for name, values in known.items()})
+            arrays = {}
+        listed = {name: values for name, values in table if values is not None and name not in arrays}
+        stored = {name: _stored(_form(cls, name), values) for name, values in listed.items()}
+        for name, values in arrays.items():
+            stored[name] = _stored_array(_form(cls, name), values, getattr(table, name))
+        lengths = {
+            name: _length(stored[name]) for name in columns if name in stored and name not in cls.several
+        }
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns differ in length: {lengths}")
+        return cls(stored).sound()
+
+    def sound(self) -> Self:
+        """Return itself; a ValueError for what columns contradict each other in."""
+        return self
 
     @classmethod
     def from_records(cls, records: Sequence[RecordT]) -> Self:
@@ -141,14 +167,6 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     def _own_fields(cls) -> dict[str, Any]:
         fields = cls.record.model_fields
         return {name: field for name, field in fields.items() if name not in cls.instead_of}
-
-    @classmethod
-    def _from_table(cls, table: BaseModel) -> Self:
-        found = {name: values for name, values in table if values is not None}
-        lengths = {name: len(values) for name, values in found.items() if name not in cls.several}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"the columns differ in length: {lengths}")
-        return cls({name: _stored(_form(cls, name), values) for name, values in found.items()})
 
     @property
     def names(self) -> list[str]:
@@ -180,6 +198,15 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         default = self.record.model_fields[field].get_default(call_default_factory=True)
         none = 0 if dtype is np.int64 else np.nan
         return np.full(len(self), none if default is None else default, dtype=dtype)
+
+    def without(self, field: str) -> BoolArray:
+        """Which records have no value in a column, shape (n_records,)."""
+        column = self.columns[field]
+        if isinstance(column, Coded):
+            return np.asarray(column.codes == NONE)
+        if isinstance(column, list) or _form(type(self), field) in ("flag", "whole"):
+            return np.zeros(_length(column), dtype=bool)
+        return np.asarray((column == 0) if column.dtype == np.int64 else np.isnan(column))
 
     def document(self) -> dict[str, list[Any]]:
         """Columns as a file has them."""
@@ -238,7 +265,9 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def read(value: Any, inner: Callable[[Any], Any]) -> Any:
-            return value if isinstance(value, cls) else cls._from_table(inner(value))
+            if isinstance(value, cls):
+                return value
+            return cls._read(value, inner) if isinstance(value, dict) else inner(value)
 
         return core_schema.no_info_wrap_validator_function(
             read,
@@ -336,12 +365,52 @@ def _taken(column: Column, places: IntArray) -> Column:
     return [column[j] for j in places.tolist()] if isinstance(column, list) else column[places]
 
 
+def _length(column: Column) -> int:
+    return len(column.codes if isinstance(column, Coded) else column)
+
+
+def _from_arrow(values: Any) -> Any:
+    """Arrow's numbers as numpy's, with nan for none; its texts as a list, or coded where they are."""
+    if not hasattr(values, "to_pylist"):
+        return values
+    values = values.combine_chunks() if hasattr(values, "combine_chunks") else values
+    if hasattr(values, "dictionary"):
+        codes = values.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+        return Coded(codes, values.dictionary.to_pylist())
+    kind = str(values.type)
+    if kind.startswith(("int", "uint", "float", "double")):
+        return values.to_numpy(zero_copy_only=False)
+    return values.to_pylist()
+
+
+def _brief(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
+    """A few values of a column that its type takes if and only if it takes all of them."""
+    if isinstance(values, Coded):
+        return [*values.values, *([None] if (values.codes == NONE).any() else [])]
+    found = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if form == "count" and not (found % 1).any():
+        found = found.astype(np.int64)
+    ends = [found.min(), found.max()] if len(found) else []
+    return [*(end.item() for end in ends), *([None] if len(found) < len(values) else [])]
+
+
+def _stored_array(form: str, values: FloatArray | IntArray | Coded, read: list[Any]) -> Column:
+    """Column of an array; of what is coded the values as they were `read`, models for objects."""
+    if isinstance(values, Coded):
+        return Coded(values.codes, read[: len(values.values)])
+    dtypes = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
+    found = np.nan_to_num(values) if form == "count" and values.dtype.kind == "f" else values
+    return found.astype(dtypes[form], copy=False)
+
+
 def _plain(values: Any) -> Any:
-    """List of the values of a numpy or Arrow array; None where it has no value."""
+    """Every value of a column in a list; None where it has none."""
+    if isinstance(values, Coded):
+        return values.tolist()
     if isinstance(values, np.ndarray):
         listed: list[Any] = values.tolist()
         none = np.flatnonzero(np.isnan(values)).tolist() if values.dtype.kind == "f" else []
         for place in none:
             listed[place] = None
         return listed
-    return values.to_pylist() if hasattr(values, "to_pylist") else values
+    return values

@@ -117,10 +117,11 @@ def _written(records: RecordColumns[Any], field: str, text: bytes) -> Iterable[b
         return [b"%bs%d:%b" % (text, len(content), content) for content in encoded]
     packed, start = column.astype("<f8").tobytes(), text + b"d"
     each = [start + packed[place : place + 8] for place in range(0, len(packed), 8)]
-    none = column == (0 if column.dtype == np.int64 else default)
-    if column.dtype == float:
-        none = np.isnan(column) | (column == (np.nan if default in (None, ...) else default))
-    for place in np.flatnonzero(none).tolist():
+    # No value is the default where it is none.
+    unwritten = records.without(field)
+    if default not in (None, ...):
+        unwritten |= column == default
+    for place in np.flatnonzero(unwritten).tolist():
         each[place] = b""
     return each
 

@@ -306,9 +306,14 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
         elif isinstance(here, list) and told_last:
             # A column that no row object has.
             path += f"[0].{step}"
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+        elif isinstance(step, int) and _is_column(here) and step < len(here):
             path, here = f"{path}[{step}]", here[step]
         elif isinstance(here, dict) and (step in here or told_last):
             name = echo(step, "")
             path, here = f"{path}.{name}" if path else name, here.get(step)
     return path
+
+
+def _is_column(value: Any) -> bool:
+    """Whether a value is a list, or an array of a document in columns."""
+    return hasattr(value, "__len__") and not isinstance(value, dict | str)

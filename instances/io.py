@@ -35,11 +35,20 @@ from wattsched.instances.errors import InputError, UnreadableError
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
+PARQUET = ".parquet"
+"""How names of Parquet files end."""
+
 MOST_DIGITS = 19
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a process to end, those of them that the system knows."""
+
+
+def is_parquet(path: str | Path) -> bool:
+    """Whether a file begins as Parquet files do; OSError when it cannot be read."""
+    with Path(path).open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def read_json(path: str | Path) -> Any:

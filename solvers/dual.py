@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
+from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
@@ -19,7 +20,7 @@ from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
-from wattsched.solvers.solution import Limits, certified
+from wattsched.solvers.solution import Limits, certified, signed
 from wattsched.topology.arrays import FloatArray
 
 SMALL = 2_000
@@ -34,7 +35,7 @@ _STEP = 0.5
 
 
 def dual_prices(
-    program: Program,
+    program: Program | KindProgram,
     time_s: float | None = None,
     tolerance: float = 1e-6,
     start: FloatArray | None = None,
@@ -60,10 +61,10 @@ def dual_prices(
         Infinite when the LP relaxation is infeasible: prices that prove more than the dearest point costs
         prove that there is none.
     """
-    if (bottleneck := bottleneck_of(program)) is not None:
+    if isinstance(program, Program) and (bottleneck := bottleneck_of(program)) is not None:
         return surrogate_prices(bottleneck, _prices_of_lack, time_s, start, enough)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
-    if (
+    if isinstance(program, Program) and (
         program.n_columns <= SMALL
         or program.n_groups == 0
         or not _bounded(program)
@@ -72,16 +73,16 @@ def dual_prices(
         return _by_lp(program, time_s)
     if program.n_rows == 0:
         return certified(program, None)
-    prices, bound = certified(program, _cutting_planes(program, Timer(time_s), tolerance, start, enough))
+    prices, bound = _cutting_planes(program, Timer(time_s), tolerance, start, enough)
     return prices, np.inf if bound > _dearest(program) + _lost(program, prices) else bound
 
 
-def _lost(program: Program, prices: FloatArray) -> float:
+def _lost(program: Program | KindProgram, prices: FloatArray) -> float:
     """By how much a bound of such prices may be too high, as the difference of what rows are charged."""
     return 2.0 * VIOLATION * _charged(program, prices)
 
 
-def _charged(program: Program, prices: FloatArray) -> float:
+def _charged(program: Program | KindProgram, prices: FloatArray) -> float:
     """Size of what rows are charged in all, which a bound is the difference of."""
     ends = np.where(prices > 0, program.row_lower, program.row_upper)
     return float(np.abs(prices * np.where(prices == 0, 0.0, ends)).sum())
@@ -108,12 +109,12 @@ def _bounded(program: Program) -> bool:
 
 
 def _cutting_planes(
-    program: Program, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
-) -> FloatArray:
-    oracle = _Oracle(program)
+    program: Program | KindProgram, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
+) -> tuple[FloatArray, float]:
+    oracle = _KindOracle(program) if isinstance(program, KindProgram) else _Oracle(program)
     spread = cost_range(program)
     master = _Master(program, oracle.clusters, spread)
-    centre = np.zeros(program.n_rows) if start is None else certified(program, start)[0]
+    centre = np.zeros(program.n_rows) if start is None else signed(program, start)
     if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
         centre = np.zeros(program.n_rows)
     cut = oracle(centre)
@@ -137,11 +138,13 @@ def _cutting_planes(
         master.add(cut)
         if cut.value > best:
             best, centre = cut.value, between
-    return centre
+    return centre, best
 
 
-def _dearest(program: Program) -> float:
+def _dearest(program: Program | KindProgram) -> float:
     """More than any point within the columns' bounds costs, by more than rounding."""
+    if isinstance(program, KindProgram):
+        return program.costs_at_most()
     n, cost = program.n_choices, program.cost
     parts = [np.maximum.reduceat(cost[:n], program.group_start[:-1])] if program.n_groups else []
     parts.append(np.maximum(cost[n:] * program.lower[n:], cost[n:] * program.upper[n:]))
@@ -187,15 +190,36 @@ class _Oracle:
         return _Cut(value, cost, use)
 
 
+class _KindOracle:
+    """The same of a program by kind, which has no free columns."""
+
+    def __init__(self, program: KindProgram) -> None:
+        self._program = program
+        self.clusters = min(_CLUSTERS, program.n_groups)
+        self._groups = np.arange(program.n_groups)
+        self._cluster = self._groups * self.clusters // max(1, program.n_groups)
+
+    def __call__(self, y: FloatArray) -> _Cut:
+        program, n = self._program, self.clusters
+        least, chosen = program.least(y)
+        cost = np.bincount(self._cluster, program.costs(self._groups, chosen), n)
+        use = program.uses_in_all(self._groups, chosen, self._cluster, n)
+        nothing = np.zeros((1, program.n_rows))
+        return _Cut(program.charged(y) + float(least.sum()), np.append(cost, 0.0), np.vstack([use, nothing]))
+
+
 class _Master:
     """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget."""
 
-    def __init__(self, program: Program, clusters: int, box: float) -> None:
+    def __init__(self, program: Program | KindProgram, clusters: int, box: float) -> None:
         lower, upper = np.isfinite(program.row_lower), np.isfinite(program.row_upper)
         limits = (np.where(lower, program.row_lower, 0.0), np.where(upper, program.row_upper, 0.0))
-        largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
+        if isinstance(program, KindProgram):
+            largest = program.largest_use()
+        else:
+            largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
         self._size = np.maximum(np.max(np.abs(limits), axis=0), np.where(largest > 0, largest, 1.0))
-        self._offset = program.offset
+        self._offset = program.offset if isinstance(program, Program) else 0.0
         self.box = box
         self._lp = RestrictedMaster("cutting planes", unit=box / program.n_groups)
         self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)

@@ -20,7 +20,6 @@ from wattsched.solvers.solution import (
     announce,
     announcing_under,
     conclude,
-    rounded,
 )
 from wattsched.topology.arrays import FloatArray
 
@@ -42,7 +41,7 @@ def feasible_point(program: Program, x: FloatArray) -> FloatArray | None:
     float array or None
         None when no value of the continuous columns satisfies the rows.
     """
-    x = rounded(program, x)
+    x = program.rounded(x)
     continuous = np.flatnonzero(~program.integer)
     if len(continuous) == 1:
         value = _best_value(program, x, int(continuous[0]))
@@ -79,7 +78,7 @@ def announce_point(program: Program, x: FloatArray, bound: float, starts: dict[i
     """Announce a running solver's point, with its lower bound, if it satisfies the program as written."""
     # To settle several continuous columns would run a solver inside the one that calls.
     alone = np.count_nonzero(~program.integer) <= 1
-    point = feasible_point(program, x) if alone else rounded(program, x)
+    point = feasible_point(program, x) if alone else program.rounded(x)
     if point is not None and feasible(program, point):
         objective = program.objective(point)
         announce(min(bound, objective), x=point, objective=objective, starts=starts)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from wattsched.formulations.program import Program
 from wattsched.solvers.solution import Solution, unsupported, without_columns
 
 if TYPE_CHECKING:
-    from wattsched.formulations.program import Program
+    from wattsched.formulations.kinds import KindProgram
     from wattsched.solvers.solution import Limits, Start
 
 PYOMO_PREFIX = "pyomo:"
@@ -40,6 +41,8 @@ class Solver:
     relaxes : bool
         Solves a small program's LP relaxation first, which is often the answer, and builds a point by
         `Start.rule` only when it is not.
+    by_kind : str
+        Function of `solvers.by_kind` that takes programs by kind for it; others take none.
     """
 
     name: str
@@ -47,15 +50,23 @@ class Solver:
     exact: bool = False
     takes_intervals: bool = False
     relaxes: bool = False
+    by_kind: str = ""
 
-    def __call__(self, program: Program, limits: Limits, start: Start | None = None) -> Solution:
+    def __call__(
+        self, program: Program | KindProgram, limits: Limits, start: Start | None = None
+    ) -> Solution:
         """Solve the program; one that this solver cannot take is answered with an error."""
         if program.intervals is not None and not self.takes_intervals:
             return unsupported(f"solver '{self.name}' cannot place intervals on lines")
-        if program.n_columns == 0:
-            return without_columns(program, limits)
         module, _, plugin = self.name.partition(":")
-        solve: Callable[..., object] = import_module(f"wattsched.solvers.{module}").solve
+        function = "solve"
+        if program.by_kind:
+            if not self.by_kind:
+                return unsupported(f"solver '{self.name}' takes no program by kind")
+            module, function = "by_kind", self.by_kind
+        elif isinstance(program, Program) and program.n_columns == 0:
+            return without_columns(program, limits)
+        solve: Callable[..., object] = getattr(import_module(f"wattsched.solvers.{module}"), function)
         if plugin:
             solve = functools.partial(solve, name=plugin)
         found = solve(program, limits, start)
@@ -71,11 +82,18 @@ _SOLVERS = (
         exact=True,
         takes_intervals=True,
         relaxes=True,
+        by_kind="solve",
     ),
-    Solver("price", "row prices, small kernels, branching on lumpy jobs", exact=True, relaxes=True),
+    Solver(
+        "price",
+        "row prices, small kernels, branching on lumpy jobs",
+        exact=True,
+        relaxes=True,
+        by_kind="solve",
+    ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
     Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
-    Solver("greedy", "steepest ascent along the jobs' efficient frontiers"),
+    Solver("greedy", "steepest ascent along the jobs' efficient frontiers", by_kind="greedy_point"),
     Solver("powerflow", "PowerFlow's rule: time saved per energy spent"),
 )
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import ROUNDING, VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of
@@ -84,7 +85,7 @@ class Start:
         needs a point, and may never need one.
     """
 
-    x: FloatArray | None = None
+    x: Any = None
     prices: FloatArray | None = None
     rule: Callable[[Program, FloatArray], FloatArray | None] | None = None
 
@@ -96,7 +97,7 @@ class Solution:
     Attributes
     ----------
     x : float array, shape (n_columns,), optional
-        Integer columns are exact integers.
+        Integer columns are exact integers. Of a program by kind a point is what `KindProgram` says.
     objective : float, optional
         Cost of `x`.
     bound : float
@@ -108,7 +109,7 @@ class Solution:
     """
 
     termination: Termination
-    x: FloatArray | None = None
+    x: Any = None
     objective: float | None = None
     bound: float = -np.inf
     prices: FloatArray | None = None
@@ -127,7 +128,7 @@ def wanted() -> bool:
 def announce(
     bound: float,
     prices: FloatArray | None = None,
-    x: FloatArray | None = None,
+    x: Any = None,
     objective: float | None = None,
     starts: dict[int, int] | None = None,
 ) -> None:
@@ -176,7 +177,7 @@ def heard(callback: Callable[..., None]) -> Callable[..., None]:
     return told
 
 
-def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, float]:
+def certified(program: Program | KindProgram, prices: FloatArray | None) -> tuple[FloatArray, float]:
     """Prices with the right signs, and the bound that they prove.
 
     Returns
@@ -185,22 +186,28 @@ def certified(program: Program, prices: FloatArray | None) -> tuple[FloatArray, 
     bound : float
         -inf when neither the prices nor zero prices prove anything.
     """
-    y = np.zeros(program.n_rows) if prices is None else np.where(np.isfinite(prices), prices, 0.0)
-    y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
-    y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
-    y = y + 0.0  # no -0.0 for readers to wonder about
+    y = np.zeros(program.n_rows) if prices is None else signed(program, prices)
     bound = -np.inf
     for shrinkage in _SHRINKAGES:
         shrunk = y * (1.0 - shrinkage)
-        bound = program.lagrangian_bound(shrunk)
+        bound = proven_bound(program, shrunk)
         if bound > -np.inf:
-            return shrunk, proven_bound(program, shrunk)
+            return shrunk, bound
     return np.zeros(program.n_rows), bound
 
 
-def proven_bound(program: Program, prices: FloatArray) -> float:
+def signed(program: Program | KindProgram, prices: FloatArray) -> FloatArray:
+    """Finite prices, 0 where their sign asks for an infinite bound."""
+    y = np.where(np.isfinite(prices), prices, 0.0)
+    y = np.where((y > 0) & ~np.isfinite(program.row_lower), 0.0, y)
+    y = np.where((y < 0) & ~np.isfinite(program.row_upper), 0.0, y)
+    return y + 0.0  # no -0.0 for readers to wonder about
+
+
+def proven_bound(program: Program | KindProgram, prices: FloatArray) -> float:
     """Lower bound on the cost that row prices prove: Lagrangian, or surrogate for a bottleneck."""
-    bound, bottleneck = program.lagrangian_bound(prices), bottleneck_of(program)
+    bound = program.lagrangian_bound(prices)
+    bottleneck = bottleneck_of(program) if isinstance(program, Program) else None
     # The surrogate bound is the better one but for rounding.
     return bound if bottleneck is None else max(bound, bottleneck.surrogate_bound(prices))
 
@@ -220,23 +227,15 @@ def relative_gap(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(1e-9, abs(objective))
 
 
-def rounding(program: Program, value: float) -> float:
+def rounding(program: Program | KindProgram, value: float) -> float:
     """Difference of costs that is rounding, for a program whose cost is about a value."""
-    largest = float(np.max(np.abs(program.cost), initial=0.0))
-    return ROUNDING * max(min(1.0, largest), abs(value))
-
-
-def rounded(program: Program, x: FloatArray) -> FloatArray:
-    """Make the integer columns of a point exact integers and keep the others inside their bounds."""
-    # Adding zero turns -0.0 into 0.0.
-    whole = np.where(program.integer, np.round(x), x) + 0.0
-    return np.clip(whole, program.lower, program.upper)
+    return ROUNDING * max(min(1.0, program.largest_cost()), abs(value))
 
 
 def conclude(
-    program: Program,
+    program: Program | KindProgram,
     limits: Limits,
-    x: FloatArray | None,
+    x: Any,
     bound: float,
     prices: FloatArray | None = None,
     limit: Limit | None = None,
@@ -252,7 +251,7 @@ def conclude(
     """
     if x is None:
         return Solution(Termination("no_solution", limit, detail), bound=bound, prices=prices)
-    x = rounded(program, x)
+    x = program.rounded(x)
     objective = program.objective(x)
     tolerance = rounding(program, objective)
     if objective < bound <= objective + tolerance:
@@ -283,7 +282,7 @@ def without_columns(program: Program, limits: Limits) -> Solution:
     return conclude(program, limits, nothing, program.offset, np.zeros(program.n_rows))
 
 
-def combined(program: Program, known: Sequence[Solution]) -> Solution:
+def combined(program: Program | KindProgram, known: Sequence[Solution]) -> Solution:
     """The best point of several answers, the best bound, and the prices that prove most."""
     best = min(known, key=lambda s: np.inf if s.objective is None else s.objective)
     prices = [s.prices for s in known if s.prices is not None]
@@ -292,7 +291,9 @@ def combined(program: Program, known: Sequence[Solution]) -> Solution:
     return replace(best, bound=max(s.bound for s in known), prices=prices[0] if prices else None)
 
 
-def with_announced(program: Program, limits: Limits, final: Solution, heard: Sequence[Solution]) -> Solution:
+def with_announced(
+    program: Program | KindProgram, limits: Limits, final: Solution, heard: Sequence[Solution]
+) -> Solution:
     """A solver's last word, or what it had announced before where that is better."""
     if final.termination.reason == "infeasible":
         return final

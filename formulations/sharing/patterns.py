@@ -53,7 +53,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
         model = _model(data, columns)
         if model.program.n_columns > MOST_COUNTED:
             return model
-        return replace(model, counts=lambda: counts_of(data, columns, model.program))
+        return replace(model, counts=lambda: counts_of(data, columns, model.listed))
     generated = generate(data, timer or Timer())
     prices = None if generated.prices is None else certificate_prices(data, generated.prices)
     return replace(_model(data, generated.columns), outside=generated.bound, prices=prices)

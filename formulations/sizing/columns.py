@@ -39,7 +39,7 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
     keep = ~_beaten_by_waiting(options, criteria)
     # What is left is compared in pairs, so it pays to drop the others first.
     left = np.flatnonzero(keep & ~options.shared)
-    keep[left] = ~_beaten_in_run(_runs(options.job[left], options.pool[left]), criteria[:, left])
+    keep[left] = ~beaten_in_runs(options.job[left], options.pool[left], criteria[:, left])
     return keep
 
 
@@ -75,6 +75,11 @@ def _runs(job: IntArray, pool: IntArray) -> IntArray:
     n = len(job)
     change = np.flatnonzero((np.diff(job) != 0) | (np.diff(pool) != 0)) + 1
     return np.concatenate([[0], change, [n]]) if n else np.zeros(1, dtype=np.int64)
+
+
+def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolArray:
+    """Columns that another one of the same job in the same pool beats, or equals and comes first."""
+    return _beaten_in_run(_runs(job, pool), criteria)
 
 
 def _beaten_in_run(runs: IntArray, criteria: FloatArray) -> BoolArray:

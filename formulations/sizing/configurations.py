@@ -105,9 +105,13 @@ class Configurations:
 
     def only(self, keep: BoolArray) -> Configurations:
         """Leave rows out."""
-        counts = np.bincount(self.kind[keep], minlength=len(self.start) - 1)
+        return self.taken(np.flatnonzero(keep))
+
+    def taken(self, rows: IntArray) -> Configurations:
+        """Some rows, kind by kind, in their order."""
+        counts = np.bincount(self.kind[rows], minlength=len(self.start) - 1)
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        columns: dict[str, Any] = {name: values[keep] for name, values in self.columns.items()}
+        columns: dict[str, Any] = {name: values[rows] for name, values in self.columns.items()}
         return replace(self, start=start, **columns)
 
     def laid_out(self, kinds: IntArray, rows: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray]:

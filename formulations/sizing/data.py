@@ -162,6 +162,27 @@ class Options:
         """Which options are waiting."""
         return np.asarray(self.pool == WAIT)
 
+    def take(self, index: IntArray) -> Options:
+        """Some of the options, in the order of the jobs."""
+        return _of_columns(self.of, self.job[index], self.job_set[index], self._columns(index))
+
+    def merged(self, other: Options) -> Options:
+        """These and others, by job."""
+        job = np.concatenate([self.job, other.job])
+        order = np.argsort(job, kind="stable")
+        both = {name: np.concatenate([getattr(self, name), getattr(other, name)])[order] for name in COLUMNS}
+        return _of_columns(self.of, job[order], np.concatenate([self.job_set, other.job_set])[order], both)
+
+    def replaced(self, places: IntArray, other: Options, index: IntArray) -> Options:
+        """The options with others of the same jobs at some places."""
+        columns = self._columns(np.arange(len(self)))
+        for name, values in columns.items():
+            values[places] = getattr(other, name)[index]
+        return _of_columns(self.of, self.job, self.job_set, columns)
+
+    def _columns(self, index: IntArray) -> Columns:
+        return {name: getattr(self, name)[index] for name in COLUMNS}
+
 
 def comparable_jobs(instance: Instance) -> RoundJobs:
     """Jobs of an instance, none of whose completion times floating point cannot compare.
@@ -301,5 +322,4 @@ def _allowed(options: Options) -> Options:
     keep &= ~(options.pays_restart & options.fixed[options.job])
     if keep.all():
         return options
-    kept: Columns = {name: getattr(options, name)[keep] for name in COLUMNS}
-    return _of_columns(options.of, options.job[keep], options.job_set[keep], kept)
+    return options.take(np.flatnonzero(keep))

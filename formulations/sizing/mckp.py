@@ -90,12 +90,15 @@ def add_buddy_rows(rows: ProgramBuilder, columns: Choices) -> None:
 
 def room_of(columns: Choices) -> tuple[dict[str, IntArray], IntArray, IntArray]:
     """Free GPUs by pool and level, and each column's pool and block, as `block_rows` takes them."""
-    options = columns.options
-    free = {
+    return free_levels(columns.options.of), columns.pool, np.where(columns.needs_room, columns.block, 0)
+
+
+def free_levels(known: RoundJobs) -> dict[str, IntArray]:
+    """Free GPUs of every pool by level, by name."""
+    return {
         pool.name: free_by_level(pool.blocks, available)
-        for pool, available in zip(options.pools, free_gpus(options.of), strict=True)
+        for pool, available in zip(known.pools, free_gpus(known), strict=True)
     }
-    return free, columns.pool, np.where(columns.needs_room, columns.block, 0)
 
 
 def add_block_rows(

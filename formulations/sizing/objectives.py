@@ -102,6 +102,46 @@ class OptionArrays(Protocol):
         """Best rate of each job at its smallest GPU count."""
 
 
+class RowArrays(Protocol):
+    """What objectives read of the rows of kinds; see `sizing.configurations.Configurations`."""
+
+    @property
+    def rate(self) -> FloatArray:
+        """Work per second of each row."""
+
+    @property
+    def kind(self) -> IntArray:
+        """Kind of each row."""
+
+    @property
+    def best_rate(self) -> FloatArray:
+        """Highest rate of each kind."""
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Highest rate of each kind at its smallest GPU count."""
+
+
+class KindArrays(Protocol):
+    """What objectives read of jobs by kind; see `sizing.jobs.RoundJobs`."""
+
+    @property
+    def work(self) -> FloatArray:
+        """Work left of each job."""
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of each job."""
+
+    @property
+    def reference_rate(self) -> FloatArray:
+        """Best rate of each job at its smallest GPU count."""
+
+    @property
+    def configurations(self) -> RowArrays:
+        """Rows of the kinds."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """A rule that gives each option a value, and how the values of a decision combine.
@@ -115,12 +155,16 @@ class Objective:
         Options to values, shape (n_options,).
     combine : {"sum", "worst"}
         Sum over the jobs, or the worst job (largest for ``min``, smallest for ``max``).
+    by_kind : callable, optional
+        The same of jobs that lose nothing to a restart and run, where it is a product, as a cost: jobs with
+        the configurations of their kinds to a worth of each job, at least 0, and a value of each row.
     """
 
     name: str
     sense: Literal["min", "max"]
     value: Callable[[OptionArrays], FloatArray]
     combine: Literal["sum", "worst"] = "sum"
+    by_kind: Callable[[KindArrays], tuple[FloatArray, FloatArray]] | None = None
 
     def cost(self, options: OptionArrays) -> FloatArray:
         """Values with the sign that makes every objective a minimisation."""
@@ -173,16 +217,39 @@ def useful_share(options: OptionArrays, kept_s: FloatArray | float) -> FloatArra
     return np.asarray(np.maximum(0.0, 1.0 - options.lost_s / kept_s))
 
 
+def _completion_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+    return known.weight * known.work, 1.0 / known.configurations.rate
+
+
+def _progress_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+    return known.weight * S_PER_H / known.work, -known.configurations.rate
+
+
+def _log_slowdown_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+    rows = known.configurations
+    return known.weight, np.log(rows.best_rate[rows.kind] / rows.rate)
+
+
+def _goodput_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+    rows = known.configurations
+    return known.weight, -rows.rate / rows.reference_rate[rows.kind]
+
+
+def _work_value_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+    worth = work_values(known.work / known.reference_rate, known.weight)
+    return worth, _goodput_by_kind(known)[1]
+
+
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        Objective("total-completion", "min", _completion),
-        Objective("progress", "max", _progress),
+        Objective("total-completion", "min", _completion, by_kind=_completion_by_kind),
+        Objective("progress", "max", _progress, by_kind=_progress_by_kind),
         Objective("makespan", "min", _completion, "worst"),
         Objective("max-min", "max", _normalised_progress, "worst"),
-        Objective("proportional", "min", _log_slowdown),
-        Objective("goodput", "max", _goodput),
-        Objective("work-value", "max", _work_value),
+        Objective("proportional", "min", _log_slowdown, by_kind=_log_slowdown_by_kind),
+        Objective("goodput", "max", _goodput, by_kind=_goodput_by_kind),
+        Objective("work-value", "max", _work_value, by_kind=_work_value_by_kind),
     )
 }
 

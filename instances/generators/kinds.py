@@ -13,12 +13,13 @@ Rates are samples in units of computing one of them on one reference GPU at its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from wattsched.instances.clusters import numbered
+from wattsched.instances.columns import Coded
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job_columns import BY_COLUMN, JobColumns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import GpuType
 
@@ -112,8 +113,8 @@ def requested_gpus(rng: np.random.Generator, jobs: int, largest: int) -> IntArra
 
 
 def jobs_of_kinds(
-    rng: np.random.Generator, requested: IntArray, choices: list[Choices], most_kinds: int, **fields: Any
-) -> tuple[dict[str, OptionTable], list[Job]]:
+    rng: np.random.Generator, requested: IntArray, choices: list[Choices], most_kinds: int, **fields: float
+) -> tuple[dict[str, OptionTable], JobColumns]:
     """Tables of some kinds of jobs, and one job per requested GPU count, its kind, weight and work drawn.
 
     The work keeps a job busy for a median of one hour on the GPUs that its user asks for, at the best rate
@@ -127,7 +128,7 @@ def jobs_of_kinds(
     most_kinds : int
         Where there are fewer jobs, there are as many kinds as jobs.
     **fields
-        More fields of every job.
+        More numbers of every job.
     """
     n = len(requested)
     drawn = draw_kinds(rng, min(n, most_kinds), len(choices))
@@ -135,18 +136,24 @@ def jobs_of_kinds(
     kind = rng.integers(len(tables), size=n)
     seconds = np.clip(rng.lognormal(np.log(3600.0), 1.2, size=n), 60.0, 14 * 86400.0)
     weight = rng.choice([1.0, 2.0, 4.0], size=n, p=[0.7, 0.2, 0.1])
-    best = {name: best_rates(table) for name, table in tables.items()}
-    names = [list(tables)[k] for k in kind]
-    return tables, [
-        Job(
-            name=job,
-            weight=float(weight[j]),
-            options=names[j],
-            remaining_work=float(f"{seconds[j] * best[names[j]][int(requested[j])]:.6g}"),
-            **fields,
-        )
-        for j, job in enumerate(numbered("job", n))
-    ]
+    counts = range(REQUESTED[-1] + 1)
+    best = np.array([[of.get(gpus, 0.0) for gpus in counts] for of in map(best_rates, tables.values())])
+    work = seconds * best[kind, requested]
+    return tables, JobColumns(
+        {
+            "name": numbered("job", n),
+            "weight": weight,
+            "options": Coded(kind, list(tables)),
+            # Six digits: more would only lengthen the file.
+            "remaining_work": np.array([float(f"{value:.6g}") for value in work.tolist()]),
+            **{name: np.full(n, value) for name, value in fields.items()},
+        }
+    )
+
+
+def listed(jobs: JobColumns) -> list[Job] | JobColumns:
+    """Jobs of an instance, as a list where they are few."""
+    return list(jobs) if len(jobs) < BY_COLUMN else jobs
 
 
 def best_rates(table: OptionTable) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,9 @@ def _with_budget(
     return instance.model_copy(update={"budgets": budgets})
 
 
-def _demand(jobs: list[Job], best: dict[str, dict[int, float]], wanted: IntArray, horizon_s: float) -> int:
+def _demand(
+    jobs: Sequence[Job], best: dict[str, dict[int, float]], wanted: IntArray, horizon_s: float
+) -> int:
     """GPUs that are busy for a part of the horizon when all jobs run as their users ask."""
     busy_gpu_s = sum(
         count * job.remaining_work / best[str(job.options)][count]

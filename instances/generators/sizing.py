@@ -20,9 +20,10 @@ from wattsched.instances.clusters import (
     with_rack_caps,
 )
 from wattsched.instances.errors import require_range
-from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
+from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, listed, requested_gpus
 from wattsched.instances.sizing.instance import Budgets, Instance
-from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.traces.snapshot import TraceJob, first_come_round
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Cluster, Group, Node
@@ -89,19 +90,19 @@ def uniform_round(
         budgets=budgets,
         cluster=cluster,
         tables=tables,
-        jobs=drawn,
+        jobs=listed(drawn),
     )
 
 
-def _energy_j(jobs: list[Job], tables: dict[str, OptionTable], fraction: float) -> float:
+def _energy_j(jobs: JobColumns, tables: dict[str, OptionTable], fraction: float) -> float:
     """Energy budget between the least energy and that of the fastest options."""
-    least, fastest = {}, {}
-    for name, table in tables.items():
+    least, fastest = [], []
+    for table in tables.values():
         rate, power = np.array(table.rate), np.array(table.power_w)
-        least[name] = float(np.min(power / rate))
-        fastest[name] = float(power[rate.argmax()] / rate.max())
-    low = sum(job.remaining_work * least[str(job.options)] for job in jobs)
-    high = sum(job.remaining_work * fastest[str(job.options)] for job in jobs)
+        least.append(float(np.min(power / rate)))
+        fastest.append(float(power[rate.argmax()] / rate.max()))
+    work, kind = jobs.numbers("remaining_work"), jobs.coded("options").codes
+    low, high = (float(sum((work * np.array(of_kind)[kind]).tolist())) for of_kind in (least, fastest))
     # The margin keeps the least energy itself feasible whatever the order of the sum.
     return (low + fraction * (high - low)) * (1 + 1e-9)
 
@@ -150,7 +151,7 @@ def sia_round(
         budgets=Budgets(power_w=None if power_fraction is None else capped_power_w(cluster, power_fraction)),
         cluster=cluster,
         tables=tables,
-        jobs=drawn,
+        jobs=listed(drawn),
     )
 
 
@@ -287,7 +288,7 @@ def hetero_round(
         budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,
         tables=tables,
-        jobs=_with_deadlines(rng, drawn, tables, round_s),
+        jobs=listed(_with_deadlines(rng, drawn, tables, round_s)),
     )
 
 
@@ -312,13 +313,11 @@ def _cluster(rng: np.random.Generator, racks: int, gpus: int, unavailable: float
 
 
 def _with_deadlines(
-    rng: np.random.Generator, jobs: list[Job], tables: dict[str, OptionTable], round_s: float
-) -> list[Job]:
+    rng: np.random.Generator, jobs: JobColumns, tables: dict[str, OptionTable], round_s: float
+) -> JobColumns:
     """Give a fifth of the jobs a deadline, 1.5 to 6 times what waiting and then 1 GPU would need."""
-    one = {name: best_rates(table)[1] for name, table in tables.items()}
+    one = np.array([best_rates(table)[1] for table in tables.values()])
     has, slack = rng.random(len(jobs)) < 0.2, rng.uniform(1.5, 6.0, len(jobs))
-    made = []
-    for job, late, factor in zip(jobs, has, slack, strict=True):
-        deadline_s = round(factor * (round_s + job.remaining_work / one[str(job.options)]), 1)
-        made.append(job.model_copy(update={"deadline_s": deadline_s}) if late else job)
-    return made
+    needed_s = round_s + jobs.numbers("remaining_work") / one[jobs.coded("options").codes]
+    deadline_s = np.array([round(value, 1) for value in (slack * needed_s).tolist()])
+    return JobColumns({**jobs.columns, "deadline_s": np.where(has, deadline_s, np.nan)})

@@ -65,10 +65,6 @@ class AssignmentColumns(RecordColumns[Assignment]):
             }
         ).sound()
 
-    @classmethod
-    def _from_table(cls, table: BaseModel) -> Self:
-        return super()._from_table(table).sound()
-
     def sound(self) -> Self:
         """Return itself; a ValueError where there are more or fewer GPUs than the jobs have."""
         gpus = int(self.start[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -31,11 +31,10 @@ class JobColumns(RecordColumns[Job]):
     record: ClassVar[type[BaseModel]] = Job
     key: ClassVar[str] = "name"
 
-    @classmethod
-    def _from_table(cls, table: BaseModel) -> JobColumns:
-        found = super()._from_table(table)
-        refuse(islice(found._contradictions(), MOST_LINES))
-        return found
+    def sound(self) -> Self:
+        """Return itself; a ValueError for what no job can be."""
+        refuse(islice(self._contradictions(), MOST_LINES))
+        return self
 
     def _contradictions(self) -> Iterator[str]:
         """As `Job` finds them in one job."""

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
-from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.documents import instance_of
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError

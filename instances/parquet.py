@@ -1,0 +1,178 @@
+"""Rounds and their results as Parquet files: a row for every job, and the rest of the document beside them.
+
+The rest is JSON, compressed by zlib, in the file's metadata under the key ``wattsched``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from wattsched.inputs import BYTES_PER_MB, TooLargeError, most_mb
+from wattsched.instances.columns import NONE, Coded, Column, RecordColumns
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import document_text
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import BoolArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VALUES_PER_MB = 1_000_000
+"""Entries of columns that a file may have for each megabyte of `inputs.most_mb`: they need no objects."""
+
+_KEY = b"wattsched"
+_JSON = {b"wattsched": b"json"}
+_MISSING = (
+    "reading and writing Parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')"
+)
+
+
+def read_parquet(path: str | Path) -> dict[str, Any]:
+    """Document of a file, its records in columns of arrays.
+
+    Raises
+    ------
+    InputError
+        When the file is damaged, too large, or not one of ours.
+    """
+    source = str(path)
+    parquet = _parquet()
+    import pyarrow as pa
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            _refuse_large(file.metadata)
+            table = file.read()
+        document = json.loads(_expanded((table.schema.metadata or {})[_KEY]))
+        place = document.pop("records")
+    except (pa.ArrowException, OSError, TooLargeError) as error:
+        raise InputError([f"is no Parquet file that can be read: {error}"], source) from None
+    except (KeyError, ValueError, TypeError, AttributeError, zlib.error):
+        raise InputError(["is a Parquet file, but not of a round or a result"], source) from None
+    columns = {field.name: _column(table.column(n), field) for n, field in enumerate(table.schema)}
+    if place == "jobs":
+        return {**document, "jobs": columns}
+    return {"decision": _decision(columns), **document}
+
+
+def parquet_bytes(model: BaseModel) -> bytes:
+    """File of a round or of its result.
+
+    Raises
+    ------
+    InputError
+        For documents of other problems, and without pyarrow.
+    """
+    if getattr(model, "problem", None) != "sizing":
+        raise InputError(["Parquet is for rounds (problem sizing) and their results"])
+    if isinstance(model, Instance):
+        rest = json.loads(document_text(model.model_copy(update={"jobs": []})))
+        del rest["jobs"]
+        return _bytes(rest, "jobs", model.by_column(), [])
+    rest = model.model_dump(mode="json", exclude={"decision"})
+    if (decision := getattr(model, "decision", None)) is None:
+        rest["decision"], decision = None, Decision(jobs=[], waiting=[])
+    return _bytes(rest, "decision", AssignmentColumns.from_records(decision.jobs), decision.waiting)
+
+
+def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waiting: list[str]) -> bytes:
+    """File of a document and its records, which belong at a place; some of them have a name only."""
+    parquet = _parquet()
+    import pyarrow as pa
+
+    fields, columns = [], []
+    start = getattr(records, "start", None)
+    for name, column in records.columns.items():
+        array = _array(column, records.without(name))
+        if name in records.several:
+            array = pa.ListArray.from_arrays(pa.array(start, pa.int32()), array)
+        array = pa.chunked_array([array, pa.array(waiting)] if name == records.key and waiting else [array])
+        if waiting and name != records.key:
+            array = pa.chunked_array([*array.chunks, pa.nulls(len(waiting), array.type)])
+        coded = isinstance(column, Coded) and any(not isinstance(value, str) for value in column.values)
+        fields.append(pa.field(name, array.type, metadata=_JSON if coded else None))
+        columns.append(array)
+    metadata = {_KEY: zlib.compress(json.dumps({"records": place, **rest}).encode())}
+    table = pa.table(columns, pa.schema(fields, metadata))
+    sink = io.BytesIO()
+    parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError([_MISSING]) from None
+    return parquet
+
+
+def _refuse_large(metadata: Any) -> None:
+    most, groups = most_mb(), range(metadata.num_row_groups)
+    columns = [metadata.row_group(group).column(c) for group in groups for c in range(metadata.num_columns)]
+    size, values = sum(c.total_uncompressed_size for c in columns), sum(c.num_values for c in columns)
+    if size > most * BYTES_PER_MB:
+        raise TooLargeError(f"is larger than {most * BYTES_PER_MB:,} bytes after decompression")
+    if values > most * VALUES_PER_MB:
+        raise TooLargeError(f"has more than {most * VALUES_PER_MB:,} values")
+
+
+def _expanded(content: bytes) -> bytes:
+    most = most_mb() * BYTES_PER_MB
+    found = zlib.decompressobj().decompress(content, most + 1)
+    if len(found) > most:
+        raise TooLargeError(f"has more than {most:,} bytes besides its rows")
+    return found
+
+
+def _array(column: Column, none: BoolArray) -> pa.Array:
+    import pyarrow as pa
+
+    if isinstance(column, Coded):
+        texts = [v if isinstance(v, str) else json.dumps(_dumped(v)) for v in column.values]
+        codes = pa.array(column.codes.astype(np.int32), mask=none)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string()))
+    if isinstance(column, list):
+        return pa.array(column, pa.string())
+    return pa.array(column, mask=none if none.any() else None)
+
+
+def _dumped(value: Any) -> Any:
+    return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, BaseModel) else value
+
+
+def _column(column: pa.ChunkedArray, field: pa.Field) -> Any:
+    import pyarrow as pa
+
+    found = column.combine_chunks()
+    found = pa.chunked_array([found]).combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if (field.metadata or {}).get(b"wattsched") == b"json":
+        texts = found.dictionary.to_pylist()
+        return Coded(
+            found.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64),
+            [json.loads(text) for text in texts],
+        )
+    return found
+
+
+def _decision(columns: dict[str, Any]) -> dict[str, Any] | None:
+    """Running jobs by column, and the names of those that wait: they have no GPUs."""
+    import pyarrow.compute as pc
+
+    if "gpus" not in columns or "job" not in columns:
+        return None
+    runs = columns["gpus"].is_valid()
+    waiting = columns["job"].filter(pc.invert(runs)).to_pylist()
+    jobs = {name: column.filter(runs) for name, column in columns.items()}
+    for name, column in jobs.items():
+        if hasattr(column, "flatten") and str(column.type).startswith("list"):
+            jobs[name] = column.flatten()
+    return {"jobs": jobs, "waiting": waiting}
