@@ -12,11 +12,12 @@ all is a matter of the kind. What a group may choose besides are columns of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -248,15 +249,20 @@ class KindProgram:
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
         least, code = self._least_own(prices)
-        priced = _Priced(self, prices)
+        by_kind, priced = self._by_kind, _Priced(self, prices)
+        of_kind, row = np.full(self.n_groups, np.inf), np.zeros(self.n_groups, dtype=np.int64)
 
-        def look(groups: IntArray, kind: int) -> None:
-            found, row = priced.least(groups, kind)
-            better = found < least[groups]
-            least[groups[better]] = found[better]
-            code[groups[better]] = row[better] + len(self.own)
+        def look(chunk: _Chunk) -> None:
+            cells = priced.reduced(chunk)
+            first = cells.argmin(axis=1)
+            row[chunk.groups] = first
+            row[chunk.groups] += chunk.rows.start
+            of_kind[chunk.groups] = cells[np.arange(len(cells)), first]
 
         self._over_kinds(look)
+        better = of_kind < least[by_kind.order]
+        groups = by_kind.order[better]
+        least[groups], code[groups] = of_kind[better], row[better] + len(self.own)
         return least, code
 
     def within(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
@@ -273,13 +279,16 @@ class KindProgram:
         own = self.own.cost - self.own.uses @ prices - least[self.own.group]
         near = np.flatnonzero(own <= threshold)
         found = [(self.own.group[near], near, own[near])]
-        priced = _Priced(self, prices)
+        order, priced = self._by_kind.order, _Priced(self, prices)
+        known = least[order]
 
-        def look(groups: IntArray, kind: int) -> None:
-            above = priced.reduced(groups, kind) - least[groups, None]
-            place, row = np.nonzero(above <= threshold)
-            rows = priced.rows_of(kind)[row]
-            found.append((groups[place], rows + len(self.own), above[place, row]))
+        def look(chunk: _Chunk) -> None:
+            above = priced.reduced(chunk)
+            above -= known[chunk.groups, None]
+            hits = np.flatnonzero(above <= threshold)
+            place, row = np.divmod(hits, above.shape[1])
+            codes = row + (chunk.rows.start + len(self.own))
+            found.append((order[chunk.groups][place], codes, above.ravel()[hits]))
 
         self._over_kinds(look)
         group, codes, above = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -319,28 +328,17 @@ class KindProgram:
         return least, code
 
     @cached_property
-    def _chunks(self) -> list[tuple[IntArray, int]]:
-        """Groups of one kind, as many as are looked at together; those with all rows apart from others."""
-        chunks = []
-        sizes = np.diff(self.kinds.start)
-        all_rows = self.most == np.append(sizes, 0)[self.kind]
-        order = np.lexsort((all_rows, self.kind))
-        change = np.diff(self.kind[order] * 2 + all_rows[order], prepend=-5) != 0
-        for groups in np.split(order, np.flatnonzero(change)[1:]):
-            if len(groups) == 0 or self.kind[groups[0]] < 0 or not self.most[groups].any():
-                continue
-            kind = int(self.kind[groups[0]])
-            step = max(64, _CELLS // max(1, int(sizes[kind])))
-            chunks += [(groups[i : i + step], kind) for i in range(0, len(groups), step)]
-        return chunks
+    def _by_kind(self) -> _ByKind:
+        return _ByKind.of(self)
 
-    def _over_kinds(self, look: Callable[[IntArray, int], None]) -> None:
+    def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
+        """Look at all chunks of groups; numpy lets go of the interpreter for other threads."""
         if self.threads == 1:
-            for groups, kind in self._chunks:
-                look(groups, kind)
+            for chunk in self._by_kind.chunks:
+                look(chunk)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            for _ in pool.map(lambda chunk: look(*chunk), self._chunks):
+            for _ in pool.map(look, self._by_kind.chunks):
                 pass
 
     # --- parts ----------------------------------------------------------------------------------------
@@ -385,11 +383,29 @@ class KindProgram:
             largest.append(longest_s * most)
         return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))
 
-    def part(self, prices: FloatArray, threshold: float) -> Part:
-        """The program over the columns that prices leave in question; groups with one are decided."""
+    def part(
+        self,
+        prices: FloatArray,
+        threshold: float,
+        base: IntArray | None = None,
+        points: Sequence[IntArray] = (),
+    ) -> Part:
+        """The program over the columns that prices leave in question.
+
+        Parameters
+        ----------
+        threshold : float
+            Reduced cost above the least of their group up to which they are.
+        base : int array, shape (n_groups,), optional
+            A point: what groups choose in which nothing else is in question. Default: what costs them least.
+        points : sequence of int arrays
+            More points, what they choose otherwise than the base is in question, too.
+        """
         from scipy.sparse import csc_array
 
-        group, code, _ = self.within(prices, threshold)
+        group, code, above = self.within(prices, threshold)
+        if base is not None:
+            group, code = _joined(group, code, above, base, points)
         count = np.bincount(group, minlength=self.n_groups)
         single = count[group] == 1
         point = np.full(self.n_groups, -1)
@@ -462,43 +478,104 @@ class Part:
         return x if int(x.sum()) == int(open_groups.sum()) else None
 
 
+def _joined(
+    group: IntArray, code: IntArray, above: FloatArray, base: IntArray, points: Sequence[IntArray]
+) -> tuple[IntArray, IntArray]:
+    """Columns in question with those of points; where there is one for a group, that of the base is it."""
+    count = np.bincount(group, minlength=len(base))
+    more = [np.flatnonzero(point != base) for point in points]
+    count[np.concatenate([[], *more]).astype(np.int64)] += 1
+    kept = count[group] > 1
+    groups = np.concatenate([group[kept], np.arange(len(base)), *more])
+    codes = np.concatenate([code[kept], base, *(p[g] for p, g in zip(points, more, strict=True))])
+    order = np.lexsort((codes, groups))
+    groups, codes = groups[order], codes[order]
+    first = np.concatenate([[True], (np.diff(groups) != 0) | (np.diff(codes) != 0)])
+    return groups[first], codes[first]
+
+
+class _Chunk(NamedTuple):
+    """Groups of one kind that are looked at together.
+
+    Attributes
+    ----------
+    groups : slice
+        Of the groups by kind.
+    rows : slice
+        Of the kind.
+    limited : bool
+        Whether some of them may not choose all rows.
+    """
+
+    groups: slice
+    rows: slice
+    limited: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _ByKind:
+    """Groups in the order of their kinds, those that may choose all rows apart from others.
+
+    Attributes
+    ----------
+    order : int array, shape (n_groups,)
+    features : float array, shape (n_groups, 3)
+        Worth, 1 and work.
+    most : int array, shape (n_groups,)
+    chunks : list of _Chunk
+    """
+
+    order: IntArray
+    features: FloatArray
+    most: IntArray
+    chunks: list[_Chunk]
+
+    @classmethod
+    def of(cls, program: KindProgram) -> _ByKind:
+        """Put the groups of a program in order."""
+        start = program.kinds.start
+        sizes = np.append(np.diff(start), 0)
+        limited = program.most < sizes[program.kind]
+        order = np.lexsort((limited, program.kind))
+        worth, work = program.worth[order], program.work[order]
+        features = np.column_stack([worth, np.ones(len(order)), work])
+        kind, apart = program.kind[order], limited[order]
+        begin = np.flatnonzero(np.diff(kind * 2 + apart, prepend=-5))
+        chunks = []
+        for first, last in pairwise([*begin.tolist(), len(order)]):
+            k = int(kind[first])
+            if k < 0 or sizes[k] == 0:
+                continue
+            rows, step = slice(int(start[k]), int(start[k + 1])), max(64, _CELLS // int(sizes[k]))
+            places = [slice(i, min(i + step, last)) for i in range(first, last, step)]
+            chunks += [_Chunk(groups, rows, bool(apart[first])) for groups in places]
+        return cls(order, features, program.most[order], chunks)
+
+
 class _Priced:
     """Rows of every kind under row prices."""
 
     def __init__(self, program: KindProgram, prices: FloatArray) -> None:
         kinds = program.kinds
-        self._program, self._kinds = program, kinds
-        self._fixed = -(kinds.fixed @ prices)
-        self._metered = -(kinds.metered @ prices)
-        self._linear = np.isinf(program.horizon_s)
-        self._terms = np.array([kinds.value, self._fixed, kinds.pace * self._metered])
-
-    def rows_of(self, kind: int) -> IntArray:
-        """Rows of a kind."""
-        return np.arange(self._kinds.start[kind], self._kinds.start[kind + 1])
-
-    def reduced(self, groups: IntArray, kind: int) -> FloatArray:
-        """Reduced costs, shape (n_groups, n_rows of the kind); infinite where a group may not choose."""
-        program, rows = self._program, slice(*self._kinds.start[kind : kind + 2])
-        worth, work = program.worth[groups], program.work[groups]
+        self._by_kind, self._pace, self._horizon_s = program._by_kind, kinds.pace, program.horizon_s
+        metered = -(kinds.metered @ prices)
+        self._linear = bool(np.isinf(program.horizon_s)) or not metered.any()
+        # What a worth, a group, and a work, or else a second, of it pay for each row.
+        self._terms = np.array([kinds.value, -(kinds.fixed @ prices), metered])
         if self._linear:
-            features = np.column_stack([worth, np.ones(len(groups)), work])
-            cells = features @ self._terms[:, rows]
+            self._terms[2] *= kinds.pace
+
+    def reduced(self, chunk: _Chunk) -> FloatArray:
+        """Reduced costs of the rows of a kind for some groups, infinite for those that one may not choose."""
+        features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.rows]
+        if self._linear:
+            cells = features @ terms
         else:
-            features = np.column_stack([worth, np.ones(len(groups))])
-            cells = features @ self._terms[:2, rows]
-            if self._metered[rows].any():
-                seconds = np.multiply.outer(work, self._kinds.pace[rows])
-                np.minimum(seconds, program.horizon_s, out=seconds)
-                seconds *= self._metered[rows]
-                cells += seconds
-        most = program.most[groups]
-        if most[0] < cells.shape[1]:  # groups with all rows are apart from others
+            cells = np.multiply.outer(features[:, 2], self._pace[chunk.rows])
+            np.minimum(cells, self._horizon_s, out=cells)
+            cells *= terms[2]
+            cells += features[:, :2] @ terms[:2]
+        if chunk.limited:
+            most = self._by_kind.most[chunk.groups]
             cells[np.arange(cells.shape[1]) >= most[:, None]] = np.inf
         return np.asarray(cells)
-
-    def least(self, groups: IntArray, kind: int) -> tuple[FloatArray, IntArray]:
-        """Least reduced cost of groups of a kind, and the first row that has it."""
-        cells = self.reduced(groups, kind)
-        row = cells.argmin(axis=1)
-        return cells[np.arange(len(groups)), row], row + self._kinds.start[kind]

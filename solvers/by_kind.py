@@ -19,7 +19,7 @@ from wattsched.formulations.kinds import KindProgram, Part
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers import greedy, price
-from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.dual import Dual, clusters_of, dual_of_kinds, dual_prices
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -54,10 +54,11 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     search = _Search(program, limits, timer)
     search.offer(start.x)
     tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
-    prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, search.enough())
-    if bound == np.inf:
-        return infeasible(prices, "the LP relaxation is infeasible")
-    search.take_prices(prices, bound)
+    dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start.prices, search.enough())
+    if dual.bound == np.inf:
+        return infeasible(dual.prices, "the LP relaxation is infeasible")
+    search.take_prices(dual.prices, dual.bound)
+    search.mix(dual)
     return search.run()
 
 
@@ -71,6 +72,8 @@ class _Search:
         self._prices = np.zeros(program.n_rows)
         # What the prices prove, and what is proven by and by.
         self._priced = self._bound = -np.inf
+        self._base: IntArray | None = None
+        self._points: list[IntArray] = []
 
     def offer(self, point: IntArray | None) -> None:
         """Take a point if it is feasible and better."""
@@ -93,6 +96,21 @@ class _Search:
             self._prices, self._priced = prices, bound
             self._bound = max(self._bound, bound)
 
+    def mix(self, dual: Dual) -> None:
+        """Take the points that a nearly optimal point of the LP relaxation mixes.
+
+        Each cluster of groups begins with the one it takes most of, and others are in question where it takes
+        some of them. So the parts' LP relaxations are feasible.
+        """
+        weight, n = dual.weight, self._program.n_groups
+        cluster = clusters_of(n, weight.shape[1])
+        most = np.argmax(weight, axis=0)[cluster]
+        self._base = np.array(dual.chosen)[most, np.arange(n)].astype(np.int64)
+        self._points = [
+            np.where(taken[cluster] > 0.0, chosen, self._base)
+            for taken, chosen in zip(weight, dual.chosen, strict=True)
+        ]
+
     def run(self) -> Solution:
         """Write more and more columns down until the gap is closed."""
         for size in SIZES:
@@ -113,7 +131,7 @@ class _Search:
         margin = self._objective - self._priced + rounding(program, self._objective)
         threshold = program.threshold(self._prices, size)
         complete = not threshold < margin
-        part = program.part(self._prices, min(threshold, margin))
+        part = program.part(self._prices, min(threshold, margin), self._base, self._points)
         gap = self._limits.gap * (1.0 if complete else _PART_GAP)
         timer = self._timer if complete else self._timer.share(_PART_SHARE)
         limits = replace(self._limits, gap=gap, time_s=timer.remaining_s())

@@ -21,7 +21,7 @@ from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Limits, certified, signed
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 
 SMALL = 2_000
 """Up to this many columns the LP is solved faster than the cutting planes converge."""
@@ -73,8 +73,43 @@ def dual_prices(
         return _by_lp(program, time_s)
     if program.n_rows == 0:
         return certified(program, None)
-    prices, bound = _cutting_planes(program, Timer(time_s), tolerance, start, enough)
-    return prices, np.inf if bound > _dearest(program) + _lost(program, prices) else bound
+    found = _cutting_planes(program, Timer(time_s), tolerance, start, enough)
+    return found.prices, found.bound
+
+
+@dataclass(frozen=True)
+class Dual:
+    """Prices that nearly maximise the Lagrangian bound.
+
+    Attributes
+    ----------
+    prices : float array, shape (n_rows,)
+    bound : float
+        What they prove; infinite when the LP relaxation is infeasible.
+    chosen : list of int arrays, shape (n_groups,)
+        Points that a nearly optimal point of the LP relaxation mixes; of programs by kind.
+    weight : float array, shape (n points, n_clusters)
+        How much of each point it takes, by cluster of groups.
+    """
+
+    prices: FloatArray
+    bound: float
+    chosen: list[IntArray]
+    weight: FloatArray
+
+
+def dual_of_kinds(
+    program: KindProgram,
+    time_s: float | None = None,
+    tolerance: float = 1e-6,
+    start: FloatArray | None = None,
+    enough: float = np.inf,
+) -> Dual:
+    """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes."""
+    if program.n_rows == 0:
+        prices, bound = certified(program, None)
+        return Dual(prices, bound, [program.least(prices)[1]], np.ones((1, 1)))
+    return _cutting_planes(program, Timer(time_s), tolerance, start, enough)
 
 
 def _lost(program: Program | KindProgram, prices: FloatArray) -> float:
@@ -110,7 +145,7 @@ def _bounded(program: Program) -> bool:
 
 def _cutting_planes(
     program: Program | KindProgram, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
-) -> tuple[FloatArray, float]:
+) -> Dual:
     oracle = _KindOracle(program) if isinstance(program, KindProgram) else _Oracle(program)
     spread = cost_range(program)
     master = _Master(program, oracle.clusters, spread)
@@ -138,7 +173,11 @@ def _cutting_planes(
         master.add(cut)
         if cut.value > best:
             best, centre = cut.value, between
-    return centre, best
+    infeasible = best > dearest + _lost(program, centre)
+    weight = master.weights()
+    mixed = np.flatnonzero((weight > 0.0).any(axis=1)).tolist()
+    chosen = [oracle.chosen[cut] for cut in mixed] if isinstance(oracle, _KindOracle) else []
+    return Dual(centre, np.inf if infeasible else best, chosen, weight[mixed])
 
 
 def _dearest(program: Program | KindProgram) -> float:
@@ -161,6 +200,11 @@ class _Cut:
     use: FloatArray
 
 
+def clusters_of(n_groups: int, clusters: int) -> IntArray:
+    """Cluster of every group."""
+    return np.arange(n_groups) * clusters // max(1, n_groups)
+
+
 class _Oracle:
     """Evaluates the Lagrangian bound with one cut per cluster of groups, the last for free columns."""
 
@@ -168,7 +212,7 @@ class _Oracle:
         self._program = program
         self._by_column = program.matrix.T.tocsr()
         self.clusters = min(_CLUSTERS, program.n_groups)
-        self._cluster = np.arange(program.n_groups) * self.clusters // program.n_groups
+        self._cluster = clusters_of(program.n_groups, self.clusters)
 
     def __call__(self, y: FloatArray) -> _Cut:
         program = self._program
@@ -191,17 +235,19 @@ class _Oracle:
 
 
 class _KindOracle:
-    """The same of a program by kind, which has no free columns."""
+    """The same of a program by kind, which has no free columns; what was chosen each time is kept."""
 
     def __init__(self, program: KindProgram) -> None:
         self._program = program
         self.clusters = min(_CLUSTERS, program.n_groups)
         self._groups = np.arange(program.n_groups)
-        self._cluster = self._groups * self.clusters // max(1, program.n_groups)
+        self._cluster = clusters_of(program.n_groups, self.clusters)
+        self.chosen: list[IntArray] = []
 
     def __call__(self, y: FloatArray) -> _Cut:
         program, n = self._program, self.clusters
         least, chosen = program.least(y)
+        self.chosen.append(chosen.astype(np.int32))
         cost = np.bincount(self._cluster, program.costs(self._groups, chosen), n)
         use = program.uses_in_all(self._groups, chosen, self._cluster, n)
         nothing = np.zeros((1, program.n_rows))
@@ -219,6 +265,8 @@ class _Master:
         else:
             largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
         self._size = np.maximum(np.max(np.abs(limits), axis=0), np.where(largest > 0, largest, 1.0))
+        self._cuts: list[IntArray] = []
+        self._taken = np.zeros(0)
         self._offset = program.offset if isinstance(program, Program) else 0.0
         self.box = box
         self._lp = RestrictedMaster("cutting planes", unit=box / program.n_groups)
@@ -232,7 +280,12 @@ class _Master:
     def add(self, cut: _Cut) -> None:
         """Let every cluster choose as in the cut."""
         entries = np.vstack([(cut.use / self._size).T, np.eye(len(cut.cost))])
-        self._lp.add_columns(csc_array(entries), cut.cost)
+        self._cuts.append(self._lp.add_columns(csc_array(entries), cut.cost))
+
+    def weights(self) -> FloatArray:
+        """How much of every cut the last optimum takes, by cluster of groups."""
+        taken = np.append(self._taken, np.zeros(self._lp.n_columns - len(self._taken)))
+        return np.array([taken[columns[:-1]] for columns in self._cuts])
 
     def solve(self, timer: Timer) -> tuple[FloatArray, float, bool] | None:
         """Prices, the value the cuts allow there, and whether any is at the edge of the box."""
@@ -240,6 +293,7 @@ class _Master:
             optimum = self._lp.solve(timer)
         except RuntimeError:
             return None
+        self._taken = optimum.x
         y = optimum.prices[: len(self._size)] / self._size
         return y, self._offset + optimum.cost, bool((optimum.x[self._elastic] > VIOLATION).any())
 
