@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wattsched.exchange import import_trace as import_trace
     from wattsched.exchange import json_schema as json_schema
     from wattsched.exchange import read_cluster as read_cluster
+    from wattsched.executors import dask_executor as dask_executor
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.sizing.decision import Decision as Decision
@@ -49,6 +50,7 @@ _HOMES = {
     "Result": "wattsched.result",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
+    "dask_executor": "wattsched.executors",
     "export_program": "wattsched.exchange",
     "export_topology": "wattsched.exchange",
     "fit_profile": "wattsched.perfmodels.fit",

@@ -1,0 +1,368 @@
+"""Where many runs are done: in this process, one after the other, or by the workers of a Dask cluster.
+
+Who has runs to do hands them to an `Executor`, and does not know which of the two it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+import platform
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+from wattsched.instances.errors import NoticeWarning
+from wattsched.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
+    from distributed.deploy import Cluster
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LOCAL = "local"
+LOOPBACK = "127.0.0.1"
+MOST_PROCESSES = 256
+ANSWER_S = 5.0
+"""In which a scheduler answers, if there is one."""
+GRACE_S = 1.0
+"""In which a worker of a local cluster ends by itself; one that is busy does not."""
+LIBRARIES = ("highspy", "ortools", "pyomo", "numpy", "scipy", "distributed")
+"""Of which client and workers need the same versions, or their results would not be the same."""
+_ADDRESS = re.compile(r"(?:[a-z]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
+
+
+class ClusterError(ValueError):
+    """A Dask cluster that cannot be used, or cannot be used any more; the message is one sentence."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Does tasks, all of them calls of one function."""
+
+    def shared(self, value: T) -> T:
+        """Give what stands for a value among the arguments of several tasks, so that it travels once."""
+
+    def completed(
+        self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, R]]:
+        """Call the function with the arguments of each task; number and outcome, as they come in.
+
+        Raises
+        ------
+        ClusterError
+            If the tasks cannot be done where they should be; what the function raises is raised, too.
+        """
+
+
+class SerialExecutor:
+    """Does each task in this process, when its outcome is asked for."""
+
+    def shared(self, value: T) -> T:
+        """Value itself."""
+        return value
+
+    def completed(
+        self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, R]]:
+        """As `Executor.completed`, in the order of the tasks."""
+        return ((number, function(*task)) for number, task in enumerate(tasks))
+
+
+class DaskExecutor:
+    """Has the workers of a Dask cluster do the tasks, all that there are and all that come later.
+
+    A task whose worker is lost is done again by another one. Functions and arguments travel as bytes: the
+    scheduler needs no wattsched, and a worker without it can say so.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._address = client, client.scheduler.address
+
+    def shared(self, value: T) -> T:
+        """Future of the value: a task of its own, so that it is not lost with a worker either."""
+        future: T = self._submitted(bytes, _packed(value))
+        return future
+
+    def completed(
+        self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, R]]:
+        """As `Executor.completed`, in the order in which they end."""
+        from distributed import as_completed
+
+        def done(*packed: bytes) -> R:
+            from wattsched.executors import do_packed
+
+            outcome: R = do_packed(*packed)
+            return outcome
+
+        self._tell_without_workers()
+        common = _packed(versions()), _packed(function)
+        number_of = {
+            self._submitted(done, *common, *map(_packed, task)): number for number, task in enumerate(tasks)
+        }
+        with self._explained():
+            for future in as_completed(list(number_of), loop=self._client.loop):
+                number, outcome = number_of[future], future.result()
+                # Held, it would be done again if its worker were lost.
+                del number_of[future], future
+                yield number, outcome
+
+    def _submitted(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        import dask
+
+        # It is told of large arguments, which are known to be large.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self._client.submit(function, *arguments, pure=False)
+
+    def _tell_without_workers(self) -> None:
+        if not self._client.scheduler_info(n_workers=1)["workers"]:
+            told = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
+            warnings.warn(told, NoticeWarning, stacklevel=3)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in a sentence what Dask raises about the cluster."""
+        from distributed import KilledWorker
+
+        try:
+            yield
+        except KilledWorker as error:
+            often, last = error.allowed_failures + 1, error.last_worker.address
+            told = f"a run lost its worker {often} times, the last time at {last}; did it run out of memory?"
+            raise ClusterError(told) from None
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("wattsched"):
+                raise
+            raise ClusterError("a Dask worker has no wattsched, or an older one; install it there") from None
+        except CancelledError:
+            told = f"the Dask scheduler at {self._address} is gone"
+            raise ClusterError(told) from None
+
+
+def in_order(completed: Iterable[tuple[int, R]]) -> Iterator[R]:
+    """Outcomes of tasks in the order of their numbers, each as soon as all before it are there."""
+    early: dict[int, R] = {}
+    due = 0
+    for number, outcome in completed:
+        early[number] = outcome
+        while due in early:
+            yield early.pop(due)
+            due += 1
+
+
+def dask_executor(cluster: str | Cluster | Client = LOCAL) -> AbstractContextManager[DaskExecutor]:
+    """Executor on a Dask cluster (``pip install 'wattsched[cluster]'``).
+
+    Parameters
+    ----------
+    cluster : str, Cluster or Client
+        ``local`` or ``local:N``: N processes of this machine (default: one for each processor) that listen on
+        loopback and end with the context; in a script, under ``if __name__ == "__main__":``. Any other text
+        is the address of a scheduler. Clusters and clients of Dask are left as they are.
+
+    Returns
+    -------
+    context manager of a DaskExecutor
+
+    Raises
+    ------
+    ClusterError
+        If Dask is not installed, or the text is none of these; in the context, if no scheduler answers.
+    TypeError
+        For anything else.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        told = "a Dask cluster needs the package distributed, which is not installed"
+        raise ClusterError(f"{told} (pip install 'wattsched[cluster]')") from None
+    if isinstance(cluster, Client):
+        return nullcontext(DaskExecutor(cluster))
+    if isinstance(cluster, str):
+        processes = require_address(cluster)
+        return _with_scheduler(cluster) if processes is None else _with_processes(processes)
+    if not hasattr(cluster, "scheduler_address"):
+        told = "an address, or a cluster or client of Dask"
+        raise TypeError(f"cluster must be {told}, got {type(cluster).__name__}")
+    return _with_client(cluster)
+
+
+@contextmanager
+def _with_client(cluster: str | Cluster) -> Iterator[DaskExecutor]:
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        yield DaskExecutor(client)
+
+
+@contextmanager
+def _with_scheduler(address: str) -> Iterator[DaskExecutor]:
+    _require_scheduler(address)
+    with _with_client(address) as executor:
+        yield executor
+
+
+@contextmanager
+def _with_processes(processes: int) -> Iterator[DaskExecutor]:
+    from dask.system import CPU_COUNT
+
+    with _local_cluster(processes or CPU_COUNT) as cluster, _with_client(cluster) as executor:
+        yield executor
+
+
+def require_address(text: str) -> int | None:
+    """Processes of a local cluster, 0 where their number is not told; None for the address of a scheduler.
+
+    Raises
+    ------
+    ClusterError
+        For any other text.
+    """
+    name, colon, number = text.partition(":")
+    if name == LOCAL and not (colon and not number.isdecimal()):
+        if colon and not 1 <= int(number[:5]) <= MOST_PROCESSES:
+            raise ClusterError(f"'{text}' is not of 1 to {MOST_PROCESSES} processes")
+        return int(number or 0)
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= 65_535:
+        known = f"'{LOCAL}', '{LOCAL}:N'"
+        raise ClusterError(f"'{text}' is neither {known} nor an address such as tcp://host:8786")
+    return None
+
+
+def _require_scheduler(address: str) -> None:
+    """Refuse an address at which no scheduler answers: a client would wait for whatever listens there."""
+    from distributed import rpc
+
+    async def kind() -> str:
+        async with asyncio.timeout(ANSWER_S), rpc(address, timeout=ANSWER_S) as node:
+            return str((await node.identity())["type"])
+
+    try:
+        # In a thread: a notebook has an event loop in its own.
+        with ThreadPoolExecutor(1) as thread:
+            found = thread.submit(asyncio.run, kind()).result()
+    except OSError:
+        raise ClusterError(f"no Dask scheduler answers at '{address}' within {ANSWER_S:g} s") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ClusterError(f"the address '{address}' cannot be used: {error}") from None
+    if found != "Scheduler":
+        raise ClusterError(f"'{address}' is a Dask {found.lower()}; the address of its scheduler is wanted")
+
+
+@contextmanager
+def _local_cluster(processes: int) -> Iterator[LocalCluster]:
+    from distributed import LocalCluster
+
+    cluster = None
+    _start_tracker()
+    try:
+        with later_interrupts():
+            cluster = LocalCluster(
+                n_workers=processes,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                # No dashboard; and what Dask opens instead is on any free port.
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
+                # A run may take what it would take without Dask.
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        yield cluster
+    finally:
+        if cluster is not None:
+            cluster.sync(_end, cluster)
+            cluster.close()
+
+
+async def _end(cluster: LocalCluster) -> None:
+    """End the workers; left to itself, Dask waits for busy ones for four seconds."""
+    await asyncio.gather(*(nanny.close(timeout=GRACE_S) for nanny in cluster.workers.values()))
+
+
+def _start_tracker() -> None:
+    """Start the process that clears up behind killed workers, so that it keeps quiet about it."""
+    if os.name != "posix":
+        return
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
+@contextmanager
+def later_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back while processes start: they inherit that, and leave it to this one."""
+    if os.name != "posix":
+        yield
+        return
+    # Started now, or it would let Ctrl-C through when the first process is.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Versions of what results depend on."""
+    found = {"Python": platform.python_version().rpartition(".")[0], "wattsched": __version__}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = "none"
+    return found
+
+
+def _packed(value: Any) -> Any:
+    """Bytes of a value; a future stays, of which they will be."""
+    import cloudpickle
+    from distributed import Future
+
+    return value if isinstance(value, Future) else cloudpickle.dumps(value)
+
+
+def do_packed(*packed: bytes) -> Any:
+    """Do a task on a worker, if it can do what the client would: versions, function and arguments.
+
+    Raises
+    ------
+    ClusterError
+        If the worker has another version of anything, or several threads.
+    """
+    from distributed import get_worker
+
+    worker, needed = get_worker(), pickle.loads(packed[0])
+    for name, wanted in needed.items():
+        if (found := versions().get(name)) != wanted:
+            told = f"the Dask worker at {worker.address} has {name} {found}, and the client {wanted}"
+            raise ClusterError(f"{told}; install the same versions on both")
+    if worker.state.nthreads > 1:
+        told = f"the Dask worker at {worker.address} has {worker.state.nthreads} threads, whose runs would"
+        raise ClusterError(f"{told} hold each other up; start workers of one thread (--nthreads 1)")
+    function, *arguments = map(pickle.loads, packed[1:])
+    with warnings.catch_warnings():
+        # The client has said what is to be said of its inputs.
+        warnings.simplefilter("ignore")
+        return function(*arguments)
