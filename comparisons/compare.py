@@ -6,9 +6,8 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +19,7 @@ from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of,
 from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
 from wattsched.documents import read_instance
 from wattsched.engine import require_names, sound_instance
+from wattsched.executors import ClusterError, Executor, SerialExecutor
 from wattsched.inputs import read_bytes
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
@@ -28,14 +28,14 @@ from wattsched.version import __version__
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
-IMPORTED_LATE = ("scipy.sparse", "pyomo.environ")
-"""What formulations import while they build: imported before, or the first run would be charged with it."""
+Planned = tuple[Case, str, str]
+"""Who solves a case: formulation and solver."""
 PLOTS = ("time-profile.png", "gap-profile.png", "gaps.png")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a comparison stands: runs done of all, and the one that begins now (or ended, at the last)."""
+    """Where a comparison stands: runs done of all, and the one that begins or has ended (at last: none)."""
 
     done: int
     total: int
@@ -89,6 +89,7 @@ def compare(
     solvers: Sequence[str] | str = ("auto",),
     settings: Settings | None = None,
     folder: str | Path | None = None,
+    executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
     """Solve every instance by every formulation and solver.
@@ -105,49 +106,70 @@ def compare(
         Objective, gap, time limit, threads and seed, equal for all.
     folder : path, optional
         Where finished runs are kept, but for those in which something broke down. Those that are there
-        already are not run again; an interrupted comparison loses the run that it was in.
+        already are not run again; an interrupted comparison loses the runs that it was in.
+    executor : Executor, optional
+        Does the runs (`wattsched.dask_executor`); default: this process, one after the other.
     progress : callable
-        Called before every run and once at the end.
+        Called before and after every run and once at the end.
 
     Raises
     ------
     ValueError
-        For unknown names, and where none is named.
+        For unknown names, and where none is named; a `ClusterError` where an executor cannot go on.
     TypeError
         For arguments of another type.
     wattsched.InputError
         For files that are no instances, and for a user's formulation that cannot be loaded.
     """
-    require_types(compare, {"settings": settings, "folder": folder, "progress": progress})
+    options = {"settings": settings, "folder": folder, "executor": executor, "progress": progress}
+    require_types(compare, options)
     settings = settings or Settings()
+    executor = executor or SerialExecutor()
     cases, repeated = _cases(_several("instances", instances, BaseModel | str | Path))
     solvers = _several("solvers", solvers, str)
     formulations = None if formulations is None else _several("formulations", formulations, str)
-    pairs = {case.label: _pairs(case, formulations, solvers, settings) for case in cases}
+    plan: list[Planned] = [
+        (case, *pair) for case in cases for pair in _pairs(case, formulations, solvers, settings)
+    ]
+    asked = [asked_of(*one, settings) for one in plan]
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
-    total = sum(map(len, pairs.values()))
-    for module in IMPORTED_LATE:
-        import_module(module)
-    runs: list[Run] = []
-    resumed = 0
-    for case in cases:
-        instance = None
-        for formulation, solver in pairs[case.label]:
-            progress(Progress(len(runs), total, case.label, f"{formulation} {solver}"))
-            asked = asked_of(case, formulation, solver, settings)
-            run = None if store is None else _stored(store, asked)
-            if run is not None:
-                resumed += 1
-            else:
-                instance = instance or case.instance or read_instance(case.file)
-                run = execute(case, instance, formulation, solver, settings)
-                if store is not None and (run.status != "error" or run.faults):
-                    write_json(store / f"{run.key}.json", json.dumps(run.as_dict()) + "\n")
-            runs.append(run)
-    progress(Progress(len(runs), total, "", ""))
-    return Comparison(settings, runs, resumed, repeated)
+    done = {} if store is None else _stored_runs(store, asked)
+    missing, resumed = [number for number in range(len(plan)) if number not in done], len(done)
+
+    def tell(number: int) -> None:
+        case, formulation, solver = plan[number]
+        progress(Progress(len(done), len(plan), case.label, f"{formulation} {solver}"))
+
+    tasks = _tasks(plan, missing, settings, executor, tell)
+    for place, run in executor.completed(execute, tasks):
+        number = missing[place]
+        if run.key != asked[number]["key"]:
+            raise ClusterError(f"'{run.formulation}' has changed, or is another file where it was run")
+        if store is not None and (run.status != "error" or run.faults):
+            write_json(store / f"{run.key}.json", json.dumps(run.as_dict()) + "\n")
+        done[number] = run
+        tell(number)
+    progress(Progress(len(done), len(plan), "", ""))
+    return Comparison(settings, [done[number] for number in range(len(plan))], resumed, repeated)
+
+
+def _tasks(
+    plan: Sequence[Planned],
+    missing: Iterable[int],
+    settings: Settings,
+    executor: Executor,
+    begin: Callable[[int], None],
+) -> Iterator[tuple[Any, ...]]:
+    """Arguments of `execute` for the runs that are missing; no more than one instance is held at a time."""
+    held, instance = None, None
+    for number in missing:
+        case, formulation, solver = plan[number]
+        if case is not held:
+            held, instance = case, executor.shared(case.instance or read_instance(case.file))
+        begin(number)
+        yield replace(case, instance=None), instance, formulation, solver, settings
 
 
 def _several(name: str, given: Any, kind: Any) -> list[Any]:
@@ -199,6 +221,12 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
         if often[case.label] > 1:
             first[content] = replace(case, label=case.file)
     return list(first.values()), {file: first[content].label for file, content in copies}
+
+
+def _stored_runs(store: Path, asked: Sequence[dict[str, Any]]) -> dict[int, Run]:
+    """Runs that are finished already, by their place among those that are asked for."""
+    found = ((number, _stored(store, one)) for number, one in enumerate(asked))
+    return {number: run for number, run in found if run is not None}
 
 
 def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
