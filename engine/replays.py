@@ -7,15 +7,17 @@ import inspect
 import json
 import math
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 from wattsched.arguments import require_types
+from wattsched.executors import Executor, SerialExecutor, in_order
 from wattsched.inputs import read_bytes
 from wattsched.instances.errors import naming, require_range
 from wattsched.instances.io import write_atomically
@@ -213,25 +215,40 @@ class ReplaySettings:
             raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
 
 
-def _maker(trace: Trace, settings: ReplaySettings) -> Callable[[str], Replay]:
-    """How a trace is replayed under any policy."""
-    begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-    carbon = _over_time(settings.carbon, begin_s)
-    context = PolicyContext(
-        trace,
-        Restarts(settings.process_restart_s, settings.pod_restart_s),
-        settings.round_s,
-        settings.gap,
-        _budget(settings, carbon, begin_s),
-        settings.least_price,
-    )
-    sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
+@dataclass(frozen=True)
+class _Scene:
+    """A trace, and all that its replays under any policy have in common."""
 
-    def make(name: str) -> Replay:
-        policy, round_s, budget = policy_of(name, context), settings.round_s, context.budget
-        return Replay(trace, policy, name=name, round_s=round_s, carbon=carbon, sleep=sleep, budget=budget)
+    context: PolicyContext
+    carbon: Carbon
+    sleep: Sleep | None
 
-    return make
+    @classmethod
+    def of(cls, trace: Trace, settings: ReplaySettings) -> _Scene:
+        begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
+        carbon = _over_time(settings.carbon, begin_s)
+        context = PolicyContext(
+            trace,
+            Restarts(settings.process_restart_s, settings.pod_restart_s),
+            settings.round_s,
+            settings.gap,
+            _budget(settings, carbon, begin_s),
+            settings.least_price,
+        )
+        sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
+        return cls(context, carbon, sleep)
+
+    def replay(self, name: str) -> Replay:
+        context, policy = self.context, policy_of(name, self.context)
+        return Replay(
+            context.trace,
+            policy,
+            name=name,
+            round_s=context.round_s,
+            carbon=self.carbon,
+            sleep=self.sleep,
+            budget=context.budget,
+        )
 
 
 def _over_time(asked: float | File, begin_s: float) -> Carbon:
@@ -307,6 +324,22 @@ class Journal:
     def _checkpoints(self) -> Path:
         return Path(self.folder) / CHECKPOINTS
 
+    def elsewhere(self) -> Journal:
+        """Journal as other processes name it: their working folder may be another one."""
+        return replace(self, folder=Path(self.folder).absolute())
+
+    def require_seen(self) -> None:
+        """Refuse to begin a replay on a machine that does not share the folder.
+
+        Raises
+        ------
+        ValueError
+            If it is not there.
+        """
+        if not (self._checkpoints / OPTIONS).exists():
+            told = f"'{self.folder}' is not there on {platform.node()}"
+            raise ValueError(f"folder: {told}; all workers need to share it")
+
     def file(self, replay: Replay, seed: int, suffix: Literal["running", "done"]) -> Path:
         """Where a replay is kept."""
         return self._checkpoints / f"{replay.name}-{seed}.{suffix}"
@@ -352,6 +385,7 @@ def replay_jobs(
     *,
     settings: ReplaySettings | None = None,
     journal: Journal | None = None,
+    executor: Executor | None = None,
     progress: Progress = lambda replay, seed, resumed: None,
 ) -> Iterator[tuple[int, Outcome]]:
     """Replay traces under every policy, one after the other.
@@ -364,21 +398,24 @@ def replay_jobs(
         Names of `replay.jobs.policies`, with ``+zeus`` or without.
     settings : ReplaySettings, optional
     journal : Journal, optional
-        Where outcomes and checkpoints are kept; default: nowhere.
+        Where outcomes and checkpoints are kept; default: nowhere. Workers of an executor write there, too.
+    executor : Executor, optional
+        Does the replays (`wattsched.dask_executor`); default: this process, one after the other.
     progress : callable
-        As `Progress`.
+        As `Progress`; not told of what an executor does.
 
     Returns
     -------
     iterator of (int, Outcome)
-        Seed and outcome, policy by policy; each is replayed when it is asked for.
+        Seed and outcome, policy by policy; each is replayed when it is asked for, by an executor all are when
+        the first is.
 
     Raises
     ------
     ValueError
         At once, before anything is written, if a policy does not take the trace, the cluster cannot keep to
-        the budget or sleep as asked, or the journal is of other options; later, if a policy breaks the rules
-        or a checkpoint is damaged.
+        the budget or sleep as asked, or the journal is of other options; later, if a policy breaks the rules,
+        a checkpoint is damaged, or an executor cannot go on (`ClusterError`).
     """
     require_types(replay_jobs, locals())
     if not policies:
@@ -386,24 +423,37 @@ def replay_jobs(
     settings = settings or ReplaySettings()
     by_seed = {0: traces} if isinstance(traces, Trace) else traces
     require_range(bool(by_seed), "traces", "one at least", "none")
-    makers = {seed: _maker(trace, settings) for seed, trace in by_seed.items()}
+    scenes = {seed: _Scene.of(trace, settings) for seed, trace in by_seed.items()}
     for policy in policies:
-        next(iter(makers.values()))(policy)
-    for make in makers.values():
-        make(policies[0])
+        next(iter(scenes.values())).replay(policy)
+    for scene in scenes.values():
+        scene.replay(policies[0])
     if journal is not None:
         journal.open(settings)
-    return (
-        (seed, _outcome(make(policy), seed, journal, progress))
-        for policy in policies
-        for seed, make in makers.items()
-    )
+    if executor is None:
+        executor = SerialExecutor()
+    else:
+        journal, progress = journal and journal.elsewhere(), _untold
+    shared = {seed: executor.shared(scene) for seed, scene in scenes.items()}
+    tasks = [
+        (scene, policy, seed, journal, progress) for policy in policies for seed, scene in shared.items()
+    ]
+    return in_order(executor.completed(_outcome, tasks))
 
 
-def _outcome(replay: Replay, seed: int, journal: Journal | None, progress: Progress) -> Outcome:
-    """Outcome of a replay, from where the journal has it."""
+def _outcome(
+    scene: _Scene, policy: str, seed: int, journal: Journal | None, progress: Progress
+) -> tuple[int, Outcome]:
+    """Seed and outcome of a replay."""
+    replay = scene.replay(policy)
     if journal is None:
-        return _stepped(replay, seed, progress, lambda _: None)
+        return seed, _stepped(replay, seed, progress, lambda _: None)
+    journal.require_seen()
+    return seed, _kept(replay, seed, journal, progress)
+
+
+def _kept(replay: Replay, seed: int, journal: Journal, progress: Progress) -> Outcome:
+    """Outcome of a replay, from where the journal has it."""
     running, done = journal.file(replay, seed, "running"), journal.file(replay, seed, "done")
     kept = next((file for file in (done, running) if file.exists()), None)
     if kept is not None:
