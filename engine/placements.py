@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattsched.arguments import require_types
+from wattsched.executors import Executor
 from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.bounds import Distances, distances
@@ -87,6 +88,7 @@ def place_tasks(
     seeds: Sequence[int] = tuple(range(42, 52)),
     processes: int = 1,
     bound_gap: float | None = 0.01,
+    executor: Executor | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> PlacementTrial:
     """Submit tasks to a cluster, one after another, under every policy and with every seed.
@@ -101,24 +103,28 @@ def place_tasks(
         Runs at a time; with several, call this under ``if __name__ == "__main__":``.
     bound_gap : float, optional
         How loose the bound on any placement may be; None for no bound.
+    executor : Executor, optional
+        Does the runs, as one of `wattsched.dask_executor`; `processes` is 1 then.
     progress : callable
         Told what goes on, and how many runs are done, of how many.
 
     Raises
     ------
     ValueError
-        If there is no such policy, or none is named.
+        If there is no such policy, or none is named; a `ClusterError` where an executor cannot go on.
     """
     require_types(place_tasks, locals())
     if not policies or not seeds:
         raise ValueError(f"{'seeds' if policies else 'policies'}: name one at least")
     require_range(min(seeds) >= 0, "seeds", "at least 0", min(seeds))
     require_range(processes >= 1, "processes", "at least 1", processes)
+    require_range(executor is None or processes == 1, "processes", "1 with an executor", processes)
     require_range(bound_gap is None or 0 <= bound_gap < 1, "bound_gap", "at least 0 and below 1", bound_gap)
     runs: dict[str, list[Curves]] = {policy: [] for policy in policies}
     total = len(policies) * len(seeds)
     progress(policies[0], 0, total)
-    for done, (policy, _, curves) in enumerate(run_all(experiment, policies, seeds, processes), start=1):
+    found = run_all(experiment, policies, seeds, processes, executor)
+    for done, (policy, _, curves) in enumerate(found, start=1):
         runs[policy].append(curves)
         progress(policy, done, total)
     means = {policy: mean(curves) for policy, curves in runs.items()}

@@ -12,15 +12,16 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from wattsched.executors import Executor, in_order, later_interrupts
 from wattsched.formulations.placement.state import ClusterState, Factory, PolicyContext, requests_of, serve
 from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable, target_workload
@@ -134,12 +135,17 @@ def _grid(experiment: Experiment, asked_milli: IntArray) -> list[int]:
 
 
 def run_all(
-    experiment: Experiment, policies: Sequence[str], seeds: Sequence[int], processes: int = 1
+    experiment: Experiment,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    processes: int = 1,
+    executor: Executor | None = None,
 ) -> Iterator[tuple[str, int, Curves]]:
     """Run every policy by every seed, policy by policy.
 
-    A run depends on its seed alone, so the number of processes changes nothing but the time. With several, a
-    script must call this under ``if __name__ == "__main__":``, as `multiprocessing` asks.
+    A run depends on its seed alone, so the number of processes, or an executor that does the runs instead,
+    changes nothing but the time. With several processes, a script must call this under
+    ``if __name__ == "__main__":``, as `multiprocessing` asks.
 
     Raises
     ------
@@ -149,6 +155,11 @@ def run_all(
         If a process dies.
     """
     pairs = list(product(policies, seeds))
+    if executor is not None:
+        shared = executor.shared(experiment)
+        curves = in_order(executor.completed(run, [(shared, *pair) for pair in pairs]))
+        yield from ((*pair, of) for pair, of in zip(pairs, curves, strict=True))
+        return
     if processes == 1:
         for pair in pairs:
             yield *pair, run(experiment, *pair)
@@ -160,7 +171,7 @@ def run_all(
     with ending, here, ProcessPoolExecutor(most, fresh, _begin, (ending,)) as pool:
         pair = pairs[0]
         try:  # Ctrl-C that was held back comes when the processes have started, and nothing is to run then
-            with _later_interrupts():
+            with later_interrupts():
                 runs = [pool.submit(run, experiment, *each) for each in pairs]
             for pair, made in zip(pairs, runs, strict=True):
                 yield *pair, made.result()
@@ -171,21 +182,6 @@ def run_all(
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _later_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back while processes start: they inherit that, and ignore it later."""
-    if os.name != "posix":
-        yield
-        return
-    # Started now, or it would let Ctrl-C through when the first process is.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(ending: Connection) -> None:
