@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr
 from wattsched.cli.outputs import folder_option
@@ -63,8 +64,11 @@ class Pairs:
     objective={"metavar": "NAME"},
 )
 @limit_options
+@dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
-def command(files: tuple[str, ...], pairs: Pairs, limits: Limits, output: str | None) -> int:
+def command(
+    files: tuple[str, ...], pairs: Pairs, limits: Limits, dask: str | None, output: str | None
+) -> int:
     """Solve every instance in FILES by every formulation and solver, and compare the answers.
 
     Runs that are finished in DIR are not run again, so an interrupted comparison goes on where it was. With
@@ -76,13 +80,14 @@ def command(files: tuple[str, ...], pairs: Pairs, limits: Limits, output: str | 
 
     limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
     settings = Settings(pairs.objective, limits.gap, limit_s, limits.threads, limits.seed)
-    with counting() as show, stray_output_to_stderr(), refusing():
+    with counting() as show, stray_output_to_stderr(), spread(dask) as executor, refusing():
         comparison = compare(
             files,
             formulations=pairs.formulations,
             solvers=pairs.solvers,
             settings=settings,
             folder=output,
+            executor=executor,
             progress=lambda at: show(f"{at.case}: {at.pair}" if at.case else "", at.done, at.total),
         )
     written: list[str] = []

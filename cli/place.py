@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.outputs import plot_option
@@ -131,9 +132,10 @@ class Trial:
     processes={"type": Whole(1, MOST_PROCESSES), "metavar": "N"},
     bound_gap={"type": Number(1e-6, below=1), "metavar": "G"},
 )
+@dask_option("the runs")
 @plot_option("Draw the curves: .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="Print the curves as JSON, alone, on standard output.")
-def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> None:
+def command(stream: Stream, trial: Trial, dask: str | None, plot: str | None, as_json: bool) -> None:
     """Submit a list of tasks to a cluster, one after another, under each policy.
 
     Each task goes at once to a node and GPUs of it, and stays, or fails. For every seed the list is shuffled
@@ -143,14 +145,17 @@ def command(stream: Stream, trial: Trial, plot: str | None, as_json: bool) -> No
 
     if not trial.bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")
+    if dask is not None:
+        refuse_given(("processes",), "does not go with --dask")
     experiment = stream.read(trial.seeds[0])
-    with counting() as show:
+    with counting() as show, spread(dask) as executor:
         placed = place_tasks(
             experiment,
             trial.policies,
             seeds=trial.seeds,
             processes=trial.processes,
             bound_gap=trial.bound_gap if trial.bound else None,
+            executor=executor,
             progress=show,
         )
     if plot is not None:

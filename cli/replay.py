@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
@@ -194,6 +195,7 @@ SECONDS = Number(0, most=MOST_S)
     metavar="A-B",
     help="Of the models that jobs train where the trace does not tell.",
 )
+@dask_option("the replays")
 @folder_option("Write jobs, rounds and power (.csv).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
 @filling(
@@ -208,6 +210,7 @@ def command(
     policies: list[str],
     settings: ReplaySettings,
     seeds: list[int],
+    dask: str | None,
     output: Output,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies.
@@ -226,7 +229,7 @@ def command(
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
-    with counting() as show, refusing(options={"sleep": "--sleep-power"}):
+    with counting() as show, spread(dask) as executor, refusing(options={"sleep": "--sleep-power"}):
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
             what, done, jobs = f"{replay.name}, seed {seed}", replay.complete, len(replay.trace)
@@ -234,8 +237,12 @@ def command(
                 click.echo(f"{what}: going on with {done:,} of {jobs:,} jobs complete", err=True)
             show(what, done, jobs)
 
-        outcomes = replay_jobs(traces, policies, settings=settings, journal=journal, progress=progress)
-        for seed, outcome in outcomes:
+        outcomes = replay_jobs(
+            traces, policies, settings=settings, journal=journal, executor=executor, progress=progress
+        )
+        for done, (seed, outcome) in enumerate(outcomes, start=1):
+            if executor is not None:
+                show(f"{outcome.policy}, seed {seed}", done, len(policies) * len(seeds))
             found[outcome.policy].append(summary(outcome))
             if output.output is not None:
                 _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
