@@ -1,9 +1,10 @@
 """Run the benchmark suite: every solver on the same programs, each run in a process of its own.
 
-    python benchmarks/suite.py [--limit S] [--write]
+    python benchmarks/suite.py [--limit S] [--write] [--dask [ADDRESS]]
 
 prints the tables; with ``--write`` they go into docs/tables, with a plot, and all figures
-into benchmarks/results.json. Peers that are not installed are left out with a message.
+into benchmarks/results.json. Peers that are not installed are left out with a message. With
+``--dask`` the workers of a cluster, who need this folder under the same name, do a case each.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,10 @@ from suite_cases import (
     Case,
 )
 from suite_page import content, plot
-from tables import FOLDER, machine
+from tables import FOLDER
 from tables import write as write_table
 
+from wattsched.executors import LOCAL, ClusterError, Executor, SerialExecutor, dask_executor, in_order
 from wattsched.solvers.solution import relative_gap
 
 HERE = Path(__file__).resolve().parent
@@ -147,6 +149,35 @@ class Suite:
         }
 
 
+def measured(here: str, part: str, value: Any, limit_s: float, threads: int) -> tuple[str, Any]:
+    """Do a part of the suite, and say which machine did; with imports of its own, for workers elsewhere."""
+    import sys
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    from suite import Suite
+    from suite_cases import Case
+    from tables import machine
+
+    with TemporaryDirectory() as folder:
+        suite = Suite(Path(folder), limit_s, threads)
+        return machine(), getattr(suite, part)(Case(**value) if part == "case" else value)
+
+
+def all_parts(
+    executor: Executor, cases: list[Case], limit_s: float, threads: int, quick: bool
+) -> dict[str, Any]:
+    """Everything that the suite measures, and the machines that did it."""
+    parts: list[tuple[str, Any]] = [("case", asdict(case)) for case in cases]
+    parts += [("small", 3 if quick else 30), ("command", 50 if quick else WHOLE_JOBS)]
+    tasks = ((str(HERE), part, value, limit_s, threads) for part, value in parts)
+    machines, found = zip(*in_order(executor.completed(measured, tasks)), strict=True)
+    *done, small, command = found
+    return {"machine": " and ".join(sorted(set(machines))), "cases": done, "small": small, "command": command}
+
+
 def with_gaps(runs: list[dict[str, Any]], sense: str) -> list[dict[str, Any]]:
     """Add each run's own gap, the gap to the best bound of all, and its time as a multiple of `price`'s."""
     bounds = [run["bound"] for run in runs if run.get("bound") is not None]
@@ -189,6 +220,13 @@ def main() -> None:
         "--again", action="store_true", help="write tables and plot from results.json, run nothing"
     )
     parser.add_argument("--folder", type=Path, help="write results.json and the plot here instead")
+    parser.add_argument(
+        "--dask",
+        nargs="?",
+        const=LOCAL,
+        metavar="ADDRESS",
+        help="of a scheduler, or local[:N]; default: local",
+    )
     arguments = parser.parse_args()
     if arguments.again:
         write(json.loads((HERE / "results.json").read_text(encoding="utf-8")))
@@ -200,20 +238,21 @@ def main() -> None:
     ]
     begin = time.perf_counter()
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        suite = Suite(Path(folder), arguments.limit, arguments.threads)
-        results = {
-            "machine": machine(),
-            "load_before": load_before,
-            "versions": versions(),
-            "limit_s": arguments.limit,
-            "threads": arguments.threads,
-            "gap": GAP,
-            "seed": SEED,
-            "cases": [suite.case(case) for case in cases],
-            "small": suite.small(3 if arguments.quick else 30),
-            "command": suite.command(50 if arguments.quick else WHOLE_JOBS),
-        }
+    here = nullcontext(SerialExecutor())
+    try:
+        with here if arguments.dask is None else dask_executor(arguments.dask) as executor:
+            found = all_parts(executor, cases, arguments.limit, arguments.threads, arguments.quick)
+    except ClusterError as error:
+        parser.error(f"--dask: {error}")
+    results = {
+        "load_before": load_before,
+        "versions": versions(),
+        "limit_s": arguments.limit,
+        "threads": arguments.threads,
+        "gap": GAP,
+        "seed": SEED,
+        **found,
+    }
     results["seconds"] = time.perf_counter() - begin
     print(content(results))
     if arguments.write:
