@@ -65,6 +65,34 @@ def test_whole_solves_and_the_whole_command_are_timed(results: dict[str, Any]) -
     assert command["gap"] <= 1e-5
 
 
+def test_workers_of_a_cluster_measure_the_same(results: dict[str, Any], tmp_path: Path) -> None:
+    options = [
+        "--quick",
+        "--case",
+        "sia-like",
+        "--limit",
+        "20",
+        "--dask",
+        "local:2",
+        "--folder",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "suite.py"), *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert list(found) == [name for name in results if name not in ("printed", "messages", "plot")]
+    [case] = found["cases"]
+    [known] = [one for one in results["cases"] if one["name"] == case["name"]]
+    for run, same in zip(case["runs"], known["runs"], strict=True):
+        assert (run["solver"], run["objective"]) == (same["solver"], same["objective"])
+
+
 @pytest.fixture
 def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -31,6 +31,7 @@ COMMANDS = {
     "solve": "solve hard.json --solver highs --gap 0 --time-limit 60 -o out/result.json",
     "replay": "replay jobs.csv --policy elastic,fifo --checkpoint 0 -o out/replay --plot out/replay.png",
     "compare": "compare hard.json easy.json --solvers greedy,price,highs --gap 0 -o out/compare",
+    "spread": "compare hard.json easy.json --solvers price,highs --gap 0 -o out/compare --dask local:2",
     "place": "place --nodes nodes.csv --tasks tasks.csv --seeds 0-99 --processes 2 --plot out/place.png",
 }
 ENDINGS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)

@@ -79,6 +79,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     return {
         "check": ((instance, result), {}),
         "compare": ((instance,), {}),
+        "dask_executor": (("local",), {}),
         "export_program": ((instance,), {}),
         "export_topology": ((instance,), {}),
         "fit_profile": ((folder / "steps.csv", "m", "G"), {}),
