@@ -15,8 +15,8 @@ from wattsched.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir())
-OTHERS = {"--help", "--lp"}
-"""Options of no command of ours: click's own, and that of glpsol."""
+OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers"}
+"""Options of no command of ours: click's own, that of glpsol, and those of dask."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
