@@ -21,6 +21,8 @@ from wattsched.verification.report import Report
 
 _ROUNDING_GAP = 1e-12
 _EXPLANATION_S = 10.0
+# Of programs by kind so many columns are written down to explain what they lack.
+_EXPLAINED = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,9 @@ class Evidence:
             model = self.call.model(problem.default)
         except UnsuitableError:
             return []
-        if not _whole(model):
+        if model.written_out is not None and model.program.n_columns <= _EXPLAINED:
+            model = model.written_out()
+        if not _whole(model) or model.program.by_kind:
             return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
         rows = short_rows(model.listed, time_s, problem.may_grow)

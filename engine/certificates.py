@@ -131,7 +131,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
 
     None where that is not proven in time, or the formulation has no trees.
     """
-    if model is None or (model.counts is None and model.split is None):
+    if model is None or (model.counts is None and model.split is None and not model.program.by_kind):
         return None
     with call.timer.phase("prove"):
         nothing = call.prover({}, ())
@@ -139,8 +139,10 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     dearest = call.sign * nothing.bound - nothing.excess
     value = dearest + _EXCESS * max(1.0, abs(dearest))
-    if model.program.bottleneck is not None:
-        proof, nodes = _by_surrogate(call, model)
+    if model.program.by_kind:
+        proof, nodes = _by_prices(call, model)
+    elif model.program.bottleneck is not None:
+        proof, nodes = _by_prices(call, model)
         if proof.excess <= 0:
             proof, nodes = _by_thresholds(call, model, np.inf)
     elif model.counts is not None:
@@ -235,8 +237,8 @@ def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list
         return _verified(call, nodes), nodes
 
 
-def _by_surrogate(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
-    """What prices prove of a bottleneck's worst threshold."""
+def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
+    """What prices prove alone; of a bottleneck that of its worst threshold."""
     from wattsched.solvers.dual import dual_prices
 
     assert model.named_prices is not None

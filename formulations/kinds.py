@@ -220,16 +220,19 @@ class KindProgram:
         self, group: IntArray, code: IntArray, part: IntArray | None = None, parts: int = 1
     ) -> FloatArray:
         """What columns use of the rows together, shape (n_rows,), or by part, shape (parts, n_rows)."""
+        from scipy.sparse import csr_array
+
         number = np.zeros(len(code), dtype=np.int64) if part is None else part
-        kinds, n, size = self.kinds, len(self.own), len(self.kinds)
-        of_kind = code >= n
+        kinds, n = self.kinds, len(self.own)
+        of_kind = np.flatnonzero(code >= n)
         row = code[of_kind] - n
-        cell = number[of_kind] * size + row
-        times = np.bincount(cell, minlength=parts * size).reshape(parts, size)
-        seconds = np.bincount(cell, self._seconds(group[of_kind], row), parts * size).reshape(parts, size)
-        use = np.asarray(times.astype(float) @ kinds.fixed + seconds @ kinds.metered)
-        taken = self.own.uses[code[~of_kind]].tocoo()
-        place = number[~of_kind][taken.row] * self.n_rows + taken.col
+        cells, shape = (number[of_kind], row), (parts, len(kinds))
+        times = csr_array((np.ones(len(row)), cells), shape)
+        seconds = csr_array((self._seconds(group[of_kind], row), cells), shape)
+        use = (times @ kinds.fixed + seconds @ kinds.metered).toarray()
+        own = np.flatnonzero(code < n)
+        taken = self.own.uses[code[own]].tocoo()
+        place = number[own][taken.row] * self.n_rows + taken.col
         use += np.bincount(place, taken.data, parts * self.n_rows).reshape(parts, self.n_rows)
         return use[0] if part is None else use
 
@@ -401,11 +404,35 @@ class KindProgram:
         points : sequence of int arrays
             More points, what they choose otherwise than the base is in question, too.
         """
-        from scipy.sparse import csc_array
-
         group, code, above = self.within(prices, threshold)
         if base is not None:
             group, code = _joined(group, code, above, base, points)
+        return self._over(group, code)
+
+    def around(self, base: IntArray, groups: IntArray, prices: FloatArray, threshold: float) -> Part:
+        """The program over what some groups may choose, where the others choose as a point does.
+
+        Parameters
+        ----------
+        groups : int array, ascending
+        threshold : float
+            Reduced cost above the least of their group up to which columns are looked at.
+        """
+        some = self.take(groups)
+        group, code, _ = some.within(prices, threshold)
+        # Own columns have other numbers among some of the groups.
+        shift = np.append(self.own.start[groups] - some.own.start[:-1], len(self.own) - len(some.own))
+        code = code + shift[np.where(code < len(some.own), group, -1)]
+        group = groups[group]
+        others = np.setdiff1d(np.arange(self.n_groups), groups)
+        group, code = np.concatenate([group, others]), np.concatenate([code, base[others]])
+        order = np.lexsort((code, group))
+        return self._over(group[order], code[order])
+
+    def _over(self, group: IntArray, code: IntArray) -> Part:
+        """The program over some columns, by group; groups with one are decided."""
+        from scipy.sparse import csc_array
+
         count = np.bincount(group, minlength=self.n_groups)
         single = count[group] == 1
         point = np.full(self.n_groups, -1)

@@ -17,9 +17,10 @@ import numpy as np
 
 from wattsched.formulations.kinds import KindProgram, Part
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers import greedy, price
+from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
+from wattsched.solvers import core, greedy, highs, price
 from wattsched.solvers.dual import Dual, clusters_of, dual_of_kinds, dual_prices
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -40,11 +41,21 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _GREEDY_SIZE = 0.1
 """The same for `greedy_point`, for each group."""
 
+_ROUNDED = (0, 25, 50, 50, 100, 100, 200, 200)
+"""Groups besides those that the LP relaxation splits that are decided together with these, by round."""
+
+# Columns for each of them, and HiGHS's nodes.
+_EACH, _NODES = 50, 200
+_ROUND_SHARE = 0.3
+# What all of a row costs, relative to what choices can save, for those that use least.
+_DEAR = 1e3
+# Times that columns join the LP relaxation.
+_SIFTINGS = 6
 # A part's own bound is above the program's, so what is good enough for the part need not be for the program.
 _PART_GAP = 0.5
 _PART_SHARE = 0.6
 # The dual may leave this share of the gap asked for, within limits.
-_DUAL_SHARE, _DUAL_TOLERANCE = 0.05, (1e-9, 1e-6)
+_DUAL_SHARE, _DUAL_TOLERANCE = 0.05, (1e-9, 1e-5)
 
 
 def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> Solution:
@@ -102,6 +113,8 @@ class _Search:
         Each cluster of groups begins with the one it takes most of, and others are in question where it takes
         some of them. So the parts' LP relaxations are feasible.
         """
+        if not dual.chosen:  # there was no time for it
+            return
         weight, n = dual.weight, self._program.n_groups
         cluster = clusters_of(n, weight.shape[1])
         most = np.argmax(weight, axis=0)[cluster]
@@ -113,6 +126,8 @@ class _Search:
 
     def run(self) -> Solution:
         """Write more and more columns down until the gap is closed."""
+        if self._program.n_rows > core.MOST_ROWS:
+            self._round()
         for size in SIZES:
             if self._done() or self._look(size):
                 break
@@ -124,6 +139,53 @@ class _Search:
     def _done(self) -> bool:
         closed = self._point is not None and self._bound >= self.enough()
         return closed or self._bound == np.inf or self._timer.over()
+
+    def _round(self) -> None:
+        """Decide the groups that the LP relaxation splits, and more and more of those that are nearly split.
+
+        Under many rows its optimum splits few groups, but rounding takes those that could as well choose
+        otherwise: of all groups where the rest stays as it is, some at a time.
+        """
+        relaxed = self._sift()
+        if relaxed is None:
+            return
+        program, (part, x, prices) = self._program, relaxed
+        split = np.unique(part.group[(x > FRACTIONAL) & (x < 1.0 - FRACTIONAL)])
+        base = part.lift(x)
+        near = np.unique(part.group)
+        for number, many in enumerate(_ROUNDED):
+            if self._done():
+                return
+            base = base if self._point is None else self._point
+            others = near[number :: max(1, len(near) // many)] if many else near[:0]
+            groups = np.union1d(split, others)
+            columns = program.take(groups).threshold(prices, _EACH * len(groups))
+            around = program.around(base, groups, prices, columns)
+            if around.program.n_columns == 0:
+                continue
+            timer = self._timer.share(_ROUND_SHARE)
+            gap = _PART_GAP * self._limits.gap
+            limits = replace(self._limits, gap=gap, time_s=timer.remaining_s(), nodes=_NODES)
+            begun = Start(None if self._point is None else around.lower(self._point))
+            with announcing_under(self._bound):
+                answer = highs.solve(around.program, limits, begun)
+            self.offer(None if answer.x is None else around.lift(answer.x))
+
+    def _sift(self) -> tuple[Part, FloatArray, FloatArray] | None:
+        """Optimum of the LP relaxation: of a part, which what reduces its cost joins; with its prices."""
+        program, points, found = self._program, list(self._points), None
+        threshold = program.threshold(self._prices, SIZES[0])
+        for _ in range(_SIFTINGS):
+            part = program.part(self._prices, threshold, self._base, points)
+            lp = solve_lp(part.program, Limits(time_s=self._timer.remaining_s()))
+            if lp.x is None or lp.prices is None or lp.objective is None:
+                break
+            found = part, lp.x, lp.prices
+            self.take_prices(*certified(program, lp.prices))
+            if lp.objective - self._bound <= _PART_GAP * _DUAL_SHARE * self._limits.gap * abs(self._bound):
+                break
+            points.append(program.least(lp.prices)[1])
+        return found
 
     def _look(self, size: int) -> bool:
         """Solve the part with about so many columns besides the groups' least; whether all was in it."""
@@ -165,6 +227,9 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     prices, bound = dual_prices(program, share_s, start=None if start is None else start.prices)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
+    frugal = _frugal(program)
+    if timer.over() and frugal is not None:
+        return conclude(program, limits, frugal, bound, prices, "time")
     size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
     part = program.part(prices, program.threshold(prices, size))
     with announcing_under(bound):
@@ -172,7 +237,15 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
             found = greedy.ascend(part.program, prices, timer)
         else:
             found = _solved(part, limits, Start()).x
-    point = None if found is None else part.lift(found)
+    point = frugal if found is None else part.lift(found)
     detail = "" if point is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if point is None and timer.over() else None
     return conclude(program, limits, point, bound, prices, limit, detail)
+
+
+def _frugal(program: KindProgram) -> IntArray | None:
+    """The point whose groups use least of the rows, relative to their limits; None where it violates one."""
+    limit = np.where(np.isfinite(program.row_upper), np.maximum(np.abs(program.row_upper), 1.0), np.inf)
+    dear = -_DEAR * program.cost_range() / limit
+    point = program.least(dear)[1]
+    return point if program.violation(point) <= VIOLATION else None

@@ -329,13 +329,13 @@ def test_last_rounds_prices_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = generate("uniform", jobs=300, seed=3)
     first = wattsched.solve(instance, solver="greedy")
     calls: list[int] = []
-    oracle = dual._Oracle.__call__
+    oracle = dual._KindOracle.__call__
 
-    def counted(self: dual._Oracle, y: np.ndarray) -> object:
+    def counted(self: dual._KindOracle, y: np.ndarray) -> object:
         calls.append(1)
         return oracle(self, y)
 
-    monkeypatch.setattr(dual._Oracle, "__call__", counted)
+    monkeypatch.setattr(dual._KindOracle, "__call__", counted)
     cold = wattsched.solve(instance, solver="greedy")
     evaluations = len(calls)
     warm = wattsched.solve(instance, solver="greedy", initial_solution=first)

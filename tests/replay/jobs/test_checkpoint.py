@@ -24,7 +24,7 @@ from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
-from wattsched.replays import Journal, _outcome
+from wattsched.replays import Journal, _kept
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
 
@@ -211,7 +211,7 @@ def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> Non
         file.write_bytes(signed(head, forged, bytes(bytes_)))
         file.with_suffix(".done").unlink(missing_ok=True)
         try:
-            outcome = _outcome(replay(name, jobs), 0, journal, lambda *_: None)
+            outcome = _kept(replay(name, jobs), 0, journal, lambda *_: None)
         except ValueError as error:
             told.append(str(error))
             continue
