@@ -55,9 +55,15 @@ def write_document(path: str | Path, model: BaseModel) -> None:
     ------
     InputError
         For what Parquet does not hold: all but rounds and their results.
+    TypeError
+        For arguments of another type.
     OSError
         When the folder cannot be written to; an old file is then as it was.
     """
+    from pydantic import BaseModel
+
+    require("path", path, (str, os.PathLike), "a path")
+    require("model", model, (BaseModel,), "an instance, a result or a decision")
     if str(path).endswith(PARQUET):
         from wattsched.instances.parquet import parquet_bytes
 

@@ -92,6 +92,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "read_experiment": ((folder / "nodes.csv", folder / "tasks.csv"), {}),
         "read_instance": ((folder / "round.json",), {}),
         "read_result": ((folder / "result.json",), {}),
+        "write_document": ((folder / "again.json", result), {}),
         "replay_jobs": ((traces, ["fifo"]), {}),
         "solve": ((instance,), {}),
         "JobSource": ((folder / "jobs.csv",), {}),
