@@ -229,7 +229,7 @@ class KindProgram:
         cells, shape = (number[of_kind], row), (parts, len(kinds))
         times = csr_array((np.ones(len(row)), cells), shape)
         seconds = csr_array((self._seconds(group[of_kind], row), cells), shape)
-        use = (times @ kinds.fixed + seconds @ kinds.metered).toarray()
+        use = np.asarray((times @ kinds.fixed + seconds @ kinds.metered).toarray())
         own = np.flatnonzero(code < n)
         taken = self.own.uses[code[own]].tocoo()
         place = number[own][taken.row] * self.n_rows + taken.col
