@@ -22,7 +22,6 @@ from wattsched.solvers.solution import (
     Termination,
     conclude,
     infeasible,
-    rounded,
     unsupported,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -262,7 +261,7 @@ def _closed(gap: float, limits: Limits) -> bool:
 def _stated(
     program: Program, limits: Limits, values: FloatArray | None, bound: float, stopped: bool, detail: str
 ) -> Solution:
-    if values is not None and program.violation(rounded(program, values)) > TOLERANCE:
+    if values is not None and program.violation(program.rounded(values)) > TOLERANCE:
         return Solution(Termination("error", detail="the rounded answer violates the rows"), bound=bound)
     return conclude(program, limits, values, bound, limit="time" if stopped else None, detail=detail)
 

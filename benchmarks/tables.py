@@ -42,6 +42,11 @@ TABLES = {
         f"{ONE_CORE}/price_profile.py --write",
         "performance.md#solving-with-price",
     ),
+    "large-rounds": Table(
+        "Rounds of up to a million jobs: seconds and bytes, whole and by phase",
+        "python benchmarks/large_rounds.py --write",
+        "performance.md#large-rounds",
+    ),
     "deadlines": Table(
         "Calls with a time limit: how late they are",
         "python benchmarks/deadlines.py --solves 10000 --processes 2 --write",
