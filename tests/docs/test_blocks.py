@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
+from pydantic import TypeAdapter
 
 from wattsched.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.instances.sizing import instance as instance_models
-from wattsched.instances.sizing.decision import Decision
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology import cluster as cluster_models
 
@@ -127,7 +129,8 @@ def test_json_examples_are_valid(page: Path) -> None:
 
     A result belongs to an instance above it on the page, and has to pass its check.
     """
-    models = {**vars(cluster_models), **vars(instance_models), "Profile": Profile, "Decision": Decision}
+    parts = (Profile, Decision, JobColumns, AssignmentColumns)
+    models = {**vars(cluster_models), **vars(instance_models), **{part.__name__: part for part in parts}}
     instances = {}
     for block in blocks_of(page):
         if block.language != "json" or block.skipped:
@@ -141,7 +144,7 @@ def test_json_examples_are_valid(page: Path) -> None:
             instances[content["name"]] = instance_of(content, source=block.where)
         else:
             assert block.tag in models, f"{block.where}: name the class of this part after the fence"
-            models[block.tag].model_validate_json(block.text)
+            TypeAdapter(models[block.tag]).validate_json(block.text)
 
 
 def test_commands_in_the_table_of_the_readme_run(folder: Path) -> None:
