@@ -15,11 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from wattsched.formulations.kinds import KindProgram, Part
+from wattsched.formulations.kinds import KindProgram, Part, part_around, part_of
+from wattsched.formulations.kinds.passes import clusters_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
 from wattsched.solvers import core, greedy, highs, price
-from wattsched.solvers.dual import Dual, clusters_of, dual_of_kinds, dual_prices
+from wattsched.solvers.dual import Dual, dual_of_kinds, dual_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import (
     Limit,
@@ -83,7 +84,6 @@ class _Search:
         self._prices = np.zeros(program.n_rows)
         # What the prices prove, and what is proven by and by.
         self._priced = self._bound = -np.inf
-        self._base: IntArray | None = None
         self._points: list[IntArray] = []
 
     def offer(self, point: IntArray | None) -> None:
@@ -110,17 +110,16 @@ class _Search:
     def mix(self, dual: Dual) -> None:
         """Take the points that a nearly optimal point of the LP relaxation mixes.
 
-        Each cluster of groups begins with the one it takes most of, and others are in question where it takes
-        some of them. So the parts' LP relaxations are feasible.
+        They are in question, each for the clusters of groups that it takes some of. So the parts' LP
+        relaxations are feasible.
         """
         if not dual.chosen:  # there was no time for it
             return
         weight, n = dual.weight, self._program.n_groups
-        cluster = clusters_of(n, weight.shape[1])
-        most = np.argmax(weight, axis=0)[cluster]
-        self._base = np.array(dual.chosen)[most, np.arange(n)].astype(np.int64)
+        cluster = clusters_of(n)
+        base = np.array(dual.chosen)[np.argmax(weight, axis=0)[cluster], np.arange(n)]
         self._points = [
-            np.where(taken[cluster] > 0.0, chosen, self._base)
+            np.where(taken[cluster] > 0.0, chosen, base)
             for taken, chosen in zip(weight, dual.chosen, strict=True)
         ]
 
@@ -160,7 +159,7 @@ class _Search:
             others = near[number :: max(1, len(near) // many)] if many else near[:0]
             groups = np.union1d(split, others)
             columns = program.take(groups).threshold(prices, _EACH * len(groups))
-            around = program.around(base, groups, prices, columns)
+            around = part_around(program, base, groups, prices, columns)
             if around.program.n_columns == 0:
                 continue
             timer = self._timer.share(_ROUND_SHARE)
@@ -176,7 +175,7 @@ class _Search:
         program, points, found = self._program, list(self._points), None
         threshold = program.threshold(self._prices, SIZES[0])
         for _ in range(_SIFTINGS):
-            part = program.part(self._prices, threshold, self._base, points)
+            part = part_of(program, self._prices, threshold, points)
             lp = solve_lp(part.program, Limits(time_s=self._timer.remaining_s()))
             if lp.x is None or lp.prices is None or lp.objective is None:
                 break
@@ -184,7 +183,7 @@ class _Search:
             self.take_prices(*certified(program, lp.prices))
             if lp.objective - self._bound <= _PART_GAP * _DUAL_SHARE * self._limits.gap * abs(self._bound):
                 break
-            points.append(program.least(lp.prices)[1])
+            points.append(program.cheapest(lp.prices))
         return found
 
     def _look(self, size: int) -> bool:
@@ -193,7 +192,7 @@ class _Search:
         margin = self._objective - self._priced + rounding(program, self._objective)
         threshold = program.threshold(self._prices, size)
         complete = not threshold < margin
-        part = program.part(self._prices, min(threshold, margin), self._base, self._points)
+        part = part_of(program, self._prices, min(threshold, margin), self._points)
         gap = self._limits.gap * (1.0 if complete else _PART_GAP)
         timer = self._timer if complete else self._timer.share(_PART_SHARE)
         limits = replace(self._limits, gap=gap, time_s=timer.remaining_s())
@@ -231,7 +230,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     if timer.over() and frugal is not None:
         return conclude(program, limits, frugal, bound, prices, "time")
     size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
-    part = program.part(prices, program.threshold(prices, size))
+    part = part_of(program, prices, program.threshold(prices, size))
     with announcing_under(bound):
         if part.program.n_columns:
             found = greedy.ascend(part.program, prices, timer)
@@ -247,5 +246,5 @@ def _frugal(program: KindProgram) -> IntArray | None:
     """The point whose groups use least of the rows, relative to their limits; None where it violates one."""
     limit = np.where(np.isfinite(program.row_upper), np.maximum(np.abs(program.row_upper), 1.0), np.inf)
     dear = -_DEAR * program.cost_range() / limit
-    point = program.least(dear)[1]
+    point = program.cheapest(dear)
     return point if program.violation(point) <= VIOLATION else None

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from wattsched.formulations.kinds import KindProgram
+from wattsched.formulations.kinds.passes import CLUSTERS, clusters_of
 from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
@@ -29,7 +30,6 @@ SMALL = 2_000
 _FEW_ROWS = 20
 # What is enough of a lack, relative to the rows.
 _LACK = 0.01
-_CLUSTERS = 40
 _ITERATIONS = 300
 _STEP = 0.5
 
@@ -87,7 +87,8 @@ class Dual:
     bound : float
         What they prove; infinite when the LP relaxation is infeasible.
     chosen : list of int arrays, shape (n_groups,)
-        Points that a nearly optimal point of the LP relaxation mixes; of programs by kind.
+        Points that a nearly optimal point of the LP relaxation mixes, -1 in clusters of which it takes none;
+        of programs by kind.
     weight : float array, shape (n points, n_clusters)
         How much of each point it takes, by cluster of groups.
     """
@@ -108,7 +109,7 @@ def dual_of_kinds(
     """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes."""
     if program.n_rows == 0:
         prices, bound = certified(program, None)
-        return Dual(prices, bound, [program.least(prices)[1]], np.ones((1, 1)))
+        return Dual(prices, bound, [program.cheapest(prices)], np.ones((1, min(CLUSTERS, program.n_groups))))
     return _cutting_planes(program, Timer(time_s), tolerance, start, enough)
 
 
@@ -152,7 +153,7 @@ def _cutting_planes(
     centre = np.zeros(program.n_rows) if start is None else signed(program, start)
     if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
         centre = np.zeros(program.n_rows)
-    cut = oracle(centre)
+    cut, prices = oracle(centre), [centre]
     best = cut.value
     master.add(cut)
     dearest = _dearest(program)
@@ -170,13 +171,16 @@ def _cutting_planes(
             continue
         between = centre + _STEP * (y - centre)
         cut = oracle(between)
+        prices.append(between)
         master.add(cut)
         if cut.value > best:
             best, centre = cut.value, between
     infeasible = best > dearest + _lost(program, centre)
     weight = master.weights()
     mixed = np.flatnonzero((weight > 0.0).any(axis=1)).tolist()
-    chosen = [oracle.chosen[cut] for cut in mixed] if isinstance(oracle, _KindOracle) else []
+    chosen = []
+    if isinstance(program, KindProgram):
+        chosen = [program.cheapest(prices[cut], weight[cut] > 0.0) for cut in mixed]
     return Dual(centre, np.inf if infeasible else best, chosen, weight[mixed])
 
 
@@ -200,19 +204,14 @@ class _Cut:
     use: FloatArray
 
 
-def clusters_of(n_groups: int, clusters: int) -> IntArray:
-    """Cluster of every group."""
-    return np.arange(n_groups) * clusters // max(1, n_groups)
-
-
 class _Oracle:
     """Evaluates the Lagrangian bound with one cut per cluster of groups, the last for free columns."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._by_column = program.matrix.T.tocsr()
-        self.clusters = min(_CLUSTERS, program.n_groups)
-        self._cluster = clusters_of(program.n_groups, self.clusters)
+        self.clusters = min(CLUSTERS, program.n_groups)
+        self._cluster = clusters_of(program.n_groups)
 
     def __call__(self, y: FloatArray) -> _Cut:
         program = self._program
@@ -235,23 +234,17 @@ class _Oracle:
 
 
 class _KindOracle:
-    """The same of a program by kind, which has no free columns; what was chosen each time is kept."""
+    """The same of a program by kind, which has no free columns."""
 
     def __init__(self, program: KindProgram) -> None:
         self._program = program
-        self.clusters = min(_CLUSTERS, program.n_groups)
-        self._groups = np.arange(program.n_groups)
-        self._cluster = clusters_of(program.n_groups, self.clusters)
-        self.chosen: list[IntArray] = []
+        self.clusters = min(CLUSTERS, program.n_groups)
 
     def __call__(self, y: FloatArray) -> _Cut:
-        program, n = self._program, self.clusters
-        least, chosen = program.least(y)
-        self.chosen.append(chosen.astype(np.int32))
-        cost = np.bincount(self._cluster, program.costs(self._groups, chosen), n)
-        use = program.uses_in_all(self._groups, chosen, self._cluster, n)
+        program, sums = self._program, self._program.sums(y)
         nothing = np.zeros((1, program.n_rows))
-        return _Cut(program.charged(y) + float(least.sum()), np.append(cost, 0.0), np.vstack([use, nothing]))
+        value = program.charged(y) + float(sums.least.sum())
+        return _Cut(value, np.append(sums.cost, 0.0), np.vstack([sums.use, nothing]))
 
 
 class _Master:

@@ -1,0 +1,31 @@
+r"""Programs by kind: choice columns that are never written down.
+
+Groups of one *kind* choose among the same rows. Group g in row o costs :math:`w_g v_o`, takes
+:math:`s_{go} = \min(W_g p_o, H)` seconds, and uses :math:`f_o + s_{go} m_o` of the program's rows. Under row
+prices y its reduced cost is
+
+.. math:: w_g v_o - f_o^T y - \min(W_g p_o, H)\, m_o^T y,
+
+so a pass over all groups of a kind is a small matrix product and an arg-min, and whether a row can be best at
+all is a matter of the kind. What a group may choose besides are columns of its own.
+
+`groups` has the groups with their columns, `passes` what is computed of all of them at row prices, `program`
+the program under its rows, and `parts` the programs over a few of its columns that are written down.
+"""
+
+from wattsched.formulations.kinds.groups import KindGroups, KindRows, OwnColumns
+from wattsched.formulations.kinds.parts import Part, part_around, part_of
+from wattsched.formulations.kinds.passes import Shard, Spread
+from wattsched.formulations.kinds.program import KindProgram
+
+__all__ = [
+    "KindGroups",
+    "KindProgram",
+    "KindRows",
+    "OwnColumns",
+    "Part",
+    "Shard",
+    "Spread",
+    "part_around",
+    "part_of",
+]

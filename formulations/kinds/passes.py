@@ -1,0 +1,374 @@
+"""Passes over all groups at row prices: here, in threads, or by shards of the groups elsewhere.
+
+Sums are taken in blocks of groups that depend on the number of groups alone, and the sums of the blocks in
+their order; what is computed of a group does not depend on the groups beside it. So neither the number of
+shards nor that of threads changes a digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from wattsched.formulations.kinds.groups import KindGroups, OwnColumns
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+R = TypeVar("R")
+
+CLUSTERS = 40
+"""Clusters of groups, of each of which a pass tells what its columns cost and use together."""
+
+_CELLS = 1 << 16
+"""Reduced costs computed at once: they stay in the processor's cache."""
+
+_COUNTS = 1 << 20
+"""Counts of rows' uses, by block, that are held at once."""
+
+# Groups of a block at least, and blocks of a cluster at most.
+_BLOCK, _MOST_BLOCKS = 25_000, 8
+
+
+class Sums(NamedTuple):
+    """What a pass tells of clusters of groups, or of blocks of them, when each takes what costs it least.
+
+    Attributes
+    ----------
+    least : float array, shape (n,)
+        Least reduced costs.
+    cost : float array, shape (n,)
+    use : float array, shape (n, n_rows)
+    """
+
+    least: FloatArray
+    cost: FloatArray
+    use: FloatArray
+
+
+class Spread(Protocol):
+    """Where the shards of a program's groups are, and passes over them are done."""
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """What a function finds of each shard and these arguments, in the order of the shards."""
+
+
+def clusters_of(n_groups: int) -> IntArray:
+    """Cluster of every group."""
+    return np.arange(n_groups) * _n_clusters(n_groups) // max(1, n_groups)
+
+
+def _n_clusters(n_groups: int) -> int:
+    return min(CLUSTERS, n_groups)
+
+
+def blocks_of(n_groups: int) -> tuple[IntArray, IntArray]:
+    """First group of every block, and behind the last one; and the cluster of every block."""
+    clusters = _n_clusters(n_groups)
+    each = min(max(1, n_groups // max(1, clusters * _BLOCK)), _MOST_BLOCKS)
+    n = clusters * each
+    return -(-np.arange(n + 1) * n_groups // max(1, n)), np.arange(n) // each
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Some blocks of groups one after the other.
+
+    Attributes
+    ----------
+    groups : KindGroups
+    first, first_own : int
+        Number of their first group, and of its first own column, among all.
+    n_own : int
+        Own columns of all groups.
+    start : int array, shape (n_blocks + 1,)
+        First group of every block, among these.
+    cluster : int array, shape (n_blocks,)
+    """
+
+    groups: KindGroups
+    first: int
+    first_own: int
+    n_own: int
+    start: IntArray
+    cluster: IntArray
+
+    @cached_property
+    def passes(self) -> Passes:
+        """What is computed of the groups."""
+        return Passes(self.groups)
+
+    def numbered(self, code: IntArray) -> IntArray:
+        """Codes among all groups."""
+        n = len(self.groups.own)
+        return np.asarray(code + np.where(code < n, self.first_own, self.n_own - n))
+
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, by which Dask tells what moving the shard takes."""
+        groups, own = self.groups, self.groups.own
+        arrays = (groups.kind, groups.worth, groups.work, groups.most, own.start, own.cost, own.uses.indptr)
+        return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
+
+
+def whole(groups: KindGroups) -> Shard:
+    """All groups as one shard."""
+    start, cluster = blocks_of(groups.n_groups)
+    return Shard(groups, 0, 0, len(groups.own), start, cluster)
+
+
+def shards_of(groups: KindGroups, shards: int) -> list[Shard]:
+    """All groups in shards of about as many; fewer where there are not so many blocks."""
+    start, cluster = blocks_of(groups.n_groups)
+    ends = np.unique(np.arange(shards + 1) * len(cluster) // shards)
+    found = []
+    for first, last in pairwise(ends.tolist()):
+        begin, end = int(start[first]), int(start[last])
+        part = _compact(KindGroups(**groups.taken(np.arange(begin, end))))
+        own = int(groups.own.start[begin])
+        found.append(
+            Shard(part, begin, own, len(groups.own), start[first : last + 1] - begin, cluster[first:last])
+        )
+    return found
+
+
+def _compact(groups: KindGroups) -> KindGroups:
+    """The same in fewer bytes."""
+    own = OwnColumns(_short(groups.own.start), groups.own.cost, groups.own.uses)
+    return replace(groups, kind=_short(groups.kind), most=_short(groups.most), own=own, threads=1)
+
+
+def _short(numbers: IntArray) -> IntArray:
+    """Half as long; types tell no lengths."""
+    short: Any = numbers.astype(np.int32)
+    return np.asarray(short)
+
+
+class Here:
+    """Shards in this process."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._shards = shards
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """As `Spread.each`."""
+        return [function(shard, *arguments) for shard in self._shards]
+
+
+# --- what is found of a shard ---------------------------------------------------------------------------
+
+
+def sums(shard: Shard, prices: FloatArray) -> Sums:
+    """Sums over each block of groups."""
+    groups, start = shard.groups, shard.start
+    least, code = shard.passes.least(prices)
+    all_groups = np.arange(groups.n_groups)
+    block, n_blocks = np.repeat(np.arange(len(start) - 1), np.diff(start)), len(start) - 1
+    reduced, cost = (
+        np.bincount(block, of, n_blocks).astype(float) for of in (least, groups.costs(all_groups, code))
+    )
+    step, use = max(1, _COUNTS // max(1, len(groups.kinds))), [np.zeros((0, groups.n_rows))]
+    for first in range(0, n_blocks, step):
+        last = min(first + step, n_blocks)
+        some = slice(start[first], start[last])
+        use.append(groups.uses_in_all(all_groups[some], code[some], block[some] - first, last - first))
+    return Sums(reduced, cost, np.concatenate(use))
+
+
+def cheapest(shard: Shard, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
+    """Code of what costs each group least; -1 for those of clusters that are not wanted."""
+    groups = shard.groups
+    if wanted is None or wanted[shard.cluster].all():
+        return _short(shard.numbered(shard.passes.least(prices)[1]))
+    found = _short(np.full(groups.n_groups, -1))
+    places = np.flatnonzero(np.repeat(wanted[shard.cluster], np.diff(shard.start)))
+    if len(places):
+        some = groups.take(places)
+        code = Passes(some).least(prices)[1]
+        found[places] = shard.numbered(groups.numbered(some, places, np.arange(len(places)), code))
+    return found
+
+
+def in_question(shard: Shard, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray]:
+    """Group and code of the columns `within` a threshold of groups that have several."""
+    group, code, _ = shard.passes.within(prices, threshold)
+    several = np.bincount(group, minlength=shard.groups.n_groups)[group] > 1
+    return group[several] + shard.first, shard.numbered(code[several])
+
+
+class Passes:
+    """Passes over groups; numpy lets go of the interpreter for other threads."""
+
+    def __init__(self, groups: KindGroups) -> None:
+        self._groups, self._by_kind = groups, _ByKind.of(groups)
+
+    def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Least reduced cost of every group, and the code of the first column that has it."""
+        least, code = self._least_own(prices)
+        by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
+        of_kind, row = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
+
+        def look(chunk: _Chunk) -> None:
+            cells = priced.reduced(chunk)
+            first = cells.argmin(axis=1)
+            row[chunk.groups] = first
+            row[chunk.groups] += chunk.rows.start
+            of_kind[chunk.groups] = cells[np.arange(len(cells)), first]
+
+        self._over_kinds(look)
+        better = of_kind < least[by_kind.order]
+        groups = by_kind.order[better]
+        least[groups], code[groups] = of_kind[better], row[better] + len(self._groups.own)
+        return least, code
+
+    def within(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
+        """Group, code and reduced cost above the group's least of all columns where that is little.
+
+        Returns
+        -------
+        group, code : int arrays, shape (n,)
+            By group; own columns before those of the kind.
+        above : float array, shape (n,)
+            At most the threshold.
+        """
+        own = self._groups.own
+        least = self._least_own(prices)[0]
+        order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
+        known, found = least[order], []
+
+        def look(chunk: _Chunk) -> None:
+            above = priced.reduced(chunk)
+            base = np.minimum(known[chunk.groups], above.min(axis=1))
+            known[chunk.groups] = base
+            above -= base[:, None]
+            hits = np.flatnonzero(above <= threshold)
+            place, row = np.divmod(hits, above.shape[1])
+            codes = row + (chunk.rows.start + len(own))
+            found.append((order[chunk.groups][place], codes, above.ravel()[hits]))
+
+        self._over_kinds(look)
+        least[order] = known
+        of_own = own.cost - own.uses @ prices - least[own.group]
+        near = np.flatnonzero(of_own <= threshold)
+        found.append((own.group[near], near, of_own[near]))
+        group, codes, above = (np.concatenate(column) for column in zip(*found, strict=True))
+        by_group = np.lexsort((codes, group))
+        return group[by_group], codes[by_group], np.maximum(above[by_group], 0.0)
+
+    def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+        own, n = self._groups.own, self._groups.n_groups
+        least, code = np.full(n, np.inf), np.full(n, -1)
+        reduced = own.cost - own.uses @ prices
+        having = np.flatnonzero(np.diff(own.start))
+        if len(having) == len(own):  # one each, as waiting is
+            least[having], code[having] = reduced, np.arange(len(own))
+        elif len(having):
+            starts = own.start[having]
+            least[having] = np.minimum.reduceat(reduced, starts)
+            hits = np.flatnonzero(reduced == least[own.group])
+            code[having] = hits[np.searchsorted(hits, starts)]
+        return least, code
+
+    def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
+        """Look at all chunks of groups."""
+        if self._groups.threads == 1:
+            for chunk in self._by_kind.chunks:
+                look(chunk)
+            return
+        with ThreadPoolExecutor(self._groups.threads) as pool:
+            for _ in pool.map(look, self._by_kind.chunks):
+                pass
+
+
+class _Chunk(NamedTuple):
+    """Groups of one kind that are looked at together.
+
+    Attributes
+    ----------
+    groups : slice
+        Of the groups by kind.
+    rows : slice
+        Of the kind.
+    limited : bool
+        Whether some of them may not choose all rows.
+    """
+
+    groups: slice
+    rows: slice
+    limited: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _ByKind:
+    """Groups in the order of their kinds, those that may choose all rows apart from others.
+
+    Attributes
+    ----------
+    order : int array, shape (n_groups,)
+    features : float array, shape (n_groups, 3)
+        Worth, 1 and work.
+    most : int array, shape (n_groups,)
+    chunks : list of _Chunk
+    """
+
+    order: IntArray
+    features: FloatArray
+    most: IntArray
+    chunks: list[_Chunk]
+
+    @classmethod
+    def of(cls, groups: KindGroups) -> _ByKind:
+        """Put groups in order."""
+        start = groups.kinds.start
+        sizes = np.append(np.diff(start), 0)
+        limited = groups.most < sizes[groups.kind]
+        order = np.lexsort((limited, groups.kind))
+        worth, work = groups.worth[order], groups.work[order]
+        features = np.column_stack([worth, np.ones(len(order)), work])
+        kind, apart = groups.kind[order], limited[order]
+        begin = np.flatnonzero(np.diff(kind * 2 + apart, prepend=-5))
+        chunks = []
+        for first, last in pairwise([*begin.tolist(), len(order)]):
+            k = int(kind[first])
+            if k < 0 or sizes[k] == 0:
+                continue
+            rows, step = slice(int(start[k]), int(start[k + 1])), max(64, _CELLS // int(sizes[k]))
+            places = [slice(i, min(i + step, last)) for i in range(first, last, step)]
+            chunks += [_Chunk(place, rows, bool(apart[first])) for place in places]
+        return cls(order, features, groups.most[order], chunks)
+
+
+class _Priced:
+    """Rows of every kind under row prices."""
+
+    def __init__(self, groups: KindGroups, by_kind: _ByKind, prices: FloatArray) -> None:
+        kinds = groups.kinds
+        self._by_kind, self._pace, self._horizon_s = by_kind, kinds.pace, groups.horizon_s
+        metered = -(kinds.metered @ prices)
+        self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
+        # What a worth, a group, and a work, or else a second, of it pay for each row.
+        self._terms = np.array([kinds.value, -(kinds.fixed @ prices), metered])
+        if self._linear:
+            self._terms[2] *= kinds.pace
+
+    def reduced(self, chunk: _Chunk) -> FloatArray:
+        """Reduced costs of the rows of a kind for some groups, infinite for those that one may not choose."""
+        features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.rows]
+        if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
+            features = np.repeat(features, 2, axis=0)
+        if self._linear:
+            cells = features @ terms
+        else:
+            cells = np.multiply.outer(features[:, 2], self._pace[chunk.rows])
+            np.minimum(cells, self._horizon_s, out=cells)
+            cells *= terms[2]
+            cells += features[:, :2] @ terms[:2]
+        if single:
+            cells = cells[:1]
+        if chunk.limited:
+            most = self._by_kind.most[chunk.groups]
+            cells[np.arange(cells.shape[1]) >= most[:, None]] = np.inf
+        return np.asarray(cells)

@@ -1,0 +1,209 @@
+"""Programs over groups by kind: what they may use together, points, and what row prices prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+
+from wattsched.formulations.kinds.groups import KindGroups
+from wattsched.formulations.kinds.passes import (
+    Here,
+    Passes,
+    Shard,
+    Spread,
+    Sums,
+    blocks_of,
+    cheapest,
+    in_question,
+    shards_of,
+    sums,
+    whole,
+)
+from wattsched.formulations.program import Block
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+R = TypeVar("R")
+
+_SAMPLE = 4_096
+"""Groups by which a threshold for all is estimated."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KindProgram(KindGroups):
+    """Minimise the groups' costs under rows, as `Program` does; every group chooses one column.
+
+    Attributes
+    ----------
+    row_lower, row_upper : float arrays, shape (n_rows,)
+    rows : tuple of Block
+    sense : {"min", "max"}
+    spread : Spread, optional
+        Where passes over shards of the groups are done, if not here.
+    """
+
+    row_lower: FloatArray
+    row_upper: FloatArray
+    rows: tuple[Block, ...]
+    sense: Literal["min", "max"] = "min"
+    spread: Spread | None = None
+
+    by_kind: ClassVar[bool] = True
+    bottleneck: ClassVar[None] = None
+    intervals: ClassVar[None] = None
+
+    def take(self, groups: IntArray) -> KindProgram:
+        """The program over some of the groups, under the same rows."""
+        return replace(self, spread=None, **self.taken(groups))
+
+    @cached_property
+    def nonzeros(self) -> int:
+        """Entries of the matrix that there would be."""
+        size = np.diff(self.kinds.fixed.indptr) + np.diff(self.kinds.metered.indptr)
+        until = np.concatenate([[0], np.cumsum(size)])
+        begin = np.append(self.kinds.start[:-1], 0)[self.kind]
+        return int(self.own.uses.nnz + (until[begin + self.most] - until[begin]).sum())
+
+    def row_names(self) -> list[str]:
+        """Names of all rows."""
+        return [block.member(i) for block in self.rows for i in range(block.size)]
+
+    def reported(self, value: float) -> float:
+        """Cost or bound in the direction of the user's objective."""
+        return -value if self.sense == "max" else value
+
+    def named_prices(self, prices: FloatArray) -> dict[str, float]:
+        """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
+        named = zip(self.row_names(), prices, strict=True)
+        return {name: self.reported(float(y)) for name, y in named if y != 0.0}
+
+    # --- points ---------------------------------------------------------------------------------------
+
+    def rounded(self, point: IntArray) -> IntArray:
+        """The point, which is whole."""
+        return point
+
+    def objective(self, point: IntArray) -> float:
+        """Cost of a point."""
+        return float(self.costs(np.arange(self.n_groups), point).sum())
+
+    def violation(self, point: IntArray) -> float:
+        """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
+        if len(point) != self.n_groups or not self._possible(point):
+            return np.inf
+        use = self.uses_in_all(np.arange(self.n_groups), point)
+        upper, lower = self.row_upper, self.row_lower
+        over = (use - upper) / np.maximum(1.0, np.where(np.isfinite(upper), np.abs(upper), 1.0))
+        under = (lower - use) / np.maximum(1.0, np.where(np.isfinite(lower), np.abs(lower), 1.0))
+        return float(max(0.0, over.max(initial=0.0), under.max(initial=0.0)))
+
+    def _possible(self, point: IntArray) -> bool:
+        """Whether every group chooses a column that it has."""
+        n, row = len(self.own), point - len(self.own)
+        begin = np.append(self.kinds.start[:-1], 0)[self.kind]
+        inside = (row >= begin) & (row < begin + self.most)
+        inside |= (point >= self.own.start[:-1]) & (point < self.own.start[1:]) & (point < n)
+        return bool(inside.all())
+
+    # --- prices ---------------------------------------------------------------------------------------
+
+    def lagrangian_bound(self, prices: FloatArray) -> float:
+        """Lower bound on the optimal cost that row prices prove; see `Program.lagrangian_bound`."""
+        y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
+        y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
+        return self.charged(y) + float(self.sums(y).least.sum())
+
+    def charged(self, prices: FloatArray) -> float:
+        """What the rows themselves add to the bound."""
+        up, down = prices > 0, prices < 0
+        return float(prices[up] @ self.row_lower[up]) + float(prices[down] @ self.row_upper[down])
+
+    def sums(self, prices: FloatArray) -> Sums:
+        """What the groups cost least, reduced and in fact, and use then; sums over each cluster of them."""
+        blocks = [np.concatenate(column) for column in zip(*self._each(sums, prices), strict=True)]
+        cluster = blocks_of(self.n_groups)[1]
+        first = np.flatnonzero(np.diff(cluster, prepend=-1))
+        return Sums(*(np.add.reduceat(block, first) for block in blocks)) if len(first) else Sums(*blocks)
+
+    def cheapest(self, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
+        """Point of what costs each group least, of several columns the first.
+
+        Parameters
+        ----------
+        wanted : bool array, shape (n_clusters,), optional
+            Clusters of groups that are asked about; the others have -1.
+        """
+        return np.concatenate(self._each(cheapest, prices, wanted))
+
+    def in_question(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray]:
+        """Group and code, by group, of columns with a reduced cost little above the group's least.
+
+        Of groups that have several such columns only.
+        """
+        group, code = zip(*self._each(in_question, prices, threshold), strict=True)
+        return np.concatenate(group), np.concatenate(code)
+
+    def threshold(self, prices: FloatArray, size: int) -> float:
+        """Reduced cost above their group's least that about so many columns besides the least have."""
+        if size >= self.n_columns - self.n_groups:
+            return np.inf
+        sample = np.linspace(0, self.n_groups - 1, min(_SAMPLE, self.n_groups)).astype(np.int64)
+        above = np.sort(Passes(self.take(sample)).within(prices, np.inf)[2])[len(sample) :]
+        place = int(size * len(sample) / self.n_groups)
+        return float(above[min(place, len(above) - 1)]) if len(above) else np.inf
+
+    def shards(self, shards: int) -> list[Shard]:
+        """The groups in shards, for a `Spread`."""
+        return shards_of(self, shards)
+
+    def _each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        return (self.spread or self._here).each(function, *arguments)
+
+    @cached_property
+    def _here(self) -> Here:
+        return Here([whole(self)])
+
+    # --- sizes ----------------------------------------------------------------------------------------
+
+    def costs_at_most(self) -> float:
+        """What no point exceeds, but for rounding."""
+        return float(self._extremes[1].sum())
+
+    def cost_range(self) -> float:
+        """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
+        least, most = self._extremes
+        return float((most - least).sum()) or 1.0
+
+    @cached_property
+    def _extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Least and most that each group can cost."""
+        least, most = np.full(self.n_groups, np.inf), np.full(self.n_groups, -np.inf)
+        np.minimum.at(least, self.own.group, self.own.cost)
+        np.maximum.at(most, self.own.group, self.own.cost)
+        start, value = self.kinds.start, self.kinds.value
+        full = np.flatnonzero(np.diff(start))
+        low, high = np.full(len(start), np.inf), np.full(len(start), -np.inf)
+        if len(full):
+            low[full] = np.minimum.reduceat(value, start[full])
+            high[full] = np.maximum.reduceat(value, start[full])
+        some = self.most > 0
+        least[some] = np.minimum(least[some], self.worth[some] * low[self.kind[some]])
+        most[some] = np.maximum(most[some], self.worth[some] * high[self.kind[some]])
+        return least, most
+
+    def largest_cost(self) -> float:
+        """Largest cost of a column, without its sign."""
+        return float(max(np.abs(end).max(initial=0.0) for end in self._extremes))
+
+    def largest_use(self) -> FloatArray:
+        """Largest use of every row by a column, about; shape (n_rows,)."""
+        parts = [abs(self.own.uses), abs(self.kinds.fixed)]
+        largest = [np.asarray(p.max(axis=0).todense()).ravel() for p in parts if p.shape[0] and p.nnz]
+        if len(self.kinds) and self.n_groups:
+            longest_s = min(self.horizon_s, float(self.work.max() * self.kinds.pace.max()))
+            most = np.asarray(abs(self.kinds.metered).max(axis=0).todense()).ravel()
+            largest.append(longest_s * most)
+        return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))
