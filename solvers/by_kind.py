@@ -155,7 +155,6 @@ class _Search:
         for number, many in enumerate(_ROUNDED):
             if self._done():
                 return
-            base = base if self._point is None else self._point
             others = near[number :: max(1, len(near) // many)] if many else near[:0]
             groups = np.union1d(split, others)
             columns = program.take(groups).threshold(prices, _EACH * len(groups))
@@ -168,7 +167,9 @@ class _Search:
             begun = Start(None if self._point is None else around.lower(self._point))
             with announcing_under(self._bound):
                 answer = highs.solve(around.program, limits, begun)
-            self.offer(None if answer.x is None else around.lift(answer.x))
+            if answer.x is not None:
+                self.offer(around.lift(answer.x))
+                base = base if self._point is None else self._point
 
     def _sift(self) -> tuple[Part, FloatArray, FloatArray] | None:
         """Optimum of the LP relaxation: of a part, which what reduces its cost joins; with its prices."""

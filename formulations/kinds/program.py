@@ -28,8 +28,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 R = TypeVar("R")
 
-_SAMPLE = 4_096
-"""Groups by which a threshold for all is estimated."""
+_SAMPLE, _SAMPLED = 4_096, 1 << 18
+"""Groups, and about how many columns, by which a threshold for all is estimated."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,7 +150,8 @@ class KindProgram(KindGroups):
         """Reduced cost above their group's least that about so many columns besides the least have."""
         if size >= self.n_columns - self.n_groups:
             return np.inf
-        sample = np.linspace(0, self.n_groups - 1, min(_SAMPLE, self.n_groups)).astype(np.int64)
+        many = min(_SAMPLE, self.n_groups, max(1, _SAMPLED * self.n_groups // self.n_columns))
+        sample = np.linspace(0, self.n_groups - 1, many).astype(np.int64)
         above = np.sort(Passes(self.take(sample)).within(prices, np.inf)[2])[len(sample) :]
         place = int(size * len(sample) / self.n_groups)
         return float(above[min(place, len(above) - 1)]) if len(above) else np.inf
