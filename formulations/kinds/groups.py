@@ -13,7 +13,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-PER_GROUP = ("kind", "worth", "work", "most")
+PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "most")
 """Arrays with an entry for every group."""
 
 
@@ -86,6 +86,8 @@ class KindGroups:
     kind : int array, shape (n_groups,)
         Kind of each group, -1 for one that has own columns only.
     worth, work : float arrays, shape (n_groups,)
+    surcharge, lost_s : float arrays, shape (n_groups,)
+        What all of its kind's rows cost and take besides; not its own columns.
     most : int array, shape (n_groups,)
         How many of its kind's rows, from the quickest on, a group may choose.
     kinds : KindRows
@@ -99,6 +101,8 @@ class KindGroups:
     kind: IntArray
     worth: FloatArray
     work: FloatArray
+    surcharge: FloatArray
+    lost_s: FloatArray
     most: IntArray
     kinds: KindRows
     own: OwnColumns
@@ -135,10 +139,11 @@ class KindGroups:
         row = code - len(self.own)
         own = np.append(self.own.cost, 0.0)[np.where(row < 0, code, len(self.own))]
         kinds = self.worth[group] * np.append(self.kinds.value, 0.0)[np.where(row < 0, len(self.kinds), row)]
-        return np.where(row < 0, own, kinds)
+        return np.where(row < 0, own, kinds + self.surcharge[group])
 
     def _seconds(self, group: IntArray, row: IntArray) -> FloatArray:
-        return np.asarray(np.minimum(self.work[group] * self.kinds.pace[row], self.horizon_s))
+        seconds = self.work[group] * self.kinds.pace[row] + self.lost_s[group]
+        return np.asarray(np.minimum(seconds, self.horizon_s))
 
     def uses(self, group: IntArray, code: IntArray) -> csr_array:
         """What columns use of the rows, shape (n, n_rows)."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from wattsched.formulations.kinds.groups import KindGroups, OwnColumns
+from wattsched.formulations.kinds.groups import PER_GROUP, KindGroups, OwnColumns
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 R = TypeVar("R")
@@ -110,7 +110,12 @@ class Shard:
     def __sizeof__(self) -> int:
         """Bytes of the arrays, by which Dask tells what moving the shard takes."""
         groups, own = self.groups, self.groups.own
-        arrays = (groups.kind, groups.worth, groups.work, groups.most, own.start, own.cost, own.uses.indptr)
+        arrays: list[FloatArray | IntArray] = [
+            *(getattr(groups, name) for name in PER_GROUP),
+            own.start,
+            own.cost,
+            own.uses.indptr,
+        ]
         return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
 
 
@@ -234,6 +239,7 @@ class Passes:
         above : float array, shape (n,)
             At most the threshold.
         """
+        threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
         least = self._least_own(prices)[0]
         order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
@@ -293,23 +299,26 @@ class _Chunk(NamedTuple):
     rows : slice
         Of the kind.
     limited : bool
-        Whether some of them may not choose all rows.
+        Whether none of them may choose all rows.
+    starting : bool
+        Whether all of them have a surcharge, or lose time.
     """
 
     groups: slice
     rows: slice
     limited: bool
+    starting: bool
 
 
 @dataclass(frozen=True, eq=False)
 class _ByKind:
-    """Groups in the order of their kinds, those that may choose all rows apart from others.
+    """Groups in the order of their kinds, those that may choose all rows, at no surcharge, apart from others.
 
     Attributes
     ----------
     order : int array, shape (n_groups,)
-    features : float array, shape (n_groups, 3)
-        Worth, 1 and work.
+    features : float array, shape (n_groups, 5)
+        Worth, 1, work, lost seconds and surcharge.
     most : int array, shape (n_groups,)
     chunks : list of _Chunk
     """
@@ -325,11 +334,13 @@ class _ByKind:
         start = groups.kinds.start
         sizes = np.append(np.diff(start), 0)
         limited = groups.most < sizes[groups.kind]
-        order = np.lexsort((limited, groups.kind))
-        worth, work = groups.worth[order], groups.work[order]
-        features = np.column_stack([worth, np.ones(len(order)), work])
-        kind, apart = groups.kind[order], limited[order]
-        begin = np.flatnonzero(np.diff(kind * 2 + apart, prepend=-5))
+        starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
+        alike = groups.kind * 4 + 2 * limited + starting
+        order = np.argsort(alike, kind="stable")
+        columns = (groups.worth, np.ones(len(order)), groups.work, groups.lost_s, groups.surcharge)
+        features = np.column_stack([column[order] for column in columns])
+        kind = groups.kind[order]
+        begin = np.flatnonzero(np.diff(alike[order], prepend=-9))
         chunks = []
         for first, last in pairwise([*begin.tolist(), len(order)]):
             k = int(kind[first])
@@ -337,7 +348,8 @@ class _ByKind:
                 continue
             rows, step = slice(int(start[k]), int(start[k + 1])), max(64, _CELLS // int(sizes[k]))
             places = [slice(i, min(i + step, last)) for i in range(first, last, step)]
-            chunks += [_Chunk(place, rows, bool(apart[first])) for place in places]
+            apart = bool(limited[order[first]]), bool(starting[order[first]])
+            chunks += [_Chunk(place, rows, *apart) for place in places]
         return cls(order, features, groups.most[order], chunks)
 
 
@@ -349,10 +361,9 @@ class _Priced:
         self._by_kind, self._pace, self._horizon_s = by_kind, kinds.pace, groups.horizon_s
         metered = -(kinds.metered @ prices)
         self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
-        # What a worth, a group, and a work, or else a second, of it pay for each row.
-        self._terms = np.array([kinds.value, -(kinds.fixed @ prices), metered])
-        if self._linear:
-            self._terms[2] *= kinds.pace
+        # What a worth, a group, a work, a second and a surcharge of it pay for each row.
+        per_work, one = metered * kinds.pace, np.ones(len(kinds))
+        self._terms = np.array([kinds.value, -(kinds.fixed @ prices), per_work, metered, one])
 
     def reduced(self, chunk: _Chunk) -> FloatArray:
         """Reduced costs of the rows of a kind for some groups, infinite for those that one may not choose."""
@@ -360,12 +371,14 @@ class _Priced:
         if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
             features = np.repeat(features, 2, axis=0)
         if self._linear:
-            cells = features @ terms
+            known = len(terms) if chunk.starting else 3
+            cells = features[:, :known] @ terms[:known]
         else:
             cells = np.multiply.outer(features[:, 2], self._pace[chunk.rows])
+            cells += features[:, 3:4]
             np.minimum(cells, self._horizon_s, out=cells)
-            cells *= terms[2]
-            cells += features[:, :2] @ terms[:2]
+            cells *= terms[3]
+            cells += features[:, [0, 1, 4]] @ terms[[0, 1, 4]]
         if single:
             cells = cells[:1]
         if chunk.limited:

@@ -191,8 +191,9 @@ class KindProgram(KindGroups):
             low[full] = np.minimum.reduceat(value, start[full])
             high[full] = np.maximum.reduceat(value, start[full])
         some = self.most > 0
-        least[some] = np.minimum(least[some], self.worth[some] * low[self.kind[some]])
-        most[some] = np.maximum(most[some], self.worth[some] * high[self.kind[some]])
+        worth, more = self.worth[some], self.surcharge[some]
+        least[some] = np.minimum(least[some], worth * low[self.kind[some]] + more)
+        most[some] = np.maximum(most[some], worth * high[self.kind[some]] + more)
         return least, most
 
     def largest_cost(self) -> float:
@@ -204,7 +205,8 @@ class KindProgram(KindGroups):
         parts = [abs(self.own.uses), abs(self.kinds.fixed)]
         largest = [np.asarray(p.max(axis=0).todense()).ravel() for p in parts if p.shape[0] and p.nnz]
         if len(self.kinds) and self.n_groups:
-            longest_s = min(self.horizon_s, float(self.work.max() * self.kinds.pace.max()))
+            longest_s = float(self.work.max() * self.kinds.pace.max() + self.lost_s.max())
+            longest_s = min(self.horizon_s, longest_s)
             most = np.asarray(abs(self.kinds.metered).max(axis=0).todense()).ravel()
             largest.append(longest_s * most)
         return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))

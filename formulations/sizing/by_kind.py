@@ -1,26 +1,30 @@
 """`mckp` by kind: large rounds whose options are never written out.
 
-Jobs that start from nothing and share a table or a model have the same rows, at costs and uses that scale
-with the job. Jobs that lose time to a restart or keep their GPUs have options of their own, which are
-written out.
+Jobs that share a table or a model have the same rows, at costs and uses that scale with the job; one that
+would restart pays for that in all of them. Waiting, and those configurations that a running job can go on in
+without a restart, are columns of its own. So are all options of the few jobs whose costs do not scale:
+under some objectives those that lose time to a restart.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import ProgramBuilder
+from wattsched.formulations.program import Entries, ProgramBuilder
 from wattsched.formulations.sizing import mckp
-from wattsched.formulations.sizing.budgets import budgets_of, energy_j, extra_power_w, grams_per_j
+from wattsched.formulations.sizing.budgets import budgets_of, grams_per_j
 from wattsched.formulations.sizing.columns import beaten_in_runs, undominated
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
-from wattsched.formulations.sizing.data import Options, chosen_options, options_of
+from wattsched.formulations.sizing.data import Options, allowed, chosen_options, options_in
 from wattsched.formulations.sizing.decisions import place_by_buddy
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.matching import UNKNOWN, matching_options, matching_rows
+from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
 from wattsched.formulations.sizing.mckp import add_block_rows, free_levels
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
@@ -55,18 +59,14 @@ class _Round:
 
     def __init__(self, known: RoundJobs, objective: Objective) -> None:
         assert objective.by_kind is not None
-        self.known = known
-        self.worth, self.value = objective.by_kind(known)
-        keep = np.flatnonzero(_undominated(known, self.value))
+        self.known, self.objective = known, objective
+        self.scaled = objective.by_kind(known)
+        self.of_kind = self.scaled.scales & ~known.jobs.fixed & ~_saves_by_restarts(known)
         rows = known.configurations
+        keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))
         # Of every row of the program which of all configurations it is.
         self.index = keep[np.lexsort((-rows.rate[keep], rows.kind[keep]))]
-        self.rows, self.value = rows.taken(self.index), self.value[self.index]
-        self.own = _own_options(known)
-        cost = objective.cost(self.own)
-        self.own_index = np.flatnonzero(undominated(self.own, cost))
-        self.own_cost = cost[self.own_index]
-        self.objective = objective
+        self.own = self._own_pairs()
 
     def model(self) -> Model[Decision]:
         """Program, and the way between its points and decisions."""
@@ -84,116 +84,182 @@ class _Round:
 
     def program(self) -> KindProgram:
         """Costs and rows of the kinds, and of what jobs have for themselves."""
-        known, rows, own = self.known, self.rows, self.own
-        n_own, n_kind = len(self.own_index), len(rows)
-        builder = ProgramBuilder()
-        own_block = np.where(known.jobs.fixed[own.job] | own.waiting, 0, own.block)[self.own_index]
-        pool = np.concatenate([own.pool[self.own_index], rows.pool])
-        add_block_rows(builder, free_levels(known), pool, np.concatenate([own_block, rows.block]))
-        idle_w = _idle_w(known, rows)
-        extra_w = np.concatenate([extra_power_w(own)[self.own_index], rows.power_w - idle_w])
-        budgets = budgets_of(known)
-        metered = np.zeros((n_kind, len(budgets)))
-        energy = energy_j(own)[self.own_index] if any(b.counts != "power" for b in budgets) else None
-        in_round = known.instance.budgets.scope == "round"
-        number = []
-        for b, budget in enumerate(budgets):
-            if budget.counts == "power":
-                inside = np.flatnonzero(np.isin(pool, budget.pools))
-                use = extra_w[inside]
-            else:
-                assert energy is not None
-                per_joule = grams_per_j(known.instance) if budget.counts == "carbon" else 1.0
-                inside, use = np.arange(n_own), energy * per_joule
-                metered[:, b] = (extra_w[n_own:] if in_round else rows.power_w) * per_joule
-            number.append(builder.row(budget.name, inside, use, upper=budget.capacity))
-        builder.n_columns = n_own + n_kind
-        fixed = builder.matrix(builder.n_rows, n_own + n_kind)
+        known, scaled, own = self.known, self.scaled, self.own
+        rows = known.configurations.taken(self.index)
+        fixed, metered, builder = self._uses()
+        n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
+        horizon_s = known.round_s if in_round else np.inf
+        # Rows of jobs that keep their GPUs are there once more, without the room.
+        at = np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job])
+        taken = metered[at]
+        taken.data = taken.data * np.repeat(np.minimum(own.seconds, horizon_s), np.diff(taken.indptr))
         lower, upper = builder.row_bounds()
-        place = csr_array(
-            (np.ones(len(number)), (np.arange(len(number)), number)), (len(number), builder.n_rows)
-        )
         return KindProgram(
-            kind=np.where(known.simple, known.kind, -1),
-            worth=self.worth,
+            kind=np.where(self.of_kind, known.kind, -1),
+            worth=scaled.restarted,
             work=known.work,
-            most=self._most(),
+            surcharge=np.where(self.of_kind, scaled.surcharge, 0.0),
+            lost_s=np.where(self.of_kind, known.restart_s, 0.0),
+            most=self._most(rows),
             kinds=KindRows(
                 start=rows.start,
-                value=self.value,
+                value=scaled.value[self.index],
                 pace=1.0 / rows.rate,
-                fixed=csr_array(fixed[:, n_own:].T),
-                metered=csr_array(metered @ place),
+                fixed=fixed[self.index],
+                metered=metered[self.index],
             ),
             own=OwnColumns(
-                start=np.searchsorted(own.job[self.own_index], np.arange(len(known) + 1)),
-                cost=self.own_cost,
-                uses=csr_array(fixed[:, :n_own].T),
+                start=np.searchsorted(own.job, np.arange(len(known) + 1)),
+                cost=own.cost,
+                uses=csr_array(fixed[at] + taken),
             ),
             row_lower=lower,
             row_upper=upper,
             rows=builder.row_blocks(),
-            horizon_s=known.round_s if in_round else np.inf,
+            horizon_s=horizon_s,
             sense=self.objective.sense,
         )
 
-    def _most(self) -> IntArray:
+    def _uses(self) -> tuple[csr_array, csr_array, ProgramBuilder]:
+        """What every configuration uses at once and by the second, with its room and without, and waiting.
+
+        Returns
+        -------
+        fixed, metered : csr arrays, shape (2 n_configurations + 1, n_rows)
+        builder : ProgramBuilder
+            With the rows.
+        """
+        known, rows, budgets = self.known, self.known.configurations, self.known.instance.budgets
+        n, builder, metered = len(rows), ProgramBuilder(), Entries()
+        pool = np.concatenate([rows.pool, rows.pool, [WAIT]])
+        room = np.concatenate([rows.block, np.zeros(n + 1, dtype=np.int64)])
+        add_block_rows(builder, free_levels(known), pool, room)
+        extra_w = rows.power_w - _idle_w(known, rows)
+        at_once = np.concatenate([extra_w, extra_w, [0.0]])
+        # A job that waits pays for the energy that it needs at least: by the joule.
+        to_completion = np.concatenate([rows.power_w, rows.power_w, [1.0]])
+        by_second = at_once if budgets.scope == "round" else to_completion
+        for budget in budgets_of(known):
+            inside = np.flatnonzero(np.isin(pool, budget.pools)) if budget.counts == "power" else pool[:0]
+            number = builder.row(budget.name, inside, at_once[inside], upper=budget.capacity)
+            if budget.counts != "power":
+                per_joule = grams_per_j(known.instance) if budget.counts == "carbon" else 1.0
+                metered.add(number, np.arange(len(pool)), by_second * per_joule)
+        shape = builder.n_rows, len(pool)
+        return csr_array(builder.matrix(*shape).T), csr_array(metered.matrix(*shape).T), builder
+
+    def _most(self, rows: Configurations) -> IntArray:
         """How many of its kind's rows keep a job's deadline; those before a slow one are quicker."""
-        known, rows = self.known, self.rows
-        sizes = np.diff(rows.start)
-        most = np.where(known.simple, sizes[known.kind], 0)
-        late = np.flatnonzero(known.simple & np.isfinite(known.latest_s))
+        known, sizes = self.known, np.diff(rows.start)
+        most = np.where(self.of_kind, sizes[known.kind], 0)
+        late = np.flatnonzero(self.of_kind & np.isfinite(known.latest_s))
         for kind in np.unique(known.kind[late]).tolist():
             jobs = late[known.kind[late] == kind]
             rate = rows.rate[rows.start[kind] : rows.start[kind + 1]]
-            in_time = known.work[jobs, None] / rate <= known.latest_s[jobs, None]
-            most[jobs] = np.count_nonzero(in_time, axis=1)
+            seconds = known.work[jobs, None] / rate + known.restart_s[jobs, None]
+            most[jobs] = np.count_nonzero(seconds <= known.latest_s[jobs, None], axis=1)
         return np.asarray(most)
+
+    def _own_pairs(self) -> _OwnPairs:
+        """What is no row of a job's kind: waiting, what it does not restart for, and all of odd jobs."""
+        parts = [self._waiting(), self._kept(), self._odd()]
+        job = np.concatenate([part.job for part in parts])
+        order = np.argsort(job, kind="stable")
+        return _OwnPairs(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+    def _waiting(self) -> _OwnPairs:
+        known = self.known
+        options = chosen_options(known, np.full(len(known), WAIT))
+        waits = self.of_kind & ~known.must_run & (options.completion_s <= known.latest_s)
+        job, cost = np.flatnonzero(waits), self.objective.cost(options)
+        return _OwnPairs(job, np.full(len(job), WAIT), cost[job], self._metered_s(options)[job])
+
+    def _kept(self) -> _OwnPairs:
+        """The rows in which jobs that run now do not restart, without those that another one beats."""
+        known, rows = self.known, self.known.configurations
+        job, row = known.kept_rows
+        batch = np.unique(rows.batch_size, return_inverse=True)[1]
+        alike = (rows.pool * (int(batch.max(initial=0)) + 1) + batch) * (int(rows.gpus.max(initial=0)) + 1)
+        undominated = _undominated(known, self.scaled.value, alike + rows.gpus)
+        seconds = known.work[job] / rows.rate[row]
+        keep = undominated[row] & self.scaled.scales[job] & ~self._is_odd[job]
+        keep &= seconds <= known.latest_s[job]
+        job, row, seconds = job[keep], row[keep], seconds[keep]
+        return _OwnPairs(job, row, self.scaled.worth[job] * self.scaled.value[row], seconds)
+
+    @cached_property
+    def _is_odd(self) -> BoolArray:
+        """Jobs whose options are neither rows of their kind nor kept."""
+        return ~self.of_kind & ~(self.known.jobs.fixed & self.scaled.scales)
+
+    def _odd(self) -> _OwnPairs:
+        """All that jobs can do whose costs or uses do not scale."""
+        known, jobs = self.known, np.flatnonzero(self._is_odd)
+        _, job, row = known.configurations.laid_out(known.kind[jobs])
+        options = options_in(known, jobs[job], row)
+        possible = np.flatnonzero(allowed(options))
+        options, row = options.take(possible), row[possible]
+        cost = self.objective.cost(options)
+        keep = np.flatnonzero(undominated(options, cost))
+        return _OwnPairs(options.job[keep], row[keep], cost[keep], self._metered_s(options)[keep])
+
+    def _metered_s(self, options: Options) -> FloatArray:
+        """`_OwnPairs.seconds` of options."""
+        in_round = self.known.instance.budgets.scope == "round"
+        waiting = 0.0 if in_round else options.energy_j
+        return np.where(options.waiting, waiting, options.completion_s)
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
-        known, n = self.known, len(self.own_index)
-        of_kind = point >= n
-        row = np.full(len(known), WAIT)
-        row[of_kind] = self.index[point[of_kind] - n]
-        options = chosen_options(known, row)
-        return place_by_buddy(self._with_own(options, point), np.arange(len(known)))
-
-    def _with_own(self, options: Options, point: IntArray) -> Options:
-        """Options of a point, where some jobs take one of their own."""
-        jobs = np.flatnonzero(~self.known.simple)
-        if len(jobs) == 0:
-            return options
-        taken = self.own_index[point[jobs]]
-        return options.replaced(jobs, self.own, taken)
+        row = np.append(self.own.row, self.index)[point]
+        return place_by_buddy(chosen_options(self.known, row), np.arange(len(self.known)))
 
     def point_of(self, decision: Decision) -> IntArray | None:
         """Point of a decision, None where a part of it has no column."""
-        known, n = self.known, len(self.own_index)
-        row = matching_rows(known, decision)
-        place = np.full(len(known.configurations) + 1, UNKNOWN)
-        place[self.index] = n + np.arange(len(self.index))
-        point = place[np.maximum(row, WAIT)]
-        own = np.full(len(self.own), UNKNOWN)
-        own[self.own_index] = np.arange(n)
-        options = matching_options(self.own, decision)
-        has = ~known.simple | (row == WAIT)
-        point[has] = np.where(options[has] >= 0, own[options[has]], UNKNOWN)
-        point[(row == UNKNOWN) & known.simple] = UNKNOWN
+        point = self.nearest(decision)
         return point if (point >= 0).all() else None
 
+    def nearest(self, decision: Decision) -> IntArray:
+        """Columns of what a decision has the jobs do, `UNKNOWN` where there is none."""
+        known, own = self.known, self.own
+        row = matching_rows(known, decision)
+        place = np.full(len(known.configurations) + 1, UNKNOWN)
+        place[self.index] = len(own.job) + np.arange(len(self.index))
+        point = np.where(self.of_kind & (row >= 0), place[np.maximum(row, WAIT)], UNKNOWN)
+        same = np.flatnonzero(own.row == row[own.job])
+        point[own.job[same]] = same
+        return point
 
-def _own_options(known: RoundJobs) -> Options:
-    """Waiting of every job that may wait, and all options of those that are not like their kind."""
-    n = len(known)
-    waiting = chosen_options(known, np.full(n, WAIT))
-    waits = known.simple & ~known.must_run & (waiting.completion_s <= known.latest_s)
-    others = options_of(known, np.flatnonzero(~known.simple))
-    return waiting.take(np.flatnonzero(waits)).merged(others)
+
+class _OwnPairs(NamedTuple):
+    """Jobs with rows that they have for themselves, by job.
+
+    Attributes
+    ----------
+    job, row : int arrays, shape (n,)
+        `WAIT` for waiting.
+    cost : float array, shape (n,)
+    seconds : float array, shape (n,)
+        For which it draws its watts; for waiting the joules that it pays for.
+    """
+
+    job: IntArray
+    row: IntArray
+    cost: FloatArray
+    seconds: FloatArray
 
 
-def _undominated(known: RoundJobs, value: FloatArray) -> BoolArray:
-    """Rows of the kinds that no other row of the kind in the pool beats for every job; see `undominated`."""
+def _saves_by_restarts(known: RoundJobs) -> BoolArray:
+    """Jobs of which a restart saves energy: a row draws less than its GPUs when they are idle."""
+    rows, budgets = known.configurations, known.instance.budgets
+    metered = budgets.energy_j is not None or budgets.carbon_g is not None
+    if not metered or budgets.scope == "completion" or not (rows.power_w < _idle_w(known, rows)).any():
+        return np.zeros(len(known), dtype=bool)
+    return known.restart_s > 0.0
+
+
+def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolArray:
+    """Rows of the kinds that no other row of the kind that is alike beats for all jobs; see `undominated`."""
     rows, budgets = known.configurations, known.instance.budgets
     extra_w = rows.power_w - _idle_w(known, rows)
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
@@ -204,9 +270,14 @@ def _undominated(known: RoundJobs, value: FloatArray) -> BoolArray:
         criteria.append(extra_w)
     if energy and budgets.scope == "completion":
         criteria.append(rows.power_w / rows.rate)
+        if known.restart_s.any():  # it draws as much while it restarts
+            criteria.append(rows.power_w)
     elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
         return np.ones(len(rows), dtype=bool)
-    return ~beaten_in_runs(rows.kind, rows.pool, np.array(criteria))
+    order = np.lexsort((alike, rows.kind))
+    beaten = np.empty(len(rows), dtype=bool)
+    beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(criteria)[:, order])
+    return ~beaten
 
 
 def _idle_w(known: RoundJobs, rows: Configurations) -> FloatArray:

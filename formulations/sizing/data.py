@@ -166,20 +166,6 @@ class Options:
         """Some of the options, in the order of the jobs."""
         return _of_columns(self.of, self.job[index], self.job_set[index], self._columns(index))
 
-    def merged(self, other: Options) -> Options:
-        """These and others, by job."""
-        job = np.concatenate([self.job, other.job])
-        order = np.argsort(job, kind="stable")
-        both = {name: np.concatenate([getattr(self, name), getattr(other, name)])[order] for name in COLUMNS}
-        return _of_columns(self.of, job[order], np.concatenate([self.job_set, other.job_set])[order], both)
-
-    def replaced(self, places: IntArray, other: Options, index: IntArray) -> Options:
-        """The options with others of the same jobs at some places."""
-        columns = self._columns(np.arange(len(self)))
-        for name, values in columns.items():
-            values[places] = getattr(other, name)[index]
-        return _of_columns(self.of, self.job, self.job_set, columns)
-
     def _columns(self, index: IntArray) -> Columns:
         return {name: getattr(self, name)[index] for name in COLUMNS}
 
@@ -197,8 +183,8 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     rates = known.configurations.slowest_rate, known.configurations.best_rate
     slowest, best = (rate[known.kind] for rate in rates)
     with np.errstate(divide="ignore"):
-        longest_s = np.maximum(known.work / slowest, known.round_s + known.best_s)
-        odd = np.flatnonzero((longest_s > high) | (known.work / best < low) | ~known.simple)
+        longest_s = np.maximum(known.work / slowest + known.restart_s, known.round_s + known.best_s)
+        odd = np.flatnonzero((longest_s > high) | (known.work / best < low) | known.in_sets)
     options = options_of(known, odd)
     seconds = options.completion_s
     off = np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high)))
@@ -216,8 +202,9 @@ def jobs_without_options(known: RoundJobs) -> list[Job]:
         runs = known.work / best_rate <= known.latest_s
     waits = ~known.must_run & (known.round_s + known.best_s <= known.latest_s)
     # One that runs now, or is in a set, may have options that those of its kind have not.
-    unsure = np.flatnonzero(~known.simple)
-    without = known.simple & ((best_rate == 0.0) | ~(runs | waits))
+    own = known.jobs.fixed | known.in_sets | ((known.restart_s > 0.0) & np.isfinite(known.latest_s))
+    unsure = np.flatnonzero(own)
+    without = ~own & ((best_rate == 0.0) | ~(runs | waits))
     listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
     without[unsure] = listed[unsure] == 0
     return [known.jobs[j] for j in np.flatnonzero(without).tolist()]
@@ -265,8 +252,12 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
 
 def chosen_options(known: RoundJobs, row: IntArray) -> Options:
     """The option of each job that a row of its kind stands for, `WAIT` for waiting; no job is in a set."""
-    n = len(known)
-    return _of_columns(known, np.arange(n), np.full(n, ALONE), _columns_of(known, row))
+    return options_in(known, np.arange(len(known)), row)
+
+
+def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:
+    """Options of jobs, ascending, that rows of their kinds stand for, `WAIT` for waiting; none in a set."""
+    return _of_columns(known, job, np.full(len(job), ALONE), _columns_of(known, row))
 
 
 def _columns_of(known: RoundJobs, row: IntArray) -> Columns:
@@ -314,12 +305,18 @@ def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArra
 
 
 def _allowed(options: Options) -> Options:
-    """Drop what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
+    """Drop what `allowed` rules out."""
+    keep = allowed(options)
+    if keep.all():
+        return options
+    return options.take(np.flatnonzero(keep))
+
+
+def allowed(options: Options) -> BoolArray:
+    """All but what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
     keep = options.completion_s <= options.of.latest_s[options.job]
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
     keep &= ~(options.waiting & options.of.must_run[options.job])
     keep &= ~(options.pays_restart & options.fixed[options.job])
-    if keep.all():
-        return options
-    return options.take(np.flatnonzero(keep))
+    return np.asarray(keep)

@@ -11,6 +11,7 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import (
     WAIT,
     Configurations,
+    common_codes,
     configurations_of,
     usable_pools,
 )
@@ -161,11 +162,36 @@ class RoundJobs:
         return np.asarray(energy_j)
 
     @cached_property
-    def simple(self) -> BoolArray:
-        """Which jobs have the options of their kind and no others, at no other times; shape (n_jobs,)."""
-        simple = (self.restart_s == 0.0) & ~self.jobs.fixed
-        simple[[j for together in self.job_sets for j in together.members]] = False
-        return np.asarray(simple)
+    def in_sets(self) -> BoolArray:
+        """Which jobs may share GPUs with others, shape (n_jobs,)."""
+        found = np.zeros(len(self), dtype=bool)
+        found[[j for together in self.job_sets for j in together.members]] = True
+        return found
+
+    @cached_property
+    def kept_rows(self) -> tuple[IntArray, IntArray]:
+        """Rows in which jobs that run now would not restart: jobs, ascending, and rows of their kinds.
+
+        Jobs that restart in no time, and may, are left out.
+        """
+        rows, (gpus, pool, batch) = self.configurations, self.held
+        bound = np.flatnonzero((gpus >= 0) & ((self.restart_s > 0.0) | self.jobs.fixed))
+        if len(bound) == 0:
+            return bound, bound
+        code, asked = common_codes(
+            (
+                (rows.kind, self.kind[bound]),
+                (rows.pool, pool[bound]),
+                (rows.gpus, gpus[bound]),
+                (rows.batch_size, batch[bound]),
+            )
+        )
+        order = np.argsort(code, kind="stable")
+        first = np.searchsorted(code, asked, sorter=order)
+        sizes = np.searchsorted(code, asked, side="right", sorter=order) - first
+        start = np.cumsum(sizes) - sizes
+        places = np.repeat(first - start, sizes) + np.arange(int(sizes.sum()))
+        return np.repeat(bound, sizes), order[places]
 
     @cached_property
     def n_options(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
+from wattsched.formulations.sizing.configurations import SETTINGS, WAIT, common_codes
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.columns import NONE
@@ -87,22 +87,14 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
     asked, rows = asked_of(known, decision), known.configurations
-    code, wanted = rows.kind.copy(), known.kind.copy()
-    possible = (asked.pool >= 0) & (asked.together == None)  # noqa: E711
-    columns = [("pool", asked.pool), ("gpus", asked.gpus), *asked.settings.items()]
-    for name, values in columns:
-        column = getattr(rows, name)
-        choices = np.unique(np.nan_to_num(column, nan=-1.0))
-        place = np.searchsorted(choices, filled := np.nan_to_num(values, nan=-1.0))
-        place = np.minimum(place, len(choices) - 1)
-        if len(choices):
-            possible &= choices[place] == filled
-        code = code * len(choices) + np.searchsorted(choices, np.nan_to_num(column, nan=-1.0))
-        wanted = wanted * len(choices) + place
-    order = np.argsort(code, kind="stable")
-    found = np.full(len(known), UNKNOWN)
+    settings = ((getattr(rows, name), values) for name, values in asked.settings.items())
+    code, wanted = common_codes(
+        [(rows.kind, known.kind), (rows.pool, asked.pool), (rows.gpus, asked.gpus), *settings]
+    )
+    possible = (wanted >= 0) & (asked.together == None)  # noqa: E711
+    found, order = np.full(len(known), UNKNOWN), np.argsort(code, kind="stable")
     if len(order):
-        place = np.minimum(np.searchsorted(code[order], wanted), len(order) - 1)
+        place = np.minimum(np.searchsorted(code, wanted, sorter=order), len(order) - 1)
         possible &= code[order][place] == wanted
         found[possible] = order[place[possible]]
     found[asked.pool == WAIT] = WAIT

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -126,6 +126,18 @@ class KindArrays(Protocol):
     """What objectives read of jobs by kind; see `sizing.jobs.RoundJobs`."""
 
     @property
+    def round_s(self) -> float:
+        """Length of the round."""
+
+    @property
+    def restart_s(self) -> FloatArray:
+        """Seconds that a restart takes of each job, 0 for jobs that do not run now."""
+
+    @property
+    def best_s(self) -> FloatArray:
+        """Best completion of each job from a standing start."""
+
+    @property
     def work(self) -> FloatArray:
         """Work left of each job."""
 
@@ -142,6 +154,30 @@ class KindArrays(Protocol):
         """Rows of the kinds."""
 
 
+class ByKind(NamedTuple):
+    """Costs of the jobs that run, where they are products of a job's worth and a value of its row.
+
+    Attributes
+    ----------
+    worth : float array, shape (n_jobs,)
+        At least 0; of a job that does not restart.
+    value : float array, shape (n_rows,)
+        Of the rows of the kinds.
+    restarted : float array, shape (n_jobs,)
+        Worth of a job that restarts.
+    surcharge : float array, shape (n_jobs,)
+        What a restart costs besides.
+    scales : bool array, shape (n_jobs,)
+        Of which jobs this is so; of all that lose no time to a restart.
+    """
+
+    worth: FloatArray
+    value: FloatArray
+    restarted: FloatArray
+    surcharge: FloatArray
+    scales: BoolArray
+
+
 @dataclass(frozen=True)
 class Objective:
     """A rule that gives each option a value, and how the values of a decision combine.
@@ -156,15 +192,14 @@ class Objective:
     combine : {"sum", "worst"}
         Sum over the jobs, or the worst job (largest for ``min``, smallest for ``max``).
     by_kind : callable, optional
-        The same of jobs that lose nothing to a restart and run, where it is a product, as a cost: jobs with
-        the configurations of their kinds to a worth of each job, at least 0, and a value of each row.
+        The same as a cost, where it is a product, of jobs with the configurations of their kinds.
     """
 
     name: str
     sense: Literal["min", "max"]
     value: Callable[[OptionArrays], FloatArray]
     combine: Literal["sum", "worst"] = "sum"
-    by_kind: Callable[[KindArrays], tuple[FloatArray, FloatArray]] | None = None
+    by_kind: Callable[[KindArrays], ByKind] | None = None
 
     def cost(self, options: OptionArrays) -> FloatArray:
         """Values with the sign that makes every objective a minimisation."""
@@ -217,27 +252,40 @@ def useful_share(options: OptionArrays, kept_s: FloatArray | float) -> FloatArra
     return np.asarray(np.maximum(0.0, 1.0 - options.lost_s / kept_s))
 
 
-def _completion_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
-    return known.weight * known.work, 1.0 / known.configurations.rate
+def _completion_by_kind(known: KindArrays) -> ByKind:
+    worth = known.weight * known.work
+    surcharge = known.weight * known.restart_s
+    return ByKind(worth, 1.0 / known.configurations.rate, worth, surcharge, np.ones(len(worth), dtype=bool))
 
 
-def _progress_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
-    return known.weight * S_PER_H / known.work, -known.configurations.rate
+def _progress_by_kind(known: KindArrays) -> ByKind:
+    worth = known.weight * S_PER_H / known.work
+    return _of_beginners(known, worth, -known.configurations.rate)
 
 
-def _log_slowdown_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+def _log_slowdown_by_kind(known: KindArrays) -> ByKind:
     rows = known.configurations
-    return known.weight, np.log(rows.best_rate[rows.kind] / rows.rate)
+    return _of_beginners(known, known.weight, np.log(rows.best_rate[rows.kind] / rows.rate))
 
 
-def _goodput_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
-    rows = known.configurations
-    return known.weight, -rows.rate / rows.reference_rate[rows.kind]
+def _of_beginners(known: KindArrays, worth: FloatArray, value: FloatArray) -> ByKind:
+    """Costs that a restart changes otherwise than by a factor and a term."""
+    return ByKind(worth, value, worth, np.zeros(len(worth)), known.restart_s == 0.0)
 
 
-def _work_value_by_kind(known: KindArrays) -> tuple[FloatArray, FloatArray]:
+def _goodput_by_kind(known: KindArrays) -> ByKind:
+    rows, useful = known.configurations, np.maximum(0.0, 1.0 - known.restart_s / known.round_s)
+    value, none = -rows.rate / rows.reference_rate[rows.kind], np.zeros(len(useful))
+    return ByKind(known.weight, value, known.weight * useful, none, np.ones(len(useful), dtype=bool))
+
+
+def _work_value_by_kind(known: KindArrays) -> ByKind:
     worth = work_values(known.work / known.reference_rate, known.weight)
-    return worth, _goodput_by_kind(known)[1]
+    hold_s, lost_s = max(HOLD_S, known.round_s), known.restart_s
+    # Restarts of jobs that may be complete before are spread over less.
+    scales = (lost_s == 0.0) | (known.best_s >= hold_s)
+    restarted = worth * np.maximum(0.0, 1.0 - lost_s / hold_s)
+    return ByKind(worth, _goodput_by_kind(known).value, restarted, np.zeros(len(worth)), scales)
 
 
 OBJECTIVES = {

@@ -23,12 +23,18 @@ SCALING = sorted(name for name, objective in OBJECTIVES.items() if objective.by_
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Instance:
-    """Small round in which several jobs share a table."""
+    """Small round in which several jobs share a table, running ones that of the first of them."""
     content = draw(small_instances(max_jobs=6, min_jobs=2)).model_dump()
-    content["tables"] = {"shared": draw(tables()), "other": draw(tables())}
+    held = [job["options"] for job in content["jobs"] if job["current"] is not None]
+    content["tables"] = {
+        "shared": draw(tables()),
+        "other": draw(tables()),
+        "held": (held or [draw(tables())])[0],
+    }
     for job in content["jobs"]:
-        if job["current"] is None and draw(st.integers(0, 3)):
-            job["options"] = draw(st.sampled_from(["shared", "shared", "other"]))
+        if draw(st.integers(0, 3)):
+            new = job["current"] is None
+            job["options"] = draw(st.sampled_from(["shared", "other", "held"])) if new else "held"
             job["remaining_work"] = draw(st.sampled_from([0.25, 1.0, 1.5, 4.0]))
     content["objective"] = draw(st.sampled_from(SCALING))
     return Instance.model_validate(content)
