@@ -208,6 +208,12 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
             return np.zeros(_length(column), dtype=bool)
         return np.asarray((column == 0) if column.dtype == np.int64 else np.isnan(column))
 
+    def without_empty(self) -> Self:
+        """The same without columns in which no record has a value."""
+        optional = [name for name in self.columns.keys() - self.several.keys() if self.default(name) is None]
+        empty = {name for name in optional if self.without(name).all()}
+        return type(self)({name: column for name, column in self.columns.items() if name not in empty})
+
     def document(self) -> dict[str, list[Any]]:
         """Columns as a file has them."""
         return {name: _listed(_form(type(self), name), column) for name, column in self.columns.items()}
@@ -250,7 +256,8 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         own = (name for name in self.columns if name not in self.several)
         given = {name: _value(_form(type(self), name), self.columns[name], j) for name in own}
         # A value of a column is one that the model took before.
-        return cast(RecordT, self.record.model_construct(**given))
+        made = self.record.model_construct(set(given), **{**_defaults(type(self)), **given})
+        return cast(RecordT, made)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or len(other) != len(self):
@@ -298,6 +305,13 @@ def table_of(columns: type[RecordColumns[Any]]) -> type[BaseModel]:
     fields |= {name: (listed[entry], ...) for name, entry in columns.several.items()}
     doc = f"{columns.record.__name__} records by column: a list for each field, all of one length."
     return create_model(f"{columns.record.__name__}Columns", __base__=Strict, __doc__=doc, **fields)
+
+
+@cache
+def _defaults(columns: type[RecordColumns[Any]]) -> dict[str, Any]:
+    """Values of the fields that a record need not state."""
+    optional = {name: field for name, field in columns.record.model_fields.items() if not field.is_required()}
+    return {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
 
 
 @cache

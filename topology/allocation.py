@@ -2,64 +2,88 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, ranges
 from wattsched.topology.buddy import Occupancy, demand_by_level
 from wattsched.topology.pools import Pool
 
+NOWHERE = -1
+"""Start of the block of a job that has none yet."""
 
-@dataclass(frozen=True)
-class Request:
-    """A job that is to run in the pool.
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """Jobs that are to run in a pool, in the order in which ties are broken.
 
     Attributes
     ----------
-    job : str
-    size : int
-        Size of its block, a power of two.
-    gpus : int
+    size : int array, shape (n_jobs,)
+        Sizes of their blocks, powers of two.
+    gpus : int array, shape (n_jobs,)
         GPUs really used, at most `size`.
-    held : tuple of int
-        Line positions that the job holds now; empty when it is not running.
+    holder, held : int arrays, shape (n_held,)
+        Line positions that jobs hold now, and the job that holds each, in ascending order of both.
     """
 
-    job: str
-    size: int
-    gpus: int
-    held: tuple[int, ...] = ()
+    size: IntArray
+    gpus: IntArray
+    holder: IntArray
+    held: IntArray
 
-    @property
-    def level(self) -> int:
-        """Binary logarithm of the block size."""
-        return self.size.bit_length() - 1
+    @classmethod
+    def of(cls, size: ArrayLike, gpus: ArrayLike, held: Iterable[Iterable[int]] = ()) -> Self:
+        """Requests of jobs that hold these positions, the last ones nothing if there are fewer."""
+        pairs = sorted((j, position) for j, positions in enumerate(held) for position in positions)
+        holder, positions = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return cls(np.asarray(size, dtype=np.int64), np.asarray(gpus, dtype=np.int64), holder, positions)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @cached_property
+    def level(self) -> IntArray:
+        """Binary logarithms of the block sizes."""
+        return np.asarray(np.frexp(self.size.astype(np.float64))[1] - 1, dtype=np.int64)
+
+    @cached_property
+    def n_held(self) -> IntArray:
+        """How many GPUs each job holds now, 0 when it is not running."""
+        return np.bincount(self.holder, minlength=len(self))
+
+    def held_by(self, j: int) -> IntArray:
+        """Positions that one job holds now."""
+        first, end = np.searchsorted(self.holder, [j, j + 1])
+        return self.held[first:end]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Allocation:
     """Where the jobs run.
 
     Attributes
     ----------
-    positions : mapping of str to int array, shape (gpus,)
-        Line positions of each job, ascending: those it held as far as they are in its block, then the
-        first others of the block.
-    starts : mapping of str to int
+    start : int array, shape (n_jobs,)
         Start of each job's block.
-    migrated : tuple of str
-        Running jobs that neither keep all GPUs they held nor run on a part of them; sorted.
+    position : int array, shape (n_gpus,)
+        Line positions of the jobs, job by job, of each ascending: those it held as far as they are in its
+        block, then the first others of the block.
+    migrated : int array
+        Running jobs that neither keep all GPUs they held nor run on a part of them.
     """
 
-    positions: Mapping[str, IntArray]
-    starts: Mapping[str, int]
-    migrated: tuple[str, ...]
+    start: IntArray
+    position: IntArray
+    migrated: IntArray
 
 
-def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Allocation:
+def allocate(pool: Pool, free: BoolArray, requests: Requests) -> Allocation:
     """Place jobs on disjoint aligned blocks, moving few running jobs.
 
     A running job *stays* if its block contains all GPUs that it held, or if all GPUs that it gets were its
@@ -67,7 +91,8 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
     `topology.buddy`, blocks are cleared of staying jobs: largest missing level first, blocks with the fewest
     jobs first. Jobs that turn out to have been evicted for nothing return. The rest is placed by descending
     size into the smallest free block. Where jobs overlap that could stay, this is done with the small ones
-    first and with the large ones first, and the better answer counts. Ties are broken by name or position.
+    first and with the large ones first, and the better answer counts. Ties are broken by the order of the
+    jobs, or by position.
 
     An answer is always found if there is one. The number of migrations is the least possible where no job has
     to make room for another, and close to it elsewhere.
@@ -77,7 +102,7 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
     pool : Pool
     free : bool array, shape (n_gpus,)
         True where these jobs may be placed, hence also where they run now. Unavailable GPUs are left out.
-    requests : sequence of Request
+    requests : Requests
 
     Raises
     ------
@@ -85,170 +110,239 @@ def allocate(pool: Pool, free: BoolArray, requests: Sequence[Request]) -> Alloca
         If the jobs do not fit together, or a request contradicts itself or another one.
     """
     _check(pool, requests)
-    by_size = sorted(requests, key=lambda r: (r.size, r.job))
     usable = np.asarray(free, dtype=bool) & pool.available
-    occupancy = Occupancy(pool.blocks, usable)
-    _check_fit(pool, occupancy, by_size)
-    small_first = _attempt(occupancy, by_size)
-    if not small_first.migrated:
+    _check_fit(pool, usable, requests)
+    places = _Places(pool, usable, requests)
+    small_first = _attempt(places, np.argsort(requests.size, kind="stable"))
+    if not len(small_first.migrated):
         return small_first
     # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
     # large one anyway, keeping the large one saves a migration.
-    large_first = _attempt(Occupancy(pool.blocks, usable), by_size[::-1])
+    large_first = _attempt(places, np.argsort(requests.size, kind="stable")[::-1])
     return min(small_first, large_first, key=lambda allocation: len(allocation.migrated))
 
 
-def _attempt(occupancy: Occupancy, requests: list[Request]) -> Allocation:
-    starts = _stay(occupancy, requests)
-    _evict(occupancy, requests, starts)
-    _return(occupancy, requests, starts)
-    _place(occupancy, requests, starts)
-    positions = {r.job: _used(r, starts[r.job]) for r in requests}
-    migrated = sorted(r.job for r in requests if r.held and not _stayed(r, positions[r.job]))
-    return Allocation(positions=positions, starts=starts, migrated=tuple(migrated))
+class _Places:
+    """Blocks in which running jobs could stay: they keep all their GPUs there, or get none but their own.
+
+    Attributes
+    ----------
+    job, start : int arrays, shape (n_places,)
+        A job and a free block of its size, by job and by start.
+    alone : bool array, shape (n_places,)
+        Places of jobs that have no other, and that no other job's place overlaps: these jobs just stay.
+    """
+
+    def __init__(self, pool: Pool, usable: BoolArray, requests: Requests) -> None:
+        self.pool, self.usable, self.requests = pool, usable, requests
+        level, n_held, holder = requests.level, requests.n_held, requests.holder
+        begin = requests.held >> level[holder] << level[holder]
+        block, own = np.unique(holder * pool.n_gpus + begin, return_counts=True)
+        job, start = block // pool.n_gpus, block % pool.n_gpus
+        enough = own >= np.minimum(requests.gpus, n_held)[job]
+        self.job, self.start = job[enough], start[enough]
+        exists = Occupancy(pool.blocks, usable).are_free(self.start, level[self.job])
+        self.job, self.start = self.job[exists], self.start[exists]
+        end = self.start + requests.size[self.job]
+        n = pool.n_gpus + 1
+        cover = np.cumsum(np.bincount(self.start, minlength=n) - np.bincount(end, minlength=n))
+        before = _before(cover > 1)
+        only = np.bincount(self.job, minlength=len(requests))[self.job] == 1
+        self.alone = only & (before[end] == before[self.start])
+        crowd = ~usable
+        crowd[requests.held] = True
+        self._crowd_before = _before(crowd)
+
+    def of(self, j: int) -> IntArray:
+        """Starts of one job's places."""
+        first, end = np.searchsorted(self.job, [j, j + 1])
+        return np.asarray(self.start[first:end])
+
+    def best(self, j: int, starts: IntArray) -> int:
+        """Best fit of some places of a job.
+
+        For one that shrinks: the place whose surroundings others use most, nearest level first.
+        """
+        if len(starts) == 1:
+            return int(starts[0])
+        held, n = self.requests.held_by(j), self.pool.n_gpus
+        keys = [starts]
+        for level in reversed(range(int(self.requests.level[j]) + 1, n.bit_length())):
+            begin = starts >> level << level
+            end = np.minimum(begin + (1 << level), n)
+            own = np.searchsorted(held, end) - np.searchsorted(held, begin)
+            keys.append(own - (self._crowd_before[end] - self._crowd_before[begin]))
+        return int(starts[np.lexsort(keys)[0]])
 
 
-def _stay(occupancy: Occupancy, requests: list[Request]) -> dict[str, int]:
-    """Let running jobs stay, in this order, as long as they do not overlap."""
-    if not any(request.held for request in requests):
-        return {}
-    crowd = occupancy.taken[0].copy()
-    for request in requests:
-        crowd[list(request.held)] = 1
-    crowd_before = np.concatenate([[0], np.cumsum(crowd)])
-    starts: dict[str, int] = {}
-    for request in requests:
-        places = _places_to_stay(occupancy, request)
-        if len(places):
-            start = int(places[0]) if len(places) == 1 else _most_crowded(places, request, crowd_before)
-            occupancy.take(start, request.size)
-            starts[request.job] = start
-    return starts
+def _attempt(places: _Places, order: IntArray) -> Allocation:
+    """Place the jobs, those that run now in this order."""
+    requests = places.requests
+    start = np.full(len(requests), NOWHERE)
+    occupancy = _stay(places, order, start)
+    _evict(occupancy, requests, start)
+    _return(occupancy, places, order, start)
+    rest = np.flatnonzero(start == NOWHERE)
+    start[rest] = place_largest_first(occupancy, requests.size[rest])
+    return _allocation(places.pool, requests, start)
 
 
-def _places_to_stay(occupancy: Occupancy, request: Request) -> IntArray:
-    """Free blocks in which a running job keeps all its GPUs, or which offer enough of them."""
-    if not request.held:
-        return np.empty(0, dtype=np.int64)
-    blocks, own = np.unique(np.array(request.held, dtype=np.int64) >> request.level, return_counts=True)
-    enough = own >= min(request.gpus, len(request.held))
-    return occupancy.free_among(blocks[enough] << request.level, request.size)
+def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
+    """Let running jobs stay, in this order, as long as they do not overlap; what is then taken."""
+    requests = places.requests
+    alone = places.job[places.alone]
+    start[alone] = places.start[places.alone]
+    free = places.usable.copy()
+    free[ranges(start[alone], requests.size[alone])] = False
+    occupancy = Occupancy(places.pool.blocks, free)
+    contested = np.zeros(len(requests), dtype=bool)
+    contested[places.job[~places.alone]] = True
+    for j in order[contested[order]].tolist():
+        found = occupancy.free_among(places.of(j), size := int(requests.size[j]))
+        if len(found):
+            start[j] = places.best(j, found)
+            occupancy.take(int(start[j]), size)
+    return occupancy
 
 
-def _most_crowded(places: IntArray, request: Request, crowd_before: IntArray) -> int:
-    """Best fit for a job that shrinks: the place whose surroundings others use most, nearest level first."""
-    held = np.sort(np.array(request.held, dtype=np.int64))
-    n = len(crowd_before) - 1
-    keys = [places]
-    for level in reversed(range(request.level + 1, n.bit_length())):
-        begin = places >> level << level
-        end = np.minimum(begin + (1 << level), n)
-        own = np.searchsorted(held, end) - np.searchsorted(held, begin)
-        keys.append(own - (crowd_before[end] - crowd_before[begin]))
-    return int(places[np.lexsort(keys)[0]])
-
-
-def _evict(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]) -> None:
+def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> None:
     """Clear the cheapest blocks of staying jobs until the other jobs fit.
 
     Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
     frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
     """
-    if np.all(_demand(occupancy, requests, starts) <= occupancy.free_gpus):
+    if np.all(_demand(occupancy, requests, start) <= occupancy.free_gpus):
         return
-    size_of = {r.job: r.size for r in requests}
     for level in reversed(range(occupancy.n_levels)):
-        missing = int((_demand(occupancy, requests, starts) - occupancy.free_gpus)[level]) >> level
+        missing = int((_demand(occupancy, requests, start) - occupancy.free_gpus)[level]) >> level
         if missing <= 0:
             continue
-        jobs = [job for job in starts if size_of[job] < 1 << level]
-        block = np.array([starts[job] for job in jobs], dtype=np.int64) >> level
-        sizes = np.array([size_of[job] for job in jobs], dtype=np.int64)
+        jobs = np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level))
+        block = start[jobs] >> level
         n_blocks = len(occupancy.taken[level])
-        inside = block < n_blocks
-        n_jobs = np.bincount(block[inside], minlength=n_blocks)
-        n_gpus = np.bincount(block[inside], weights=sizes[inside], minlength=n_blocks).astype(np.int64)
+        jobs, block = jobs[block < n_blocks], block[block < n_blocks]
+        n_jobs = np.bincount(block, minlength=n_blocks)
+        n_gpus = np.bincount(block, weights=requests.size[jobs], minlength=n_blocks).astype(np.int64)
         clearable = np.flatnonzero((n_jobs > 0) & (occupancy.taken[level] == n_gpus))
         cheapest = clearable[np.lexsort((clearable, n_gpus[clearable], n_jobs[clearable]))[:missing]]
-        for i in np.flatnonzero(np.isin(block, cheapest)):
-            occupancy.release(starts.pop(jobs[i]), size_of[jobs[i]])
+        for j in jobs[np.isin(block, cheapest)].tolist():
+            occupancy.release(int(start[j]), int(requests.size[j]))
+            start[j] = NOWHERE
 
 
-def _return(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]) -> None:
+def _return(occupancy: Occupancy, places: _Places, order: IntArray, start: IntArray) -> None:
     """Let further running jobs stay where that leaves room for the others."""
-    movable = [r for r in requests if r.held and r.job not in starts]
-    if not movable:
-        return
-    demand = _demand(occupancy, requests, starts)
-    for request in movable:
-        for start in _places_to_stay(occupancy, request).tolist():
-            occupancy.take(start, request.size)
-            demand[: request.level + 1] -= request.size
+    requests = places.requests
+    movable = np.zeros(len(requests), dtype=bool)
+    movable[places.job] = True
+    movable &= start == NOWHERE
+    demand = _demand(occupancy, requests, start)
+    for j in order[movable[order]].tolist():
+        size, levels = int(requests.size[j]), int(requests.level[j]) + 1
+        for place in occupancy.free_among(places.of(j), size).tolist():
+            occupancy.take(place, size)
+            demand[:levels] -= size
             if np.all(demand <= occupancy.free_gpus):
-                starts[request.job] = start
+                start[j] = place
                 break
-            occupancy.release(start, request.size)
-            demand[: request.level + 1] += request.size
+            occupancy.release(place, size)
+            demand[:levels] += size
 
 
-def _place(occupancy: Occupancy, requests: list[Request], starts: dict[str, int]) -> None:
-    """Place the jobs that have no block yet, largest first, each into the smallest free block."""
-    free = occupancy.maximal()
-    for request in sorted(requests, key=lambda r: (-r.size, r.job)):
-        if request.job in starts:
-            continue
-        level = next(k for k in range(request.level, len(free)) if free[k])
-        start = heapq.heappop(free[level])
-        for half in range(request.level, level):
-            heapq.heappush(free[half], start + (1 << half))
-        starts[request.job] = start
+def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
+    """Blocks for jobs by descending size, each the first of the smallest free ones; these stay as they are.
+
+    Parameters
+    ----------
+    occupancy : Occupancy
+        With room for all of them, by the theorem of `topology.buddy`.
+    sizes : int array, shape (n_jobs,)
+        Powers of two; of equals the first comes first.
+
+    Returns
+    -------
+    int array, shape (n_jobs,)
+        Starts of the blocks.
+    """
+    free, start = occupancy.maximal(), np.full(len(sizes), NOWHERE)
+    for size in np.unique(sizes)[::-1].tolist():
+        jobs = np.flatnonzero(sizes == size)
+        start[jobs] = _first_blocks(free, size.bit_length() - 1, len(jobs))
+    return start
 
 
-def _demand(occupancy: Occupancy, requests: Iterable[Request], starts: Mapping[str, int]) -> IntArray:
+def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
+    """Take so many blocks of a level from the free ones; what is left of a larger one stays free."""
+    found = [free[level][:n]]
+    free[level] = free[level][n:]
+    n -= len(found[0])
+    for above in range(level + 1, len(free)):
+        if n == 0:
+            break
+        parts = 1 << above - level
+        split, free[above] = np.split(free[above], [-(-n // parts)])
+        blocks = (split[:, None] + (np.arange(parts) << level)).ravel()
+        found.append(blocks[:n])
+        if len(blocks) > n:
+            at, end = int(blocks[n]), int(split[-1]) + (1 << above)
+            while at < end:  # of the levels between there was nothing left
+                half = (at & -at).bit_length() - 1
+                free[half] = np.array([at])
+                at += 1 << half
+        n -= len(found[-1])
+    assert n == 0, "there is room"
+    return np.concatenate(found)
+
+
+def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
+    """GPUs that the jobs use of their blocks: their own ones first."""
+    holder_of = np.full(pool.n_gpus, NOWHERE)
+    holder_of[requests.held] = requests.holder
+    first, job = np.cumsum(requests.size) - requests.size, np.repeat(np.arange(len(requests)), requests.size)
+    block = ranges(start, requests.size)
+    own = holder_of[block] == job
+    own_before = _before(own)
+    earlier_own = own_before[:-1] - own_before[first][job]
+    earlier = np.arange(len(block)) - first[job]
+    n_own = own_before[first + requests.size] - own_before[first]
+    used = np.where(own, earlier_own, n_own[job] + earlier - earlier_own) < requests.gpus[job]
+    kept = np.bincount(job[used & own], minlength=len(requests))
+    stayed = (kept == requests.n_held) | (kept == requests.gpus)
+    return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
+
+
+def _before(holds: BoolArray) -> IntArray:
+    """How often something holds before each place; one entry more for the end."""
+    return np.concatenate([[0], np.cumsum(holds)])
+
+
+def _demand(occupancy: Occupancy, requests: Requests, start: IntArray) -> IntArray:
     """GPUs that jobs without a block ask for, in blocks of each level's size or more."""
-    return demand_by_level([r.size for r in requests if r.job not in starts], occupancy.n_levels)
+    return demand_by_level(requests.size[start == NOWHERE], occupancy.n_levels)
 
 
-def _used(request: Request, start: int) -> IntArray:
-    """GPUs of the block that the job uses: its own ones first."""
-    block = np.arange(start, start + request.size)
-    if request.gpus < request.size:
-        own_first = np.argsort(~np.isin(block, request.held), kind="stable")
-        block = np.sort(block[own_first[: request.gpus]])
-    return block
+def _check(pool: Pool, requests: Requests) -> None:
+    size, gpus, held, holder = requests.size, requests.gpus, requests.held, requests.holder
+    for j in np.flatnonzero((gpus > size) | (size & (size - 1) != 0)).tolist():
+        raise ValueError(f"job {j} cannot use {gpus[j]} GPUs of a block of {size[j]}")
+    for j in np.flatnonzero(gpus < 1).tolist():
+        raise ValueError(f"job {j} needs at least 1 GPU, not {gpus[j]}")
+    for i in np.flatnonzero((held < 0) | (held >= pool.n_gpus)).tolist():
+        raise ValueError(f"job {holder[i]} holds position {held[i]}, outside pool '{pool.name}'")
+    order = np.argsort(held, kind="stable")
+    for i in np.flatnonzero(np.diff(held[order]) == 0).tolist():
+        one, other = holder[order[[i, i + 1]]]
+        raise ValueError(f"jobs {one} and {other} both hold position {held[order[i]]}")
 
 
-def _stayed(request: Request, positions: IntArray) -> bool:
-    now = set(positions.tolist())
-    return now.issuperset(request.held) or now.issubset(request.held)
-
-
-def _check(pool: Pool, requests: Sequence[Request]) -> None:
-    holder: dict[int, str] = {}
-    seen: set[str] = set()
-    for r in requests:
-        if r.job in seen:
-            raise ValueError(f"job '{r.job}' is requested twice")
-        seen.add(r.job)
-        if r.gpus > r.size or r.size & (r.size - 1):
-            raise ValueError(f"job '{r.job}' cannot use {r.gpus} GPUs of a block of {r.size}")
-        if r.gpus < 1:
-            raise ValueError(f"job '{r.job}' needs at least 1 GPU, not {r.gpus}")
-        for position in r.held:
-            if not 0 <= position < pool.n_gpus:
-                raise ValueError(f"job '{r.job}' holds position {position}, outside pool '{pool.name}'")
-            if position in holder:
-                raise ValueError(f"jobs '{holder[position]}' and '{r.job}' both hold position {position}")
-            holder[position] = r.job
-
-
-def _check_fit(pool: Pool, occupancy: Occupancy, requests: list[Request]) -> None:
-    largest = max((r.size for r in requests), default=1)
+def _check_fit(pool: Pool, usable: BoolArray, requests: Requests) -> None:
+    largest = int(requests.size.max(initial=1))
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")
-    demand = _demand(occupancy, requests, {})
-    for level in np.flatnonzero(demand > occupancy.free_gpus)[::-1]:
+    free_gpus = Occupancy(pool.blocks, usable).free_gpus
+    demand = demand_by_level(requests.size, len(free_gpus))
+    for level in np.flatnonzero(demand > free_gpus)[::-1]:
         raise ValueError(
             f"pool '{pool.name}': jobs in blocks of {1 << level} GPUs or more ask for {demand[level]} GPUs, "
-            f"{occupancy.free_gpus[level]} are free in such blocks"
+            f"{free_gpus[level]} are free in such blocks"
         )

@@ -165,6 +165,14 @@ class Occupancy:
         free: IntArray = existing[count[existing >> level] == 0]
         return free
 
+    def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
+        """Which blocks, each of a level of its own, exist and are entirely free."""
+        free = np.zeros(len(starts), dtype=bool)
+        for level, count in enumerate(self.taken):
+            here = np.flatnonzero((levels == level) & (starts >> level < len(count)))
+            free[here] = count[starts[here] >> level] == 0
+        return free
+
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
         self._change(start, size, 1)
@@ -173,15 +181,15 @@ class Occupancy:
         """Give back a block that was taken as one."""
         self._change(start, size, -1)
 
-    def maximal(self) -> list[list[int]]:
+    def maximal(self) -> list[IntArray]:
         """List the starts of the free blocks that lie in no larger free block, ascending, by level."""
-        starts: list[list[int]] = []
+        starts: list[IntArray] = []
         for level, count in enumerate(self.taken):
             free = count == 0
             if level + 1 < self.n_levels:
                 parents = np.repeat(self.taken[level + 1] == 0, 2)
                 free[: len(parents)] &= ~parents
-            starts.append((np.flatnonzero(free) << level).tolist())
+            starts.append(np.flatnonzero(free) << level)
         return starts
 
     def _change(self, start: int, size: int, sign: int) -> None:

@@ -22,7 +22,7 @@ from wattsched.formulations.sizing.algebra import Round, compiled, complete
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expanded
-from wattsched.formulations.sizing.decisions import decide
+from wattsched.formulations.sizing.decisions import Places, decide
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
@@ -47,8 +47,9 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
 
     def decode(x: FloatArray, starts: Starts) -> Decision:
         chosen = columns.chosen(x[option_columns])
-        taken = [(j, start) for (j, _, _, start), c in blocks.items() if x[c] > 0.5]
-        return decide(options, chosen, {j: tuple(range(b, b + options.gpus[chosen[j]])) for j, b in taken})
+        taken = sorted((j, start) for (j, _, _, start), c in blocks.items() if x[c] > 0.5)
+        job, start = np.array(taken, dtype=np.int64).reshape(-1, 2).T
+        return decide(options, chosen, Places.first_of(job, start, options.gpus[chosen[job]]))
 
     return Model(program=program, decode=decode, options=len(options), dropped=columns.dropped)
 

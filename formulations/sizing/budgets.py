@@ -10,9 +10,8 @@ import numpy as np
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Placement
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
 
@@ -164,31 +163,28 @@ def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | 
 
 def free_gpus(known: RoundJobs) -> list[BoolArray]:
     """Per pool, which positions of its line are free for the jobs that are to be placed."""
-    free = [pool.available.copy() for pool in known.pools]
-    number = {pool.name: p for p, pool in enumerate(known.pools)}
-    for j in np.flatnonzero(known.jobs.fixed).tolist():
-        current = known.jobs.held(j)
-        assert current is not None
-        p = number[current.pool]
-        free[p][held_positions(known.pools[p], current)] = False
-        free[p][_reserved(known.pools[p], current)] = False
+    job, position = known.held_gpus
+    _, pool_of, _ = known.held
+    kept, free = known.jobs.fixed[job], []
+    for p, pool in enumerate(known.pools):
+        here = np.flatnonzero(kept & (pool_of[job] == p))
+        left = pool.available.copy()
+        left[position[here]] = False
+        left[_reserved(pool, job[here], position[here])] = False
+        free.append(left)
     return free
 
 
-def held_positions(pool: Pool, current: Placement) -> list[int]:
-    """Line positions of the GPUs that a running job holds."""
-    return sorted(pool.position(node, gpu) for node, gpus in current.nodes.items() for gpu in gpus)
-
-
-def _reserved(pool: Pool, current: Placement) -> slice:
-    """The aligned block around a job's GPUs, which it reserves when its count is no power of two.
+def _reserved(pool: Pool, job: IntArray, position: IntArray) -> IntArray:
+    """The aligned blocks around jobs' GPUs, which they reserve when their count is no power of two.
 
     A job that keeps its GPUs may hold some that lie in no common block; it reserves nothing more then.
     """
-    size = int(block_size(current.gpus))
-    positions = held_positions(pool, current)
-    first = positions[0] // size * size
+    _, first, gpus = np.unique(job, return_index=True, return_counts=True)
+    size, last = block_size(gpus), position[first + gpus - 1]
+    first = position[first]
+    begin = first // size * size
     # On the line, small structural blocks lie next to each other without being one.
-    structural = int(pool.blocks[np.searchsorted(pool.blocks[:, 0], positions[0], side="right") - 1, 1])
-    together = structural >= size and positions[-1] < first + size
-    return slice(first, first + size) if together else slice(0, 0)
+    structural = pool.blocks[np.searchsorted(pool.blocks[:, 0], first, side="right") - 1, 1]
+    together = (structural >= size) & (last < begin + size)
+    return ranges(begin[together], size[together])

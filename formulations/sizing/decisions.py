@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
+from dataclasses import dataclass
+from typing import Self
 
-from wattsched.formulations.sizing.budgets import free_gpus, held_positions
+import numpy as np
+
+from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
 from wattsched.formulations.sizing.data import ALONE, Options
-from wattsched.instances.sizing.decision import Assignment, Decision
-from wattsched.topology.allocation import Request, allocate
-from wattsched.topology.arrays import IntArray
+from wattsched.instances.columns import Coded, Column
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.job_columns import BY_COLUMN
+from wattsched.topology.allocation import Requests, allocate
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 
-Positions = dict[int, tuple[int, ...]]
-"""Job number to positions on the line of its pool."""
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """GPUs of jobs, each a position on the line of its job's pool.
+
+    Attributes
+    ----------
+    job, position : int arrays, shape (n_gpus,)
+        By job.
+    """
+
+    job: IntArray
+    position: IntArray
+
+    @classmethod
+    def first_of(cls, job: IntArray, start: IntArray, gpus: IntArray) -> Self:
+        """First GPUs of a block of each of some jobs."""
+        return cls(np.repeat(job, gpus), ranges(start, gpus))
+
+    @classmethod
+    def joined(cls, parts: list[Places]) -> Self:
+        """All of them, by job."""
+        none = np.empty(0, dtype=np.int64)
+        job = np.concatenate([none, *(part.job for part in parts)])
+        order = np.argsort(job, kind="stable")
+        return cls(job[order], np.concatenate([none, *(part.position for part in parts)])[order])
+
+    def only(self, keep: BoolArray) -> Self:
+        """Leave some out."""
+        return type(self)(self.job[keep], self.position[keep])
+
+    def of(self, source: IntArray, job: IntArray) -> Self:
+        """Give jobs the GPUs that others have; both are by job."""
+        first, end = (np.searchsorted(self.job, source, side=side) for side in ("left", "right"))
+        return type(self)(np.repeat(job, end - first), self.position[ranges(first, end - first)])
 
 
 def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
@@ -30,76 +67,76 @@ def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
     ValueError
         If the chosen sizes do not fit.
     """
-    free = free_gpus(options.of)
-    positions: Positions = {}
-    for p, requests in _requests(options, chosen).items():
-        allocation = allocate(options.pools[p], free[p], [request for _, request in requests])
-        for j, request in requests:
-            positions[j] = tuple(allocation.positions[request.job].tolist())
-    return decide(options, chosen, positions)
+    chosen_pool, free = options.pool[chosen], free_gpus(options.of)
+    # Jobs that keep their GPUs need no others, and of a set only the first has a block.
+    needs = (options.block[chosen] > 0) & ~options.fixed
+    held, parts = _held(options, chosen, needs), []
+    for p, pool in enumerate(options.pools):
+        jobs = np.flatnonzero(needs & (chosen_pool == p))
+        gpus, here = options.gpus[chosen[jobs]], chosen_pool[held.job] == p
+        requests = Requests(
+            size=options.block[chosen[jobs]],
+            gpus=gpus,
+            holder=np.searchsorted(jobs, held.job[here]),
+            held=held.position[here],
+        )
+        parts.append(Places(np.repeat(jobs, gpus), allocate(pool, free[p], requests).position))
+    return decide(options, chosen, Places.joined(parts))
 
 
-def _requests(options: Options, chosen: IntArray) -> dict[int, list[tuple[int, Request]]]:
-    """Jobs to be placed in each pool, without those that keep their GPUs; of a set only the first."""
-    requests: dict[int, list[tuple[int, Request]]] = defaultdict(list)
-    claimed: set[tuple[int, int]] = set()
-    for j, (job, i) in enumerate(zip(options.instance.jobs, chosen, strict=True)):
-        p = int(options.pool[i])
-        if options.block[i] == 0 or not job.preemptible:
-            continue
-        held = _held(options, j, int(options.job_set[i]), p)
-        # Of jobs that shared their GPUs and now part, the first may stay.
-        held = () if claimed & {(p, position) for position in held} else held
-        claimed |= {(p, position) for position in held}
-        request = Request(job=job.name, size=int(options.block[i]), gpus=int(options.gpus[i]), held=held)
-        requests[p].append((j, request))
-    return requests
+def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
+    """GPUs that jobs hold now in the pools of their chosen options; of a set the first has those of another.
+
+    Of jobs that shared their GPUs and now part, the first has them.
+    """
+    known, pool, source = options.of, options.pool[chosen], np.arange(len(chosen))
+    _, now, _ = known.held
+    for s in np.unique(options.job_set[chosen]).tolist():
+        if s != ALONE:
+            first, *others = options.job_sets[s].members
+            source[first] = next((j for j in (first, *others) if now[j] == options.job_sets[s].pool), first)
+    jobs = np.flatnonzero(needs & (now[source] == pool))
+    held = Places(*known.held_gpus).of(source[jobs], jobs)
+    width = max(pool.n_gpus for pool in options.pools)
+    _, claim = np.unique(pool[held.job] * width + held.position, return_index=True)
+    late = np.ones(len(held.job), dtype=bool)
+    late[claim] = False
+    return held.only(~np.isin(held.job, held.job[late]))
 
 
-def _held(options: Options, j: int, s: int, p: int) -> tuple[int, ...]:
-    """Positions in a pool that a job holds now; for a set, those of the first job that holds some."""
-    for member in (j,) if s == ALONE else options.job_sets[s].members:
-        current = options.instance.jobs[member].current
-        if current is not None and current.pool == options.pools[p].name:
-            return tuple(held_positions(options.pools[p], current))
-    return ()
-
-
-def decide(options: Options, chosen: IntArray, positions: Positions) -> Decision:
+def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     """Write chosen options and positions as a decision.
 
-    Jobs that keep their GPUs need no entry in `positions`, nor do jobs of a set but the first. ValueError if
+    Jobs that keep their GPUs need no entry in `places`, nor do jobs of a set but the first. ValueError if
     another has none.
     """
-    running, waiting = [], []
-    columns = ("pool", "gpus", "job_set", *SETTINGS)
-    rows = zip(*(getattr(options, name)[chosen].tolist() for name in columns), strict=True)
-    for j, (job, (p, gpus, s, mhz, limit_w, batch)) in enumerate(
-        zip(options.instance.jobs, rows, strict=True)
-    ):
-        if p == WAIT:
-            waiting.append(job.name)
-            continue
-        pool = options.pools[p]
-        kept = None if job.preemptible else job.current
-        together = None if s == ALONE else options.job_sets[s]
-        placed = j if together is None else together.members[0]
-        if kept is None and placed not in positions:
-            raise ValueError(f"job '{job.name}' runs, but the point has no block for it")
-        running.append(
-            Assignment(
-                job=job.name,
-                gpus=gpus,
-                pool=pool.name,
-                set=None if together is None else together.declared.name,
-                frequency_mhz=_whole(mhz),
-                power_limit_w=None if math.isnan(limit_w) else limit_w,
-                batch_size=_whole(batch),
-                nodes=pool.gpus_at(positions[placed]) if kept is None else kept.nodes,
-            )
-        )
-    return Decision(jobs=running, waiting=waiting)
+    known, names, pools = options.of, options.of.jobs.names, options.pools
+    pool, job_set = options.pool[chosen], options.job_set[chosen]
+    running, waiting = np.flatnonzero(pool != WAIT), np.flatnonzero(pool == WAIT)
+    held = Places(*known.held_gpus)
+    leads = np.array([*(together.members[0] for together in options.job_sets), 0])
+    source = np.where(job_set == ALONE, np.arange(len(chosen)), leads[job_set])[running]
+    placed = Places.joined([places, held.only(options.fixed[held.job])]).of(source, running)
+    gpus = options.gpus[chosen[running]]
+    for i in np.flatnonzero(np.bincount(placed.job, minlength=len(chosen))[running] != gpus).tolist():
+        raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
+    line = np.cumsum([0, *(pool.n_gpus for pool in pools)])[pool[placed.job]] + placed.position
+    first_node = np.cumsum([0, *(len(pool.nodes) for pool in pools)]).tolist()
+    nodes = np.concatenate([pool.node_index + n for pool, n in zip(pools, first_node, strict=False)])
+    columns: dict[str, Column] = {
+        "job": [names[j] for j in running.tolist()],
+        "gpus": gpus,
+        "pool": Coded(pool[running], [pool.name for pool in pools]),
+        "set": Coded(job_set[running], [together.declared.name for together in options.job_sets]),
+        **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
+        "node": Coded(nodes[line], [name for pool in pools for name in pool.nodes]),
+        "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
+    }
+    jobs = AssignmentColumns(columns).without_empty()
+    return Decision(
+        jobs=list(jobs) if len(known) < BY_COLUMN else jobs, waiting=[names[j] for j in waiting.tolist()]
+    )
 
 
-def _whole(value: float) -> int | None:
-    return None if math.isnan(value) else round(value)
+def _setting(name: str, values: FloatArray) -> Column:
+    return values if name == "power_limit_w" else np.rint(np.nan_to_num(values)).astype(np.int64)

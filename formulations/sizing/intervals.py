@@ -15,7 +15,7 @@ from wattsched.formulations.program import Intervals, Line, ProgramBuilder
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options, expanded
-from wattsched.formulations.sizing.decisions import decide
+from wattsched.formulations.sizing.decisions import Places, decide
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import add_limits, assemble
 from wattsched.formulations.timer import Timer
@@ -41,17 +41,14 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     )
     return Model(
         program=replace(program, intervals=intervals),
-        decode=lambda x, starts: decide(options, columns.chosen(x), _positions(columns, x, starts)),
+        decode=lambda x, starts: decide(options, columns.chosen(x), _places(columns, x, starts)),
         options=len(options),
         dropped=columns.dropped,
     )
 
 
-def _positions(columns: Choices, x: np.ndarray, starts: Starts) -> dict[int, tuple[int, ...]]:
-    picked = np.flatnonzero(x[: len(columns)] > 0.5)
-    gpus = columns.options.gpus[columns.index]
-    return {
-        int(columns.job[c]): tuple(range(starts[int(c)], starts[int(c)] + int(gpus[c])))
-        for c in picked
-        if columns.needs_room[c]
-    }
+def _places(columns: Choices, x: np.ndarray, starts: Starts) -> Places:
+    picked = np.flatnonzero((x[: len(columns)] > 0.5) & columns.needs_room)
+    picked = picked[np.argsort(columns.job[picked], kind="stable")]
+    start = np.array([starts[c] for c in picked.tolist()], dtype=np.int64)
+    return Places.first_of(columns.job[picked], start, columns.options.gpus[columns.index[picked]])

@@ -18,9 +18,9 @@ from wattsched.formulations.sizing.configurations import (
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance, JobSet
-from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool, pools_of
 
@@ -132,6 +132,24 @@ class RoundJobs:
         return gpus, pool, batch
 
     @cached_property
+    def held_gpus(self) -> tuple[IntArray, IntArray]:
+        """GPUs that running jobs hold now, as far as these are known.
+
+        Returns
+        -------
+        job, position : int arrays, shape (n_held,)
+            A job and a place on the line of its pool, by job and by place.
+        """
+        pools = {pool.name: pool for pool in self.pools}
+        current, running = self.jobs.current, self.jobs.running
+        found = [_positions(pools.get(held.pool), held) for held in current.values]
+        size = np.array([len(positions) for positions in found], dtype=np.int64)
+        codes = current.codes[running]
+        every = np.array([position for positions in found for position in positions], dtype=np.int64)
+        first = np.cumsum(size) - size
+        return np.repeat(running, size[codes]), every[ranges(first[codes], size[codes])]
+
+    @cached_property
     def best_s(self) -> FloatArray:
         """Best completion of each job alone from a standing start, restart included for running jobs."""
         with np.errstate(divide="ignore"):
@@ -205,6 +223,11 @@ def jobs_of(instance: Instance) -> RoundJobs:
     pools, jobs = pools_of(instance.cluster), instance.by_column()
     configurations = configurations_of(instance, jobs, pools)
     return RoundJobs(instance, jobs, pools, configurations, _job_set_options(instance, jobs, pools))
+
+
+def _positions(pool: Pool | None, held: Placement) -> list[int]:
+    """Places of the GPUs that a running job holds; none where its pool is not known."""
+    return [] if pool is None else sorted(pool.position(node, gpu) for node, gpu in held.places)
 
 
 def _job_set_options(

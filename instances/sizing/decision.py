@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from wattsched.instances.columns import COLUMNS, ROWS, Coded, Column, RecordColumns, form_of
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import IntArray, ranges
 from wattsched.topology.cluster import Count, Name, Positive, Strict
 
 GpuNumber = Annotated[int, Field(ge=0)]
@@ -74,9 +74,7 @@ class AssignmentColumns(RecordColumns[Assignment]):
         return self
 
     def _several_of(self, places: IntArray) -> dict[str, Column]:
-        size = self.counts("gpus")[places]
-        within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        entries = np.repeat(self.start[places], size) + within
+        entries = ranges(self.start[places], self.counts("gpus")[places])
         node = self.coded("node")
         return {"node": Coded(node.codes[entries], node.values), "gpu": self.gpu[entries]}
 

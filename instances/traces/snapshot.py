@@ -21,7 +21,7 @@ from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profile import Profile, find, models
-from wattsched.topology.allocation import Request, allocate
+from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
@@ -361,7 +361,7 @@ def _serve(
 ) -> dict[str, Placement]:
     """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
-    served: list[list[tuple[Request, Start]]] = [[] for _ in pools]
+    served: list[list[tuple[str, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
         size = block_size(wanted.gpus)
         # Theorem of `topology.buddy`: the job counts at every level up to its own.
@@ -370,18 +370,22 @@ def _serve(
             fits = levels <= len(free[p]) and (free[p][:levels] >= size).all()
             if fits and (there := roster.on(pools[p], wanted)) is not None:
                 free[p][:levels] -= size
-                served[p].append((Request(job=job, size=size, gpus=wanted.gpus), there))
+                served[p].append((job, there))
                 break
     placed = {}
     for pool, here in zip(pools, served, strict=True):
-        positions = allocate(pool, pool.available, [request for request, _ in here]).positions
-        for request, start in here:
-            placed[request.job] = Placement(
-                gpus=request.gpus,
+        # Of equals the first by name comes first.
+        here.sort(key=lambda item: item[0])
+        gpus = np.array([start.gpus for _, start in here], dtype=np.int64)
+        allocation = allocate(pool, pool.available, Requests.of(block_size(gpus), gpus))
+        positions = np.split(allocation.position, np.cumsum(gpus[:-1]))
+        for (job, start), places in zip(here, positions, strict=False):
+            placed[job] = Placement(
+                gpus=start.gpus,
                 pool=pool.name,
                 frequency_mhz=start.frequency_mhz,
                 power_limit_w=start.power_limit_w,
                 batch_size=start.batch_size,
-                nodes=pool.gpus_at(positions[request.job].tolist()),
+                nodes=pool.gpus_at(places.tolist()),
             )
     return placed

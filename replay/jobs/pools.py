@@ -11,7 +11,6 @@ jobs, and a free GPU is a fragment for jobs of a size when it lies in no free al
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,8 @@ import numpy as np
 
 from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.allocation import Request, allocate
+from wattsched.topology.allocation import NOWHERE as NO_BLOCK
+from wattsched.topology.allocation import Requests, allocate, place_largest_first
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import Occupancy, fits
 from wattsched.topology.pools import Pool
@@ -69,29 +69,23 @@ class PoolState:
         """
         if not fits([size for _, _, size in arriving], self.occupancy.free_gpus):
             return self._rearrange(arriving)
-        # The largest jobs first, each into the smallest free block.
-        free = self.occupancy.maximal()
-        for job, gpus, size in sorted(arriving, key=lambda item: (-item[2], item[0])):
-            wanted = size.bit_length() - 1
-            level = next(k for k in range(wanted, len(free)) if free[k])
-            start = heapq.heappop(free[level])
-            for half in range(wanted, level):
-                heapq.heappush(free[half], start + (1 << half))
+        arriving = sorted(arriving)
+        starts = place_largest_first(self.occupancy, np.array([size for _, _, size in arriving]))
+        for (job, gpus, size), start in zip(arriving, starts.tolist(), strict=True):
             self._take(job, Block(start, size, gpus))
         return []
 
     def _rearrange(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
         """Place by the buddy allocator, which moves few running jobs."""
-        # Names sort as the numbers do, so that ties are broken by number.
-        requests = {job: Request(f"{job:09d}", size, gpus) for job, gpus, size in arriving}
-        for job, block in self.blocks.items():
-            held = tuple(range(block.start, block.start + block.gpus))
-            requests[job] = Request(f"{job:09d}", block.size, block.gpus, held)
-        allocation = allocate(self.pool, self.pool.available, list(requests.values()))
+        blocks = {job: Block(NO_BLOCK, size, gpus) for job, gpus, size in arriving} | self.blocks
+        jobs = sorted(blocks)
+        held = [range(b.start, b.start + b.gpus) if (b := self.blocks.get(job)) else () for job in jobs]
+        _, sizes, gpus = zip(*map(blocks.__getitem__, jobs), strict=True)
+        allocation = allocate(self.pool, self.pool.available, Requests.of(sizes, gpus, held))
         before, self.blocks = self.blocks, {}
         self.occupancy = Occupancy(self.pool.blocks, self.pool.available)
-        for job, request in requests.items():
-            self._take(job, Block(allocation.starts[request.job], request.size, request.gpus))
+        for job, start in zip(jobs, allocation.start.tolist(), strict=True):
+            self._take(job, blocks[job]._replace(start=start))
         return sorted(job for job, block in before.items() if self.blocks[job] != block)
 
     def _take(self, job: int, block: Block) -> None:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from wattsched.topology.allocation import Allocation, Request, allocate
-from wattsched.topology.buddy import block_size, fits, free_by_level
+from wattsched.topology.allocation import Allocation, Requests, allocate, place_largest_first
+from wattsched.topology.buddy import Occupancy, block_size, fits, free_by_level
 from wattsched.topology.cluster import Cluster, GpuType, Node
 from wattsched.topology.pools import Pool, pools_of
 
 ClusterMaker = Callable[[random.Random, int], Cluster]
+
+
+class Asked(NamedTuple):
+    """One job of the requests."""
+
+    size: int
+    gpus: int
+    held: tuple[int, ...] = ()
+
+
+def requests_of(jobs: Sequence[Asked]) -> Requests:
+    return Requests.of([j.size for j in jobs], [j.gpus for j in jobs], [j.held for j in jobs])
+
+
+def positions_of(jobs: Sequence[Asked], result: Allocation) -> list[list[int]]:
+    ends = np.cumsum([job.gpus for job in jobs], dtype=np.int64)
+    assert len(result.position) == sum(job.gpus for job in jobs)
+    return [part.tolist() for part in np.split(result.position, ends)[:-1]]
 
 
 def aligned_blocks(pool: Pool, size: int) -> list[int]:
@@ -33,14 +52,12 @@ def one_rack(nodes: int, gpus: int, unavailable: Sequence[int] = ()) -> Cluster:
     )
 
 
-def random_round(
-    rng: random.Random, pool: Pool, growth: float, full: bool
-) -> tuple[np.ndarray, list[Request]]:
+def random_round(rng: random.Random, pool: Pool, growth: float, full: bool) -> tuple[np.ndarray, list[Asked]]:
     """A fragmented state and the next round: jobs end, go on, grow or shrink, others come."""
     usable = pool.available & (np.array([rng.random() for _ in range(pool.n_gpus)]) > 0.05)
     free = usable.copy()
     requests = []
-    for i in range(12 if full else 8):
+    for _ in range(12 if full else 8):
         gpus = min(pool.largest_block, rng.choice([1, 1, 2, 2, 3, 4, 4, 6, 8]))
         size = block_size(gpus)
         places = [s for s in aligned_blocks(pool, size) if free[s : s + size].all()]
@@ -52,43 +69,43 @@ def random_round(
             wanted = gpus
             if rng.random() < growth:
                 wanted = min(pool.largest_block, rng.choice([max(1, gpus // 2), gpus + 1, gpus * 2]))
-            requests.append(Request(f"run{i}", block_size(wanted), wanted, tuple(range(start, start + gpus))))
+            requests.append(Asked(block_size(wanted), wanted, tuple(range(start, start + gpus))))
     room = free_by_level(pool.blocks, usable)
     while not fits([r.size for r in requests], room):
         requests.pop()
-    for i in range(12 if full else 3):
+    for _ in range(12 if full else 3):
         gpus = rng.choice([1, 2, 3, 4, 8, 16, 32])
         if fits([*(r.size for r in requests), block_size(gpus)], room):
-            requests.append(Request(f"new{i}", block_size(gpus), gpus))
+            requests.append(Asked(block_size(gpus), gpus))
     rng.shuffle(requests)
     return usable, requests
 
 
-def assert_disjoint(requests: list[Request], result: Allocation) -> None:
-    starts = np.array([result.starts[r.job] for r in requests])
-    sizes = np.array([r.size for r in requests])
+def assert_disjoint(requests: list[Asked], result: Allocation) -> None:
+    starts, sizes = result.start, np.array([r.size for r in requests])
     order = np.argsort(starts)
     assert (starts % sizes == 0).all()
     assert (starts[order][1:] >= (starts + sizes)[order][:-1]).all()
 
 
-def assert_valid(pool: Pool, usable: np.ndarray, requests: list[Request], result: Allocation) -> None:
-    assert set(result.positions) == set(result.starts) == {r.job for r in requests}
+def assert_valid(pool: Pool, usable: np.ndarray, requests: list[Asked], result: Allocation) -> None:
+    assert len(result.start) == len(requests)
     taken = ~usable
-    for r in requests:
-        start, positions = result.starts[r.job], result.positions[r.job]
+    jobs = zip(requests, result.start.tolist(), positions_of(requests, result), strict=True)
+    for j, (r, start, positions) in enumerate(jobs):
         assert start in aligned_blocks(pool, r.size)
         assert not taken[start : start + r.size].any(), "blocks are free and disjoint"
         taken[start : start + r.size] = True
-        assert len(set(positions.tolist())) == len(positions) == r.gpus
-        assert ((start <= positions) & (positions < start + r.size)).all()
-        stayed = set(r.held) <= set(positions.tolist()) or set(positions.tolist()) <= set(r.held)
-        assert (r.job in result.migrated) == (bool(r.held) and not stayed)
+        assert sorted(set(positions)) == positions
+        assert len(positions) == r.gpus
+        assert start <= positions[0] <= positions[-1] < start + r.size
+        stayed = set(r.held) <= set(positions) or set(positions) <= set(r.held)
+        assert (j in result.migrated) == (bool(r.held) and not stayed)
         if not r.held:
-            assert positions.tolist() == list(range(start, start + r.gpus))
+            assert positions == list(range(start, start + r.gpus))
 
 
-def places_to_stay(pool: Pool, usable: np.ndarray, r: Request) -> list[int]:
+def places_to_stay(pool: Pool, usable: np.ndarray, r: Asked) -> list[int]:
     def suits(start: int) -> bool:
         inside = sum(start <= p < start + r.size for p in r.held)
         return bool(usable[start : start + r.size].all()) and (inside == len(r.held) or inside >= r.gpus)
@@ -96,13 +113,13 @@ def places_to_stay(pool: Pool, usable: np.ndarray, r: Request) -> list[int]:
     return [s for s in aligned_blocks(pool, r.size) if r.held and suits(s)]
 
 
-def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Request]) -> int:
+def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Asked]) -> int:
     """Brute force over which running jobs stay, and where."""
     running = [r for r in requests if r.held]
-    options = {r.job: places_to_stay(pool, usable, r) for r in running}
+    options = [places_to_stay(pool, usable, r) for r in running]
     best = len(running) + 1
 
-    def search(i: int, free: np.ndarray, moved: list[Request]) -> None:
+    def search(i: int, free: np.ndarray, moved: list[Asked]) -> None:
         nonlocal best
         if len(moved) >= best:
             return
@@ -112,7 +129,7 @@ def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Request]) ->
                 best = len(moved)
             return
         r = running[i]
-        for start in options[r.job]:
+        for start in options[i]:
             if free[start : start + r.size].all():
                 left = free.copy()
                 left[start : start + r.size] = False
@@ -136,7 +153,7 @@ def test_migrations_are_close_to_the_least(
         if full and pool.n_gpus < 12:
             continue
         usable, requests = random_round(rng, pool, growth, full)
-        result = allocate(pool, usable, requests)
+        result = allocate(pool, usable, requests_of(requests))
         assert_valid(pool, usable, requests, result)
         least = least_migrations(pool, usable, requests)
         ours = len(result.migrated)
@@ -156,68 +173,86 @@ def test_migrations_are_close_to_the_least(
 
 def test_growing_and_shrinking_jobs_keep_their_gpus() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
-    requests = [
-        Request("grows", 4, 4, (2, 3)),
-        Request("shrinks", 2, 2, (8, 9, 10, 11)),
-        Request("odd", 4, 3, (5,)),
-    ]
-    result = allocate(pool, pool.available, requests)
-    assert result.migrated == ()
-    assert result.positions["grows"].tolist() == [0, 1, 2, 3]
-    assert result.positions["shrinks"].tolist() == [8, 9]
-    assert result.positions["odd"].tolist() == [4, 5, 6]
+    requests = [Asked(4, 4, (2, 3)), Asked(2, 2, (8, 9, 10, 11)), Asked(4, 3, (5,))]
+    result = allocate(pool, pool.available, requests_of(requests))
+    assert result.migrated.tolist() == []
+    assert positions_of(requests, result) == [[0, 1, 2, 3], [8, 9], [4, 5, 6]]
 
 
 def test_new_jobs_take_the_smallest_free_block() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
     free = np.ones(16, dtype=bool)
     free[[8, 12, 13]] = False
-    result = allocate(pool, free, [Request("b", 1, 1), Request("a", 1, 1), Request("c", 2, 2)])
-    assert result.starts == {"c": 10, "a": 9, "b": 14}
+    result = allocate(pool, free, Requests.of([1, 1, 2], [1, 1, 2]))
+    assert result.start.tolist() == [9, 14, 10]
 
 
-def test_the_order_of_requests_does_not_matter(random_cluster: ClusterMaker) -> None:
-    rng = random.Random("order")
-    for _ in range(50):
-        (pool,) = pools_of(random_cluster(rng, 40))
-        usable, requests = random_round(rng, pool, 0.4, full=True)
-        first = allocate(pool, usable, requests)
-        second = allocate(pool, usable, sorted(requests, key=lambda r: r.job))
-        assert first.starts == second.starts
-        assert first.migrated == second.migrated
+def test_jobs_that_start_are_placed_if_and_only_if_they_fit(random_cluster: ClusterMaker) -> None:
+    """One by one, the smallest free block for each, as the proof of the theorem does it."""
+    rng = random.Random("start")
+    fitting = 0
+    for _ in range(600):
+        (pool,) = pools_of(random_cluster(rng, 64))
+        usable = pool.available & (np.array([rng.random() for _ in range(pool.n_gpus)]) > 0.1)
+        gpus, left = [], int(usable.sum()) + rng.randint(-6, 2)
+        while left > 0:
+            gpus.append(min(left, pool.largest_block, rng.choice([1, 1, 2, 3, 4, 5, 8, 16])))
+            left -= block_size(gpus[-1])
+        requests = [Asked(block_size(g), g) for g in gpus]
+        sizes = [r.size for r in requests]
+        if not fits(sizes, free_by_level(pool.blocks, usable)):
+            with pytest.raises(ValueError, match="are free in such blocks"):
+                allocate(pool, usable, requests_of(requests))
+            continue
+        fitting += 1
+        result = allocate(pool, usable, requests_of(requests))
+        assert_valid(pool, usable, requests, result)
+        assert result.start.tolist() == one_by_one(pool, usable, sizes)
+        before = Occupancy(pool.blocks, usable)
+        assert place_largest_first(before, np.array(sizes, dtype=np.int64)).tolist() == result.start.tolist()
+    assert 60 < fitting < 540, "both answers occur"
+
+
+def one_by_one(pool: Pool, usable: np.ndarray, sizes: list[int]) -> list[int]:
+    occupancy, starts = Occupancy(pool.blocks, usable), [0] * len(sizes)
+    for j in sorted(range(len(sizes)), key=lambda j: -sizes[j]):
+        fitting = occupancy.maximal()[sizes[j].bit_length() - 1 :]
+        starts[j] = int(next(blocks for blocks in fitting if len(blocks))[0])
+        occupancy.take(starts[j], sizes[j])
+    return starts
 
 
 def test_faulty_requests_are_told() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8, unavailable=[0]))
     for requests, message in (
-        ([Request("a", 4, 5)], "cannot use 5 GPUs of a block of 4"),
-        ([Request("a", 3, 3)], "cannot use 3 GPUs of a block of 3"),
-        ([Request("a", 4, 0)], "at least 1 GPU"),
-        ([Request("a", 1, 1), Request("a", 1, 1)], "requested twice"),
-        ([Request("a", 1, 1, (4,)), Request("b", 1, 1, (4,))], "'a' and 'b' both hold position 4"),
-        ([Request("a", 1, 1, (16,))], "outside pool"),
-        ([Request("a", 32, 32)], "no block of 32, the largest is 16"),
-        ([Request("a", 8, 8), Request("b", 8, 5)], "blocks of 8 GPUs or more ask for 16 GPUs, 0 are"),
+        ([Asked(4, 5)], "cannot use 5 GPUs of a block of 4"),
+        ([Asked(3, 3)], "cannot use 3 GPUs of a block of 3"),
+        ([Asked(4, 0)], "at least 1 GPU"),
+        ([Asked(1, 1, (4,)), Asked(1, 1, (4,))], "jobs 0 and 1 both hold position 4"),
+        ([Asked(1, 1, (16,))], "outside pool"),
+        ([Asked(32, 32)], "no block of 32, the largest is 16"),
+        ([Asked(8, 8), Asked(8, 5)], "blocks of 8 GPUs or more ask for 16 GPUs, 0 are"),
     ):
         with pytest.raises(ValueError, match=message):
-            allocate(pool, pool.available, requests)
+            allocate(pool, pool.available, requests_of(requests))
 
 
 def test_a_hundred_thousand_gpus_take_seconds() -> None:
     (pool,) = pools_of(one_rack(nodes=12_500, gpus=8))
     rng = random.Random("large")
-    requests, start = [], 0
+    requests: list[Asked] = []
+    start = 0
     while start < pool.n_gpus and len(requests) < 18_000:
         held = rng.choice([1, 2, 4, 8, 16])
         start = -(-start // held) * held
         if start + held > pool.n_gpus:
             break
         size = rng.choice([held, held, max(1, held // 2), held * 2])
-        requests.append(Request(f"j{len(requests)}", size, size, tuple(range(start, start + held))))
+        requests.append(Asked(size, size, tuple(range(start, start + held))))
         start += held
     room = free_by_level(pool.blocks, pool.available)
     while not fits([r.size for r in requests] + [16_384], room):
         requests.pop(rng.randrange(len(requests)))
-    requests.append(Request("large", 16_384, 16_384))
-    result = allocate(pool, pool.available, requests)
+    requests.append(Asked(16_384, 16_384))
+    result = allocate(pool, pool.available, requests_of(requests))
     assert_disjoint(requests, result)
