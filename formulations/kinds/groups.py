@@ -165,18 +165,13 @@ class KindGroups:
     ) -> FloatArray:
         """What columns use of the rows together, shape (n_rows,), or by part, shape (parts, n_rows)."""
         number = np.zeros(len(code), dtype=np.int64) if part is None else part
-        kinds, own = self.kinds, self.own
-        of_kind = np.flatnonzero(code >= len(own))
-        row = code[of_kind] - len(own)
-        cell, shape = number[of_kind] * len(kinds) + row, (parts, len(kinds))
-        times = np.bincount(cell, minlength=parts * len(kinds)).reshape(shape)
-        seconds = np.bincount(cell, self._seconds(group[of_kind], row), parts * len(kinds)).reshape(shape)
-        use = np.asarray(times.astype(float) @ kinds.fixed + seconds @ kinds.metered)
-        if own.uses.nnz:
-            of_own = np.flatnonzero(code < len(own))
-            taken = own.uses[code[of_own]].tocoo()
-            place = number[of_own][taken.row] * self.n_rows + taken.col
-            use += np.bincount(place, taken.data, parts * self.n_rows).reshape(parts, self.n_rows)
+        kinds, n = self.kinds, len(self.own)
+        of_kind, of_own = np.flatnonzero(code >= n), np.flatnonzero(code < n)
+        row, once = code[of_kind] - n, np.ones(len(code))
+        shape = (parts, self.n_rows)
+        use = _used(kinds.fixed, row, once[of_kind], number[of_kind], shape)
+        use += _used(kinds.metered, row, self._seconds(group[of_kind], row), number[of_kind], shape)
+        use += _used(self.own.uses, code[of_own], once[of_own], number[of_own], shape)
         return use[0] if part is None else use
 
     def numbered(self, some: KindGroups, groups: IntArray, place: IntArray, code: IntArray) -> IntArray:
@@ -191,3 +186,15 @@ class KindGroups:
         """
         shift = np.append(self.own.start[groups] - some.own.start[:-1], len(self.own) - len(some.own))
         return np.asarray(code + shift[np.where(code < len(some.own), place, -1)])
+
+
+def _used(
+    uses: csr_array, which: IntArray, times: FloatArray, part: IntArray, shape: tuple[int, int]
+) -> FloatArray:
+    """Sums, by part, of some rows of a matrix, each so many times; in their order, whatever is in others."""
+    size = np.diff(uses.indptr)[which]
+    first = np.cumsum(size) - size
+    entry = np.repeat(uses.indptr[which] - first, size) + np.arange(size.sum())
+    cell = np.repeat(part * shape[1], size) + uses.indices[entry]
+    used = uses.data[entry] * np.repeat(times, size)
+    return np.bincount(cell, used, shape[0] * shape[1]).astype(float).reshape(shape)

@@ -69,12 +69,32 @@ class _Round:
         self.own = self._own_pairs()
 
     def model(self) -> Model[Decision]:
-        """Program, and the way between its points and decisions."""
-        program = self.program()
+        """Program, and the way between its points and decisions.
+
+        Its groups are in the order of their work: those far from one another differ most then, and few cuts
+        by cluster tell much of them.
+        """
+        by_job, order = self.program(), np.argsort(self.known.work, kind="stable")
+        program = by_job.take(order)
+        # From the codes of a job's own columns to those of its group.
+        shift = np.zeros(len(order), dtype=np.int64)
+        shift[order] = program.own.start[:-1] - by_job.own.start[order]
+
+        def decode(point: IntArray, starts: object) -> Decision:
+            of_job = np.empty_like(point)
+            of_job[order] = point
+            return self.decision_of(np.where(of_job < len(self.own_index), of_job - shift, of_job))
+
+        def encode(decision: Decision) -> IntArray | None:
+            point = self.point_of(decision)
+            if point is None:
+                return None
+            return np.where(point < len(self.own_index), point + shift, point)[order]
+
         return Model(
             program=program,
-            decode=lambda point, starts: self.decision_of(point),
-            encode=self.point_of,
+            decode=decode,
+            encode=encode,
             named_prices=program.named_prices,
             lagrangian=True,
             written_out=lambda: mckp.build(self.known, self.objective.name),

@@ -84,6 +84,9 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...]) -> N
     decision = kinds.decode(single.x, {})
     report = check(instance, decision)
     assert not report.faults
+    point = kinds.encode(decision)
+    assert point is not None
+    assert kinds.program.objective(point) == pytest.approx(single.objective, rel=1e-9, abs=1e-9)
     assert report.objective == pytest.approx(kinds.program.reported(single.objective), rel=1e-9, abs=1e-9)
     point = kinds.encode(decision)
     assert point is not None
