@@ -442,7 +442,7 @@ def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     x = min(points, key=program.objective, default=None)
     for candidate in known:
         if candidate.model is model and candidate.solution is not None:
-            return Start(x, candidate.solution.prices)
+            return Start(x, candidate.solution.prices, dual=candidate.solution.dual)
     if not call.prices or not model.lagrangian:
         return Start(x)
     return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))

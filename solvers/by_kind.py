@@ -20,9 +20,10 @@ from wattsched.formulations.kinds.passes import clusters_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
 from wattsched.solvers import core, greedy, highs, price
-from wattsched.solvers.dual import Dual, dual_of_kinds, dual_prices
+from wattsched.solvers.dual import dual_of_kinds
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import (
+    Dual,
     Limit,
     Limits,
     Solution,
@@ -57,21 +58,41 @@ _PART_GAP = 0.5
 _PART_SHARE = 0.6
 # The dual may leave this share of the gap asked for, within limits.
 _DUAL_SHARE, _DUAL_TOLERANCE = 0.05, (1e-9, 1e-5)
+# The same where the LP relaxation is solved by sifting, and what that may leave.
+_SIFTED_SHARE, _SIFTED_TOLERANCE, _SIFTED_GAP = 1.0, (1e-9, 1e-3), 0.1
 
 
 def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> Solution:
     """Solve by prices and parts; see the module's text."""
     start, timer = start or Start(), Timer(limits.time_s)
-    program = replace(program, threads=limits.threads)
+    program = _threaded(program, limits)
     search = _Search(program, limits, timer)
     search.offer(start.x)
-    tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
-    dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start.prices, search.enough())
+    tolerance = _tolerance(program, limits)
+    dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.enough())
     if dual.bound == np.inf:
         return infeasible(dual.prices, "the LP relaxation is infeasible")
     search.take_prices(dual.prices, dual.bound)
     search.mix(dual)
     return search.run()
+
+
+def _threaded(program: KindProgram, limits: Limits) -> KindProgram:
+    """The program, with passes on so many threads."""
+    return program if program.threads == limits.threads else replace(program, threads=limits.threads)
+
+
+def _tolerance(program: KindProgram, limits: Limits) -> float:
+    """Relative distance to the best bound at which the dual is good enough: sifting closes the rest."""
+    share, (least, most) = (
+        (_SIFTED_SHARE, _SIFTED_TOLERANCE) if _sifted(program) else (_DUAL_SHARE, _DUAL_TOLERANCE)
+    )
+    return min(max(share * limits.gap, least), most)
+
+
+def _sifted(program: KindProgram) -> bool:
+    """Whether there are so many rows that the LP relaxation is solved, and rounded."""
+    return program.n_rows > core.MOST_ROWS
 
 
 class _Search:
@@ -113,19 +134,19 @@ class _Search:
         They are in question, each for the clusters of groups that it takes some of. So the parts' LP
         relaxations are feasible.
         """
-        if not dual.chosen:  # there was no time for it
+        mixed, program = np.flatnonzero((dual.weight > 0.0).any(axis=1)), self._program
+        if len(mixed) == 0:  # there was no time for it
             return
-        weight, n = dual.weight, self._program.n_groups
-        cluster = clusters_of(n)
-        base = np.array(dual.chosen)[np.argmax(weight, axis=0)[cluster], np.arange(n)]
+        weight, cluster = dual.weight[mixed], clusters_of(program.n_groups)
+        chosen = [program.cheapest(dual.cuts[i].prices, dual.weight[i] > 0.0) for i in mixed.tolist()]
+        base = np.array(chosen)[np.argmax(weight, axis=0)[cluster], np.arange(program.n_groups)]
         self._points = [
-            np.where(taken[cluster] > 0.0, chosen, base)
-            for taken, chosen in zip(weight, dual.chosen, strict=True)
+            np.where(taken[cluster] > 0.0, point, base) for taken, point in zip(weight, chosen, strict=True)
         ]
 
     def run(self) -> Solution:
         """Write more and more columns down until the gap is closed."""
-        if self._program.n_rows > core.MOST_ROWS:
+        if _sifted(self._program):
             self._round()
         for size in SIZES:
             if self._done() or self._look(size):
@@ -182,7 +203,7 @@ class _Search:
                 break
             found = part, lp.x, lp.prices
             self.take_prices(*certified(program, lp.prices))
-            if lp.objective - self._bound <= _PART_GAP * _DUAL_SHARE * self._limits.gap * abs(self._bound):
+            if lp.objective - self._bound <= _SIFTED_GAP * self._limits.gap * abs(self._bound):
                 break
             points.append(program.cheapest(lp.prices))
         return found
@@ -222,14 +243,15 @@ def _solved(part: Part, limits: Limits, start: Start) -> Solution:
 
 def greedy_point(program: KindProgram, limits: Limits, start: Start | None = None) -> Solution:
     """Build a point greedily among the columns that prices leave in question."""
-    timer = Timer(limits.time_s)
+    timer, program = Timer(limits.time_s), _threaded(program, limits)
     share_s = timer.share(0.5).remaining_s()
-    prices, bound = dual_prices(program, share_s, start=None if start is None else start.prices)
+    dual = dual_of_kinds(program, share_s, _tolerance(program, limits), start)
+    prices, bound = dual.prices, dual.bound
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
     frugal = _frugal(program)
     if timer.over() and frugal is not None:
-        return conclude(program, limits, frugal, bound, prices, "time")
+        return replace(conclude(program, limits, frugal, bound, prices, "time"), dual=dual)
     size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
     part = part_of(program, prices, program.threshold(prices, size))
     with announcing_under(bound):
@@ -240,7 +262,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     point = frugal if found is None else part.lift(found)
     detail = "" if point is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if point is None and timer.over() else None
-    return conclude(program, limits, point, bound, prices, limit, detail)
+    return replace(conclude(program, limits, point, bound, prices, limit, detail), dual=dual)
 
 
 def _frugal(program: KindProgram) -> IntArray | None:

@@ -7,8 +7,6 @@ bound it from above; the next prices lie between the best ones known and those t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.sparse import csc_array
 
@@ -21,7 +19,7 @@ from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
-from wattsched.solvers.solution import Limits, certified, signed
+from wattsched.solvers.solution import Cut, Dual, Limits, Start, certified, signed
 from wattsched.topology.arrays import FloatArray, IntArray
 
 SMALL = 2_000
@@ -77,40 +75,30 @@ def dual_prices(
     return found.prices, found.bound
 
 
-@dataclass(frozen=True)
-class Dual:
-    """Prices that nearly maximise the Lagrangian bound.
-
-    Attributes
-    ----------
-    prices : float array, shape (n_rows,)
-    bound : float
-        What they prove; infinite when the LP relaxation is infeasible.
-    chosen : list of int arrays, shape (n_groups,)
-        Points that a nearly optimal point of the LP relaxation mixes, -1 in clusters of which it takes none;
-        of programs by kind.
-    weight : float array, shape (n points, n_clusters)
-        How much of each point it takes, by cluster of groups.
-    """
-
-    prices: FloatArray
-    bound: float
-    chosen: list[IntArray]
-    weight: FloatArray
-
-
 def dual_of_kinds(
     program: KindProgram,
     time_s: float | None = None,
     tolerance: float = 1e-6,
-    start: FloatArray | None = None,
+    start: Start | None = None,
     enough: float = np.inf,
 ) -> Dual:
-    """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes."""
+    """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes.
+
+    Parameters
+    ----------
+    start : Start, optional
+        With prices to begin at, or with what another solver knows, where this one goes on.
+    """
+    start = start or Start()
     if program.n_rows == 0:
-        prices, bound = certified(program, None)
-        return Dual(prices, bound, [program.cheapest(prices)], np.ones((1, min(CLUSTERS, program.n_groups))))
-    return _cutting_planes(program, Timer(time_s), tolerance, start, enough)
+        cut = _KindOracle(program)(np.zeros(0))
+        return Dual(cut.prices, cut.value, cut.value, [cut], np.ones((1, len(cut.cost) - 1)))
+    known = start.dual
+    if known is not None and (
+        known.bound > enough or known.ceiling - known.bound <= _allowed(program, tolerance, known.bound)
+    ):
+        return known
+    return _cutting_planes(program, Timer(time_s), tolerance, start.prices, enough, known)
 
 
 def _lost(program: Program | KindProgram, prices: FloatArray) -> float:
@@ -145,18 +133,27 @@ def _bounded(program: Program) -> bool:
 
 
 def _cutting_planes(
-    program: Program | KindProgram, timer: Timer, tolerance: float, start: FloatArray | None, enough: float
+    program: Program | KindProgram,
+    timer: Timer,
+    tolerance: float,
+    start: FloatArray | None,
+    enough: float,
+    known: Dual | None = None,
 ) -> Dual:
     oracle = _KindOracle(program) if isinstance(program, KindProgram) else _Oracle(program)
     spread = cost_range(program)
     master = _Master(program, oracle.clusters, spread)
-    centre = np.zeros(program.n_rows) if start is None else signed(program, start)
-    if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
-        centre = np.zeros(program.n_rows)
-    cut, prices = oracle(centre), [centre]
-    best = cut.value
-    master.add(cut)
-    dearest = _dearest(program)
+    if known is None:
+        centre = np.zeros(program.n_rows) if start is None else signed(program, start)
+        if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
+            centre = np.zeros(program.n_rows)
+        cuts = [oracle(centre)]
+        best = cuts[0].value
+    else:
+        centre, best, cuts = known.prices, known.bound, list(known.cuts)
+    for cut in cuts:
+        master.add(cut)
+    dearest, ceiling = _dearest(program), np.inf
     for _ in range(_ITERATIONS):
         if best > enough or best > dearest + _lost(program, centre):
             break
@@ -164,24 +161,23 @@ def _cutting_planes(
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
-        if ceiling - best <= tolerance * max(min(1.0, spread), abs(best)):
+        if ceiling - best <= _allowed(program, tolerance, best):
             if not at_edge or master.box > 1e6 * spread:
                 break
             master.widen()
             continue
-        between = centre + _STEP * (y - centre)
-        cut = oracle(between)
-        prices.append(between)
+        cut = oracle(centre + _STEP * (y - centre))
+        cuts.append(cut)
         master.add(cut)
         if cut.value > best:
-            best, centre = cut.value, between
+            best, centre = cut.value, cut.prices
     infeasible = best > dearest + _lost(program, centre)
-    weight = master.weights()
-    mixed = np.flatnonzero((weight > 0.0).any(axis=1)).tolist()
-    chosen = []
-    if isinstance(program, KindProgram):
-        chosen = [program.cheapest(prices[cut], weight[cut] > 0.0) for cut in mixed]
-    return Dual(centre, np.inf if infeasible else best, chosen, weight[mixed])
+    return Dual(centre, np.inf if infeasible else best, ceiling, cuts, master.weights())
+
+
+def _allowed(program: Program | KindProgram, tolerance: float, bound: float) -> float:
+    """What prices may lack of the best bound."""
+    return tolerance * max(min(1.0, cost_range(program)), abs(bound))
 
 
 def _dearest(program: Program | KindProgram) -> float:
@@ -195,15 +191,6 @@ def _dearest(program: Program | KindProgram) -> float:
     return program.offset + sum(float(part.sum()) for part in parts) + VIOLATION * sum(sizes)
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """At prices y: the bound, and per cluster the cost and the row use of the columns chosen."""
-
-    value: float
-    cost: FloatArray
-    use: FloatArray
-
-
 class _Oracle:
     """Evaluates the Lagrangian bound with one cut per cluster of groups, the last for free columns."""
 
@@ -213,7 +200,7 @@ class _Oracle:
         self.clusters = min(CLUSTERS, program.n_groups)
         self._cluster = clusters_of(program.n_groups)
 
-    def __call__(self, y: FloatArray) -> _Cut:
+    def __call__(self, y: FloatArray) -> Cut:
         program = self._program
         n = program.n_choices
         reduced = program.cost - self._by_column @ y
@@ -230,7 +217,7 @@ class _Oracle:
         up, down = y > 0, y < 0
         rows = float(y[up] @ program.row_lower[up]) + float(y[down] @ program.row_upper[down])
         value = program.offset + rows + float(reduced[chosen].sum()) + float(free @ corner)
-        return _Cut(value, cost, use)
+        return Cut(y, value, cost, use)
 
 
 class _KindOracle:
@@ -240,11 +227,11 @@ class _KindOracle:
         self._program = program
         self.clusters = min(CLUSTERS, program.n_groups)
 
-    def __call__(self, y: FloatArray) -> _Cut:
+    def __call__(self, y: FloatArray) -> Cut:
         program, sums = self._program, self._program.sums(y)
         nothing = np.zeros((1, program.n_rows))
         value = program.charged(y) + float(sums.least.sum())
-        return _Cut(value, np.append(sums.cost, 0.0), np.vstack([sums.use, nothing]))
+        return Cut(y, value, np.append(sums.cost, 0.0), np.vstack([sums.use, nothing]))
 
 
 class _Master:
@@ -270,7 +257,7 @@ class _Master:
         shape = (self._lp.n_rows, len(rows))
         self._elastic = self._lp.add_columns(csc_array((sign, (rows, np.arange(len(rows)))), shape), box)
 
-    def add(self, cut: _Cut) -> None:
+    def add(self, cut: Cut) -> None:
         """Let every cluster choose as in the cut."""
         entries = np.vstack([(cut.use / self._size).T, np.eye(len(cut.cost))])
         self._cuts.append(self._lp.add_columns(csc_array(entries), cut.cost))

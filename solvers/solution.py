@@ -71,6 +71,40 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What groups choose at row prices: the bound, and by cluster of groups what that costs and uses."""
+
+    prices: FloatArray
+    value: float
+    cost: FloatArray
+    use: FloatArray
+
+
+@dataclass(frozen=True)
+class Dual:
+    """Prices that nearly maximise the Lagrangian bound, and a point of the LP relaxation that costs as much.
+
+    Attributes
+    ----------
+    prices : float array, shape (n_rows,)
+    bound : float
+        What they prove; infinite when the LP relaxation is infeasible.
+    ceiling : float
+        No prices prove more, as far as is known.
+    cuts : list of Cut
+        Those whose choices are mixed, among others.
+    weight : float array, shape (n_cuts, n_clusters)
+        How much of each the point takes, by cluster of groups.
+    """
+
+    prices: FloatArray
+    bound: float
+    ceiling: float
+    cuts: list[Cut]
+    weight: FloatArray
+
+
+@dataclass(frozen=True)
 class Start:
     """What is known before a solver begins, for example from the round before.
 
@@ -83,11 +117,14 @@ class Start:
     rule : callable, optional
         Builds a point from row prices, None where it finds none; for a solver that knows prices before it
         needs a point, and may never need one.
+    dual : Dual, optional
+        What another solver knows of the same program by kind.
     """
 
     x: Any = None
     prices: FloatArray | None = None
     rule: Callable[[Program, FloatArray], FloatArray | None] | None = None
+    dual: Dual | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +143,8 @@ class Solution:
         Row prices y (derivative of the LP's optimal cost by the row's bound).
     starts : dict of int to int
         Position on its line for each chosen column, from solvers that place intervals.
+    dual : Dual, optional
+        Of a program by kind, for the next solver.
     """
 
     termination: Termination
@@ -114,6 +153,7 @@ class Solution:
     bound: float = -np.inf
     prices: FloatArray | None = None
     starts: dict[int, int] = field(default_factory=dict)
+    dual: Dual | None = None
 
 
 Listener = Callable[[Solution], None]
