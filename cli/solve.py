@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import (
     DOCUMENT_SUFFIXES,
@@ -37,6 +38,7 @@ from wattsched.cli.parameters import (
 )
 
 if TYPE_CHECKING:
+    from wattsched.executors import Executor
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
@@ -102,10 +104,17 @@ class Asked:
     metavar="N",
     help="For shifting: N decisions from the soonest completion to the least carbon, energy or money.",
 )
+@dask_option("the passes over the jobs of a large round of sizing")
 @output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
 def command(
-    file: str, asked: Asked, limits: Limits, points: int | None, output: str | None, as_json: bool
+    file: str,
+    asked: Asked,
+    limits: Limits,
+    points: int | None,
+    dask: str | None,
+    output: str | None,
+    as_json: bool,
 ) -> int:
     """Decide the instance in FILE ('-' is standard input).
 
@@ -123,9 +132,13 @@ def command(
         return NO_SOLUTION
     from wattsched.instances.errors import sourced
 
-    with sourced(shown(file)):
+    if points is not None and dask is not None:
+        raise BadInput("--frontier: cannot be combined with --dask")
+    begun_s = time.monotonic()
+    with sourced(shown(file)), spread(dask) as executor:
+        limits = _less(limits, time.monotonic() - begun_s)
         traced = None if points is None else _trace(instance, points, asked, limits)
-        answer = traced or _solve(instance, asked, limits)
+        answer = traced or _solve(instance, asked, limits, executor)
     if output is not None:
         write(output, content_of(answer, output))
     if as_json and output != STANDARD:
@@ -187,7 +200,7 @@ def _print(answer: Result | ParetoResult, instance: Any) -> None:
         print_result(console(), answer, instance)
 
 
-def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
+def _solve(instance: Any, asked: Asked, limits: Limits, executor: Executor | None = None) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
@@ -216,6 +229,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits) -> Result:
                 seed=limits.seed,
                 initial_solution=earlier,
                 prove=asked.prove,
+                executor=executor,
             )
     except UnsuitableError as error:
         raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None

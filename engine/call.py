@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -95,6 +95,8 @@ class Call:
         Whether the call may be given up at any moment.
     prove_s : float, optional
         What proving case by case may take.
+    spread : callable, optional
+        A model to the same with passes over its program done elsewhere.
     models : dict of str to Model
         By formulation; each is built once.
     bound : float
@@ -118,6 +120,7 @@ class Call:
     timer: Timer = field(default_factory=Timer)
     watched: bool = False
     prove_s: float | None = None
+    spread: Callable[[Model[Any]], Model[Any]] | None = None
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
@@ -166,6 +169,9 @@ class Call:
                 model = build(self.data, self.instance.objective, self.timer.until(_BUILD_SHARE))
                 if model.written_out is not None and not self._takes_kinds:
                     model = model.written_out()
+            if self.spread is not None:
+                with self.timer.phase("spread"):
+                    model = self.spread(model)
             self.models[formulation] = model
         return self.models[formulation]
 
@@ -310,6 +316,7 @@ class Request:
         initial_solution: Any,
         watched: bool,
         prove_s: float | None = None,
+        spread: Callable[[Model[Any]], Model[Any]] | None = None,
     ) -> None:
         self.instance = instance
         self.formulation, self.solver, self.objective = names
@@ -317,6 +324,7 @@ class Request:
         self.initial_solution = initial_solution
         self.watched = watched
         self.prove_s = prove_s
+        self.spread = spread
         self.timer = Timer(limits.time_s)
         self.call: Call | None = None
         self.answer: Result | None = None
@@ -325,7 +333,7 @@ class Request:
         """Begin the call with a sound instance."""
         formulation = self.formulation or problem.default
         known = instance, problem, formulation, self.solver, self.limits, prices, self.timer
-        self.call = Call(*known, self.watched, self.prove_s)
+        self.call = Call(*known, self.watched, self.prove_s, self.spread)
         return self.call
 
     def give_up(self) -> None:

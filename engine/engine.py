@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from threading import Event
@@ -21,6 +22,7 @@ from wattsched.call import EARLIER, UNCHECKED, Call, Candidate, Request, Stopped
 from wattsched.certificates import Priced
 from wattsched.deadline import Uncollected, nothing, on_time
 from wattsched.documents import read_instance
+from wattsched.executors import ClusterError, Executor
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer, stoppable
@@ -59,6 +61,8 @@ CALM_S = 10.0
 """Calls with a shorter limit are not interrupted by Python's search for cyclic garbage."""
 
 _NET_SHARE = 0.3
+# Shards for each worker: what is lost with one is made again by several.
+_SHARDS = 2
 # An instance that takes as long to expand makes a large program: the process loads while we build.
 _LONG_S = 0.05
 # What a call that is to stop may take to end by itself, and its solver: what is left is for the decision
@@ -80,6 +84,7 @@ def solve(
     initial_solution: Result | BaseModel | None = None,
     stop: Event | None = None,
     prove: float | None = None,
+    executor: Executor | None = None,
 ) -> Result:
     """Decide an instance of any problem.
 
@@ -108,6 +113,9 @@ def solve(
     prove : float, optional
         Seconds, within the time limit, for a certificate tree where prices alone do not prove the gap asked
         for; 0 for none. Default: about half a second, counted in nodes so that it is the same everywhere.
+    executor : Executor, optional
+        Holds the jobs of a large round of sizing in shards (`wattsched.dask_executor`), and computes there
+        what row prices ask of all of them. The answer is the same. Default: this process.
 
     Returns
     -------
@@ -118,7 +126,8 @@ def solve(
     ------
     ValueError
         For unknown names, limits that are not positive, an earlier answer of another problem, and an instance
-        that the formulation does not take.
+        that the formulation does not take; a `ClusterError` for one that is not solved in shards, and where
+        an executor cannot go on.
     TypeError
         For arguments of another type.
     wattsched.InputError
@@ -130,16 +139,29 @@ def solve(
     require("objective", objective, (str, NoneType), "a name")
     require("stop", stop, (Event, NoneType), "a threading.Event")
     require("prove", prove, (Real, NoneType), "a number of seconds")
+    require("executor", executor, (Executor, NoneType), "what dask_executor gives")
     if prove is not None and not 0.0 <= (prove := _float("prove", prove)) < np.inf:
         raise ValueError(f"prove must be at least 0 and finite, got {prove}")
     watched = limits.time_s is not None or stop is not None
-    request = Request(instance, (formulation, solver, objective), limits, initial_solution, watched, prove)
+    spread = None if executor is None else partial(_in_shards, executor)
+    names = formulation, solver, objective
+    request = Request(instance, names, limits, initial_solution, watched, prove, spread)
     if not watched:
         return _answered(request)
     if limits.time_s is None or limits.time_s >= CALM_S:
         return _watched(request, stop)
     with Uncollected():
         return _watched(request, stop)
+
+
+def _in_shards(executor: Executor, model: Model[Any]) -> Model[Any]:
+    """The model, whose groups an executor holds in shards."""
+    program = model.program
+    if isinstance(program, Program):
+        told = "large rounds of sizing, by 'mckp' and a solver that takes jobs by kind"
+        raise ClusterError(f"this cannot be spread over a cluster: only {told}, can")
+    shards = program.shards(_SHARDS * executor.workers())
+    return replace(model, program=replace(program, spread=executor.kept(shards)))
 
 
 def _watched(request: Request, stop: Event | None) -> Result:

@@ -1,11 +1,11 @@
 """Where many runs are done: in this process, one after the other, or by the workers of a Dask cluster.
 
-Who has runs to do hands them to an `Executor`, and does not know which of the two it is.
+Who has runs to do hands them to an `Executor`, and does not know which of the two it is. So does who has
+shards of something large, which stay where they are while functions are called on them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import pickle
@@ -47,6 +47,19 @@ class ClusterError(ValueError):
     """A Dask cluster that cannot be used, or cannot be used any more; the message is one sentence."""
 
 
+class Kept(Protocol):
+    """Values that stay where functions are called on them."""
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """Call the function with each value and the arguments; outcomes in the order of the values.
+
+        Raises
+        ------
+        ClusterError
+            As `Executor.completed`.
+        """
+
+
 @runtime_checkable
 class Executor(Protocol):
     """Does tasks, all of them calls of one function."""
@@ -65,6 +78,12 @@ class Executor(Protocol):
             If the tasks cannot be done where they should be; what the function raises is raised, too.
         """
 
+    def workers(self) -> int:
+        """How many tasks are done at once now, at least 1."""
+
+    def kept(self, values: Iterable[Any]) -> Kept:
+        """Hand values out, on which functions are to be called again and again."""
+
 
 class SerialExecutor:
     """Does each task in this process, when its outcome is asked for."""
@@ -79,6 +98,25 @@ class SerialExecutor:
         """As `Executor.completed`, in the order of the tasks."""
         return ((number, function(*task)) for number, task in enumerate(tasks))
 
+    def workers(self) -> int:
+        """One: this process."""
+        return 1
+
+    def kept(self, values: Iterable[Any]) -> Kept:
+        """As `Executor.kept`; they stay here."""
+        return _Here(list(values))
+
+
+class _Here:
+    """Values in this process."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """As `Kept.each`."""
+        return [function(value, *arguments) for value in self._values]
+
 
 class DaskExecutor:
     """Has the workers of a Dask cluster do the tasks, all that there are and all that come later.
@@ -92,7 +130,7 @@ class DaskExecutor:
 
     def shared(self, value: T) -> T:
         """Future of the value: a task of its own, so that it is not lost with a worker either."""
-        future: T = self._submitted(bytes, _packed(value))
+        future: T = self.submitted(bytes, _packed(value))
         return future
 
     def completed(
@@ -107,32 +145,44 @@ class DaskExecutor:
             outcome: R = do_packed(*packed)
             return outcome
 
-        self._tell_without_workers()
+        self.tell_without_workers()
         common = _packed(versions()), _packed(function)
         number_of = {
-            self._submitted(done, *common, *map(_packed, task)): number for number, task in enumerate(tasks)
+            self.submitted(done, *common, *map(_packed, task)): number for number, task in enumerate(tasks)
         }
-        with self._explained():
+        with self.explained():
             for future in as_completed(list(number_of), loop=self._client.loop):
                 number, outcome = number_of[future], future.result()
                 # Held, it would be done again if its worker were lost.
                 del number_of[future], future
                 yield number, outcome
 
-    def _submitted(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def workers(self) -> int:
+        """Threads of all workers that there are."""
+        info = self._client.scheduler_info(n_workers=-1)["workers"]
+        return max(1, sum(int(worker["nthreads"]) for worker in info.values()))
+
+    def kept(self, values: Iterable[Any]) -> Kept:
+        """As `Executor.kept`; what is lost with a worker is made again from bytes that the scheduler has."""
+        self.tell_without_workers()
+        return _OnWorkers(self, values)
+
+    def submitted(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Future of a call; arguments may be futures."""
         import dask
 
         # It is told of large arguments, which are known to be large.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self._client.submit(function, *arguments, pure=False)
 
-    def _tell_without_workers(self) -> None:
+    def tell_without_workers(self) -> None:
+        """Say what is waited for."""
         if not self._client.scheduler_info(n_workers=1)["workers"]:
             told = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
             warnings.warn(told, NoticeWarning, stacklevel=3)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Say in a sentence what Dask raises about the cluster."""
         from distributed import KilledWorker
 
@@ -149,6 +199,43 @@ class DaskExecutor:
         except CancelledError:
             told = f"the Dask scheduler at {self._address} is gone"
             raise ClusterError(told) from None
+
+
+class _OnWorkers:
+    """Values that live on the workers of a Dask cluster.
+
+    Each is the outcome of a task whose argument are its bytes, and every call on it a task that depends on
+    this one. So Dask does again what is lost with a worker, the value and the call, and nothing else.
+    """
+
+    def __init__(self, executor: DaskExecutor, values: Iterable[Any]) -> None:
+        self._executor, self._common = executor, _packed(versions())
+
+        def unpacked(*packed: bytes) -> Any:
+            from wattsched.executors import do_packed
+
+            return do_packed(*packed)
+
+        same = _packed(_itself)
+        self._values = [executor.submitted(unpacked, self._common, same, _packed(value)) for value in values]
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """As `Kept.each`."""
+
+        def called(value: Any, *packed: bytes) -> bytes:
+            from wattsched.executors import call_packed
+
+            found: bytes = call_packed(value, *packed)
+            return found
+
+        packed = (self._common, *map(_packed, (function, *arguments)))
+        futures = [self._executor.submitted(called, value, *packed) for value in self._values]
+        with self._executor.explained():
+            return [pickle.loads(future.result()) for future in futures]
+
+
+def _itself(value: T) -> T:
+    return value
 
 
 def in_order(completed: Iterable[tuple[int, R]]) -> Iterator[R]:
@@ -244,6 +331,8 @@ def require_address(text: str) -> int | None:
 
 def _require_scheduler(address: str) -> None:
     """Refuse an address at which no scheduler answers: a client would wait for whatever listens there."""
+    import asyncio
+
     from distributed import rpc
 
     async def kind() -> str:
@@ -290,6 +379,8 @@ def _local_cluster(processes: int) -> Iterator[LocalCluster]:
 
 async def _end(cluster: LocalCluster) -> None:
     """End the workers; left to itself, Dask waits for busy ones for four seconds."""
+    import asyncio
+
     await asyncio.gather(*(nanny.close(timeout=GRACE_S) for nanny in cluster.workers.values()))
 
 
@@ -343,7 +434,13 @@ def _packed(value: Any) -> Any:
     return value if isinstance(value, Future) else cloudpickle.dumps(value)
 
 
-def do_packed(*packed: bytes) -> Any:
+def call_packed(value: Any, *packed: bytes) -> bytes:
+    """Do a task on a worker whose first argument is there already; its outcome as bytes."""
+    outcome: bytes = _packed(do_packed(*packed, kept=(value,)))
+    return outcome
+
+
+def do_packed(*packed: bytes, kept: tuple[Any, ...] = ()) -> Any:
     """Do a task on a worker, if it can do what the client would: versions, function and arguments.
 
     Raises
@@ -365,4 +462,4 @@ def do_packed(*packed: bytes) -> Any:
     with warnings.catch_warnings():
         # The client has said what is to be said of its inputs.
         warnings.simplefilter("ignore")
-        return function(*arguments)
+        return function(*kept, *arguments)

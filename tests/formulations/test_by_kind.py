@@ -1,6 +1,8 @@
-"""Rounds by kind: the same program as with every option written out, and the same answers."""
+"""Rounds by kind: the same program as with every option written out, and the same answers, however spread."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,14 +10,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances, tables
 
-from wattsched.formulations.kinds import KindProgram
+from wattsched.executors import SerialExecutor
+from wattsched.formulations.kinds import KindProgram, passes
 from wattsched.formulations.sizing import by_kind, mckp
 from wattsched.formulations.sizing.data import comparable_jobs, jobs_without_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits
+from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.checker import check
 
 SCALING = sorted(name for name, objective in OBJECTIVES.items() if objective.by_kind is not None)
@@ -60,9 +65,18 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)
 
 
+def spread_over(program: KindProgram, shards: int) -> KindProgram:
+    """The program with its groups in shards; as it is for one."""
+    return program if shards == 1 else replace(program, spread=SerialExecutor().kept(program.shards(shards)))
+
+
 @settings(max_examples=300, deadline=None)
-@given(instance=rounds(), sizes=st.sampled_from([(1, 3, 10, 100), (2, 1_000), (1_000,)]))
-def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...]) -> None:
+@given(
+    instance=rounds(),
+    sizes=st.sampled_from([(1, 3, 10, 100), (2, 1_000), (1_000,)]),
+    spread=st.sampled_from([(1, 2), (1, 3), (2, 1), (3, 1), (7, 1)]),
+)
+def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...], spread: tuple[int, int]) -> None:
     known = comparable_jobs(instance)
     assume(not jobs_without_options(known))
     written = mckp.build(known, instance.objective)
@@ -70,15 +84,18 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...]) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "SIZES", sizes)
         found = [price.solve(written.program, Limits(gap=0.0))]
-        found += [solver.solve(kinds.program, Limits(gap=0.0, threads=threads)) for threads in (1, 2)]
+        assert isinstance(kinds.program, KindProgram)
+        for program, threads in ((kinds.program, 1), (spread_over(kinds.program, spread[0]), spread[1])):
+            found.append(solver.solve(program, Limits(gap=0.0, threads=threads)))
     assert {one.termination.reason for one in found} <= {"optimal", "infeasible"}
     assert len({one.termination.reason for one in found}) == 1
-    explicit, single, double = found
+    explicit, single, other = found
     if explicit.x is None:
         assert single.x is None
         return
-    assert np.array_equal(single.x, double.x)
-    assert np.array_equal(single.prices, double.prices)
+    assert np.array_equal(single.x, other.x)
+    assert np.array_equal(single.prices, other.prices)
+    assert (single.objective, single.bound) == (other.objective, other.bound)
     assert single.objective == pytest.approx(explicit.objective, rel=1e-9, abs=1e-9)
     assert single.bound == pytest.approx(explicit.bound, rel=1e-6, abs=1e-6)
     decision = kinds.decode(single.x, {})
@@ -88,6 +105,37 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...]) -> N
     assert point is not None
     assert kinds.program.objective(point) == pytest.approx(single.objective, rel=1e-9, abs=1e-9)
     assert report.objective == pytest.approx(kinds.program.reported(single.objective), rel=1e-9, abs=1e-9)
+    proof = Prover(instance)(kinds.program.named_prices(single.prices), ())
+    assert proof.bound is not None
+    proven = kinds.program.lagrangian_bound(single.prices)
+    assert proof.bound == pytest.approx(kinds.program.reported(proven), rel=1e-6, abs=1e-6)
     point = kinds.encode(decision)
     assert point is not None
     assert kinds.program.objective(point) <= single.objective + 1e-9 * abs(single.objective)
+
+
+@pytest.mark.parametrize("horizon_s", [np.inf, 3600.0])
+def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_BLOCK", 10)
+    monkeypatch.setattr(passes, "_CELLS", 1 << 9)
+    instance = generate("uniform", jobs=3_000, seed=1)
+    kinds = by_kind.of_kinds(comparable_jobs(instance), OBJECTIVES[instance.objective]).program
+    assert isinstance(kinds, KindProgram)
+    kinds = replace(kinds, horizon_s=horizon_s)
+    blocks, _ = passes.blocks_of(kinds.n_groups)
+    assert len(blocks) > passes.CLUSTERS + 1
+    rng = np.random.default_rng(7)
+    for scale in (0.0, 1e-3, 1.0):
+        prices = -scale * rng.exponential(size=kinds.n_rows)
+        threshold, wanted = kinds.threshold(prices, 500), rng.random(passes.CLUSTERS) < 0.5
+        found = []
+        for shards, threads in ((1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (7, 1)):
+            one = replace(spread_over(kinds, shards), threads=threads)
+            point, some = one.cheapest(prices), one.cheapest(prices, wanted)
+            assert np.array_equal(some, np.where(wanted[passes.clusters_of(len(point))], point, -1))
+            found.append([*one.sums(prices), point, *one.in_question(prices, threshold)])
+        for other in found[1:]:
+            assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found[0], other, strict=True))
+        assert kinds.objective(point) == pytest.approx(found[0][1].sum(), rel=1e-12)
+        everyone = np.arange(kinds.n_groups)
+        assert kinds.uses_in_all(everyone, point) == pytest.approx(found[0][2].sum(axis=0), rel=1e-12)
