@@ -25,7 +25,7 @@ from typing import (
 )
 
 import numpy as np
-from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -48,11 +48,11 @@ class Coded:
     ----------
     codes : int array, shape (n_records,)
         Place of each record's value in `values`, `NONE` for none.
-    values : list
+    values : sequence
     """
 
     codes: IntArray
-    values: list[Any]
+    values: Sequence[Any]
 
     @classmethod
     def of(cls, column: Iterable[Any]) -> Self:
@@ -70,6 +70,11 @@ class Coded:
                 values.append(value)
             codes.append(code)
         return cls(np.array(codes, dtype=np.int64), values)
+
+    def at(self, place: int) -> Any:
+        """Value of a record."""
+        code = int(self.codes[place])
+        return None if code == NONE else self.values[code]
 
     def tolist(self) -> list[Any]:
         """Value of every record."""
@@ -103,6 +108,8 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     record: ClassVar[type[BaseModel]]
     key: ClassVar[str]
     """Field that names a record."""
+    nested: ClassVar[Mapping[str, type[RecordColumns[Any]]]] = {}
+    """Columns that may be by column themselves, with the records' names."""
     several: ClassVar[Mapping[str, Any]] = {}
     """Columns with several entries for each record, and their types."""
     instead_of: ClassVar[frozenset[str]] = frozenset()
@@ -139,9 +146,9 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         stored = {name: _stored(_form(cls, name), values) for name, values in listed.items()}
         for name, values in arrays.items():
             stored[name] = _stored_array(_form(cls, name), values, getattr(table, name))
-        lengths = {
-            name: _length(stored[name]) for name in columns if name in stored and name not in cls.several
-        }
+        nested = {name for name in cls.nested if isinstance(stored.get(name), RecordColumns)}
+        own = [name for name in columns if name in stored and name not in {*cls.several, *nested}]
+        lengths = {name: _length(stored[name]) for name in own}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         return cls(stored).sound()
@@ -214,7 +221,7 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         empty = {name for name in optional if self.without(name).all()}
         return type(self)({name: column for name, column in self.columns.items() if name not in empty})
 
-    def document(self) -> dict[str, list[Any]]:
+    def document(self) -> dict[str, Any]:
         """Columns as a file has them."""
         return {name: _listed(_form(type(self), name), column) for name, column in self.columns.items()}
 
@@ -301,6 +308,9 @@ def table_of(columns: type[RecordColumns[Any]]) -> type[BaseModel]:
         entry = annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
         required = field.is_required() or name == columns.key
         column = listed[entry]
+        if name in columns.nested:
+            by_column = annotated[columns.nested[name], Tag(COLUMNS)]
+            column = annotated[annotated[column, Tag(ROWS)] | by_column, Discriminator(form_of)]
         fields[name] = (column, ...) if required else (column | None, None)
     fields |= {name: (listed[entry], ...) for name, entry in columns.several.items()}
     doc = f"{columns.record.__name__} records by column: a list for each field, all of one length."
@@ -339,7 +349,9 @@ def _plain_types(annotation: Any) -> set[Any]:
     return set() if annotation is type(None) else {origin or annotation}
 
 
-def _stored(form: str, values: Sequence[Any]) -> Column:
+def _stored(form: str, values: Sequence[Any]) -> Any:
+    if isinstance(values, RecordColumns):
+        return values
     match form:
         case "number":
             return np.array(values, dtype=float)  # None becomes nan
@@ -363,8 +375,7 @@ def _listed(form: str, column: Column) -> list[Any]:
 
 def _value(form: str, column: Column, j: int) -> Any:
     if isinstance(column, Coded):
-        code = int(column.codes[j])
-        return None if code == NONE else column.values[code]
+        return column.at(j)
     if isinstance(column, list):
         return column[j]
     value = column[j].item()

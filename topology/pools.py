@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -75,6 +75,13 @@ class Pool:
         if not 0 <= gpu < self.gpus_per_node:
             raise ValueError(f"node '{node}' has no GPU {gpu}, it has {self.gpus_per_node}")
         return int(self._positions[index, gpu])
+
+    def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
+        """The same of many GPUs; `node` says which of the names in `nodes` each is of."""
+        index = np.array([*(self._index_of_node.get(name, -1) for name in nodes), -1])[node]
+        for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
+            self.position(nodes[node[i]], int(gpu[i]))  # which says what is wrong
+        return np.asarray(self._positions[index, gpu])
 
     def gpus_at(self, positions: Iterable[int]) -> dict[str, list[int]]:
         """Node names and GPU numbers at places of the line, the inverse of `position`."""

@@ -110,13 +110,9 @@ class Shard:
     def __sizeof__(self) -> int:
         """Bytes of the arrays, by which Dask tells what moving the shard takes."""
         groups, own = self.groups, self.groups.own
-        arrays: list[FloatArray | IntArray] = [
-            *(getattr(groups, name) for name in PER_GROUP),
-            own.start,
-            own.cost,
-            own.uses.indptr,
-        ]
-        return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
+        per_group = sum(getattr(groups, name).nbytes for name in PER_GROUP)
+        of_own = own.start.nbytes + own.cost.nbytes + own.uses.indptr.nbytes
+        return object.__sizeof__(self) + int(per_group + of_own)
 
 
 def whole(groups: KindGroups) -> Shard:

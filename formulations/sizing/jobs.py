@@ -18,7 +18,7 @@ from wattsched.formulations.sizing.configurations import (
 from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance, JobSet
-from wattsched.instances.sizing.job import Job, Placement
+from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
@@ -123,12 +123,12 @@ class RoundJobs:
         number = {pool.name: p for p, pool in enumerate(self.pools)}
         n = len(self)
         gpus, pool, batch = np.full(n, -1), np.full(n, WAIT), np.full(n, np.nan)
-        current = self.jobs.current
-        values = [(c.gpus, number.get(c.pool, WAIT), c.batch_size or np.nan) for c in current.values]
-        if values:
-            running, codes = self.jobs.running, current.codes[self.jobs.running]
-            columns = (np.array(column) for column in zip(*values, strict=True))
-            gpus[running], pool[running], batch[running] = (column[codes] for column in columns)
+        holdings, running = self.jobs.holdings, self.jobs.running
+        codes = self.jobs.current.codes[running]
+        named = np.array([*(number.get(name, WAIT) for name in holdings.pool.values), WAIT])
+        gpus[running], pool[running] = holdings.gpus[codes], named[holdings.pool.codes[codes]]
+        size = holdings.batch_size[codes]
+        batch[running] = np.where(size == 0, np.nan, size)
         return gpus, pool, batch
 
     @cached_property
@@ -140,14 +140,18 @@ class RoundJobs:
         job, position : int arrays, shape (n_held,)
             A job and a place on the line of its pool, by job and by place.
         """
-        pools = {pool.name: pool for pool in self.pools}
-        current, running = self.jobs.current, self.jobs.running
-        found = [_positions(pools.get(held.pool), held) for held in current.values]
-        size = np.array([len(positions) for positions in found], dtype=np.int64)
-        codes = current.codes[running]
-        every = np.array([position for positions in found for position in positions], dtype=np.int64)
-        first = np.cumsum(size) - size
-        return np.repeat(running, size[codes]), every[ranges(first[codes], size[codes])]
+        held, running = self.jobs.holdings, self.jobs.running
+        codes = self.jobs.current.codes[running]
+        size = np.diff(held.start)[codes]
+        job, entry = np.repeat(running, size), ranges(held.start[codes], size)
+        at, position = self.held[1][job], np.zeros(len(job), dtype=np.int64)
+        node, gpu = held.node.codes[entry], held.gpu[entry]
+        for p, pool in enumerate(self.pools):
+            here = np.flatnonzero(at == p)
+            position[here] = pool.positions(held.node.values, node[here], gpu[here])
+        known = np.flatnonzero(at != WAIT)
+        order = known[np.lexsort((position[known], job[known]))]
+        return job[order], position[order]
 
     @cached_property
     def best_s(self) -> FloatArray:
@@ -223,11 +227,6 @@ def jobs_of(instance: Instance) -> RoundJobs:
     pools, jobs = pools_of(instance.cluster), instance.by_column()
     configurations = configurations_of(instance, jobs, pools)
     return RoundJobs(instance, jobs, pools, configurations, _job_set_options(instance, jobs, pools))
-
-
-def _positions(pool: Pool | None, held: Placement) -> list[int]:
-    """Places of the GPUs that a running job holds; none where its pool is not known."""
-    return [] if pool is None else sorted(pool.position(node, gpu) for node, gpu in held.places)
 
 
 def _job_set_options(

@@ -148,7 +148,7 @@ class Instance(Strict):
         strange = options.where(lambda table: isinstance(table, str) and table not in self.tables)
         for j in np.flatnonzero(strange).tolist():
             yield f"job '{names[j]}' names the unknown table '{options.values[options.codes[j]]}'"
-        kept = jobs.fixed & jobs.current.where(lambda held: held.set is not None)
+        kept = jobs.fixed & jobs.shares
         for j in np.flatnonzero(kept).tolist():
             yield f"job '{names[j]}' shares its GPUs (current.set) and so cannot keep them (preemptible)"
         fixed = {names[j]: bool(jobs.fixed[j]) for j in range(len(jobs))} if self.sets else {}

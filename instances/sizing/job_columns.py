@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
 
 from wattsched.instances.columns import NONE, Coded, RecordColumns
 from wattsched.instances.errors import MOST_LINES, refuse
+from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.holdings import Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray
 
@@ -25,11 +27,18 @@ CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limit
 class JobColumns(RecordColumns[Job]):
     """Jobs by column.
 
-    `options` and `model` are the names, or tables, that jobs share; `current` what each holds.
+    `options` and `model` are the names, or tables, that jobs share; `current` what each holds, or the
+    assignments of those that run, as the decision before has them: jobs that are not here are left out.
     """
 
     record: ClassVar[type[BaseModel]] = Job
     key: ClassVar[str] = "name"
+    nested: ClassVar[Mapping[str, type[RecordColumns[Any]]]] = {"current": AssignmentColumns}
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        super().__init__(columns)
+        if isinstance(current := columns.get("current"), AssignmentColumns):
+            self.columns["current"] = held_by(self.names, current)
 
     def sound(self) -> Self:
         """Return itself; a ValueError for what no job can be."""
@@ -41,7 +50,7 @@ class JobColumns(RecordColumns[Job]):
         fewest, most = self.counts("min_gpus"), self.counts("max_gpus")
         odd = (self.coded("options").codes == NONE) == (self.coded("model").codes == NONE)
         odd |= (fewest > most) & (most > 0)
-        odd |= self.fixed & ~self.current.where(lambda held: bool(held.nodes))
+        odd |= self.fixed & ~self._is_placed
         for j in np.flatnonzero(odd).tolist():
             yield from (f"job '{self.names[j]}': {told}" for told in faults_of(self[j]))
 
@@ -62,8 +71,34 @@ class JobColumns(RecordColumns[Job]):
 
     def held(self, j: int) -> Placement | None:
         """What a job holds now."""
-        code = int(self.current.codes[j])
-        return None if code == NONE else self.current.values[code]
+        held: Placement | None = self.current.at(j)
+        return held
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """The same by column; `current` has the codes of the jobs."""
+        return Holdings.of(self.current.values)
+
+    @property
+    def _is_placed(self) -> BoolArray:
+        """Which jobs hold GPUs that are known."""
+        return np.append(np.diff(self.holdings.start) > 0, False)[self.current.codes]
+
+    @property
+    def shares(self) -> BoolArray:
+        """Which jobs share their GPUs now."""
+        return np.append(self.holdings.set.codes != NONE, False)[self.current.codes]
+
+    def document(self) -> dict[str, Any]:
+        """Columns as a file has them."""
+        names, running = self.names, self.running
+        if not isinstance(self.current.values, Holdings):
+            return super().document()
+        held = self.holdings.assignments(self.current.codes[running], [names[j] for j in running.tolist()])
+        if held is None:
+            return super().document()
+        others = JobColumns({name: column for name, column in self.columns.items() if name != "current"})
+        return {**others.document(), "current": held.document()}
 
     @cached_property
     def kinds(self) -> tuple[IntArray, IntArray]:

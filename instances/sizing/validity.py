@@ -13,6 +13,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import models
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Node
 from wattsched.topology.pools import Pool, pools_of
@@ -153,7 +154,7 @@ def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
     pool_of = {node: pool.name for pool in pools for node in pool.nodes}
     nodes = {node.name: node for node in instance.cluster.nodes}
     holder: dict[tuple[str, int], tuple[Job, Placement]] = {}
-    for job in map(jobs.__getitem__, jobs.running.tolist()):
+    for job in map(jobs.__getitem__, _suspects(instance, jobs, pools).tolist()):
         held = job.current
         assert held is not None
         if held.pool not in names:
@@ -166,6 +167,33 @@ def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
             other, its = holder.setdefault((node, gpu), (job, held))
             if other is not job and (held.set is None or held.set != its.set):
                 yield f"jobs '{other.name}' and '{job.name}' both hold GPU {gpu} of node '{node}'"
+
+
+def _suspects(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> IntArray:
+    """Running jobs whose placements deserve a look at each of their GPUs."""
+    held, codes = jobs.holdings, jobs.current.codes[jobs.running]
+    number = {pool.name: p for p, pool in enumerate(pools)}
+    pool_of = {node: p for p, pool in enumerate(pools) for node in pool.nodes}
+    pool = np.array([*(number.get(name, -2) for name in held.pool.values), -2])[held.pool.codes]
+    size = np.diff(held.start)
+    odd = (pool < 0) | ((size > 0) & (size != held.gpus))
+    # Every GPU: is it one of the pool's, does it work, and who else holds it?
+    holder = np.repeat(np.arange(len(held)), size)
+    home = np.array([*(pool_of.get(name, -1) for name in held.node.values), -1])[held.node.codes]
+    nodes = {node.name: node for node in instance.cluster.nodes}
+    known = [nodes.get(name) for name in held.node.values]
+    most = np.array([*(0 if node is None else node.gpus for node in known), 0])[held.node.codes]
+    bad = (home != pool[holder]) | (held.gpu >= most)
+    width = max((node.gpus for node in instance.cluster.nodes), default=1)
+    broken = [n * width + gpu for n, node in enumerate(known) if node is not None for gpu in node.unavailable]
+    place = held.node.codes * width + np.minimum(held.gpu, width - 1)
+    bad |= np.isin(place, broken)
+    _, which, times = np.unique(place, return_inverse=True, return_counts=True)
+    bad |= times[which] > 1
+    odd[holder[bad]] = True
+    # A placement may be that of several jobs.
+    odd[np.bincount(codes, minlength=len(held)) > 1] = True
+    return np.asarray(jobs.running[odd[codes]])
 
 
 def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
@@ -188,7 +216,7 @@ def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
 def _parted_sets(jobs: JobColumns) -> Iterator[str]:
     """Jobs that are said to share their GPUs now but hold different ones."""
     first: dict[str, tuple[Job, Placement]] = {}
-    for j in np.flatnonzero(jobs.current.where(lambda held: held.set is not None)).tolist():
+    for j in np.flatnonzero(jobs.shares).tolist():
         job = jobs[j]
         held = job.current
         assert held is not None

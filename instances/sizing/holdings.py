@@ -1,0 +1,134 @@
+"""What running jobs hold, by column: last round's assignments are it as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import overload
+
+import numpy as np
+
+from wattsched.instances.columns import NONE, Coded
+from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.job import Placement
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings(Sequence[Placement]):
+    """Placements by column; as a sequence, each is made when it is looked at.
+
+    Attributes
+    ----------
+    gpus : int array, shape (n,)
+    pool, set : Coded
+    frequency_mhz, batch_size : int arrays, shape (n,)
+        0 for none.
+    power_limit_w : float array, shape (n,)
+        nan for none.
+    start : int array, shape (n + 1,)
+        GPUs of placement i are the entries ``start[i]`` to ``start[i + 1]``; none where they are not known.
+    node : Coded
+    gpu : int array, shape (n_entries,)
+        Number on its node of every GPU.
+    """
+
+    gpus: IntArray
+    pool: Coded
+    set: Coded
+    frequency_mhz: IntArray
+    power_limit_w: FloatArray
+    batch_size: IntArray
+    start: IntArray
+    node: Coded
+    gpu: IntArray
+
+    @classmethod
+    def of(cls, placements: Sequence[Placement]) -> Holdings:
+        """Columns of models."""
+        if isinstance(placements, cls):
+            return placements
+        places = [placement.places for placement in placements]
+        entries = list(chain.from_iterable(places))
+        return cls(
+            gpus=np.array([held.gpus for held in placements], dtype=np.int64),
+            pool=Coded.of(held.pool for held in placements),
+            set=Coded.of(held.set for held in placements),
+            frequency_mhz=_counts(held.frequency_mhz for held in placements),
+            power_limit_w=np.array([held.power_limit_w for held in placements], dtype=float),
+            batch_size=_counts(held.batch_size for held in placements),
+            start=np.cumsum([0, *map(len, places)]),
+            node=Coded.of(node for node, _ in entries),
+            gpu=np.array([gpu for _, gpu in entries], dtype=np.int64),
+        )
+
+    @classmethod
+    def of_assignments(cls, jobs: AssignmentColumns) -> Holdings:
+        """What jobs hold that do as they were told."""
+        return cls(
+            gpus=jobs.counts("gpus"),
+            pool=jobs.coded("pool"),
+            set=jobs.coded("set"),
+            frequency_mhz=jobs.counts("frequency_mhz"),
+            power_limit_w=jobs.numbers("power_limit_w"),
+            batch_size=jobs.counts("batch_size"),
+            start=jobs.start,
+            node=jobs.coded("node"),
+            gpu=jobs.gpu,
+        )
+
+    def assignments(self, places: IntArray, names: list[str]) -> AssignmentColumns | None:
+        """The same of some placements, as jobs of these names have them; None where GPUs are not known."""
+        if np.any(np.diff(self.start) != self.gpus):
+            return None
+        fields = ("gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size", "node", "gpu")
+        columns = {name: getattr(self, name) for name in fields}
+        everybody = AssignmentColumns({"job": [""] * len(self), **columns}).take(places)
+        return AssignmentColumns({**everybody.columns, "job": names}).without_empty()
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    @overload
+    def __getitem__(self, place: int) -> Placement: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Placement]: ...
+
+    def __getitem__(self, place: int | slice) -> Placement | list[Placement]:
+        if isinstance(place, slice):
+            return [self._made(i) for i in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there is no placement {place} of {len(self)}")
+        return self._made(place % len(self))
+
+    def __iter__(self) -> Iterator[Placement]:
+        return map(self._made, range(len(self)))
+
+    def _made(self, i: int) -> Placement:
+        entries = slice(int(self.start[i]), int(self.start[i + 1]))
+        nodes: dict[str, list[int]] = {}
+        for code, gpu in zip(self.node.codes[entries].tolist(), self.gpu[entries].tolist(), strict=True):
+            nodes.setdefault(self.node.values[code], []).append(gpu)
+        limit_w = float(self.power_limit_w[i])
+        return Placement.model_construct(
+            gpus=int(self.gpus[i]),
+            pool=self.pool.at(i),
+            set=self.set.at(i),
+            frequency_mhz=int(self.frequency_mhz[i]) or None,
+            power_limit_w=None if np.isnan(limit_w) else limit_w,
+            batch_size=int(self.batch_size[i]) or None,
+            nodes=nodes,
+        )
+
+
+def held_by(names: list[str], jobs: AssignmentColumns) -> Coded:
+    """Column of what jobs hold by their names, after jobs that are others' names were left out."""
+    place = {name: i for i, name in enumerate(jobs.names)}
+    codes = np.fromiter((place.get(name, NONE) for name in names), np.int64, len(names))
+    return Coded(codes, Holdings.of_assignments(jobs))
+
+
+def _counts(values: Iterable[int | None]) -> IntArray:
+    return np.array([value or 0 for value in values], dtype=np.int64)
