@@ -32,6 +32,9 @@ class Model(Generic[DecisionT]):
         that the point is none.
     encode : callable
         Decision to a point of the program, None where a part of it has no column.
+    nearest : callable, optional
+        Decision of a similar instance, such as last round's, to a point that has as much of it as it can; it
+        may violate rows. None where there is none.
     named_prices : callable, optional
         Row prices of the program (derivatives of its cost) to prices in the objective's sense under the names
         that certificates use; None where the rows have no such names.
@@ -67,6 +70,7 @@ class Model(Generic[DecisionT]):
     program: Program | KindProgram
     decode: Callable[[Any, Starts], DecisionT]
     encode: Callable[[DecisionT], Any] = lambda decision: None
+    nearest: Callable[[DecisionT], Any] | None = None
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
     split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None

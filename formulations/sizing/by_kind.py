@@ -9,7 +9,7 @@ under some objectives those that lose time to a restart.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -66,35 +66,19 @@ class _Round:
         keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))
         # Of every row of the program which of all configurations it is.
         self.index = keep[np.lexsort((-rows.rate[keep], rows.kind[keep]))]
+        # Groups are in the order of their work: those far from one another differ most then, and few cuts by
+        # cluster tell much of them.
+        self.order = np.argsort(known.work, kind="stable")
         self.own = self._own_pairs()
 
     def model(self) -> Model[Decision]:
-        """Program, and the way between its points and decisions.
-
-        Its groups are in the order of their work: those far from one another differ most then, and few cuts
-        by cluster tell much of them.
-        """
-        by_job, order = self.program(), np.argsort(self.known.work, kind="stable")
-        program = by_job.take(order)
-        # From the codes of a job's own columns to those of its group.
-        shift = np.zeros(len(order), dtype=np.int64)
-        shift[order] = program.own.start[:-1] - by_job.own.start[order]
-
-        def decode(point: IntArray, starts: object) -> Decision:
-            of_job = np.empty_like(point)
-            of_job[order] = point
-            return self.decision_of(np.where(of_job < len(self.own_index), of_job - shift, of_job))
-
-        def encode(decision: Decision) -> IntArray | None:
-            point = self.point_of(decision)
-            if point is None:
-                return None
-            return np.where(point < len(self.own_index), point + shift, point)[order]
-
+        """Program, and the way between its points and decisions."""
+        program = self.program()
         return Model(
             program=program,
-            decode=decode,
-            encode=encode,
+            decode=lambda point, starts: self.decision_of(point),
+            encode=self.point_of,
+            nearest=self.nearest,
             named_prices=program.named_prices,
             lagrangian=True,
             written_out=lambda: mckp.build(self.known, self.objective.name),
@@ -114,13 +98,18 @@ class _Round:
         taken = metered[at]
         taken.data = taken.data * np.repeat(np.minimum(own.seconds, horizon_s), np.diff(taken.indptr))
         lower, upper = builder.row_bounds()
+        of_group = {
+            "kind": np.where(self.of_kind, known.kind, -1),
+            "worth": scaled.restarted,
+            "work": known.work,
+            "surcharge": np.where(self.of_kind, scaled.surcharge, 0.0),
+            "lost_s": np.where(self.of_kind, known.restart_s, 0.0),
+            "most": self._most(rows),
+        }
+        groups: dict[str, Any] = {name: values[self.order] for name, values in of_group.items()}
+        n_own = np.bincount(own.job, minlength=len(known))[self.order]
         return KindProgram(
-            kind=np.where(self.of_kind, known.kind, -1),
-            worth=scaled.restarted,
-            work=known.work,
-            surcharge=np.where(self.of_kind, scaled.surcharge, 0.0),
-            lost_s=np.where(self.of_kind, known.restart_s, 0.0),
-            most=self._most(rows),
+            **groups,
             kinds=KindRows(
                 start=rows.start,
                 value=scaled.value[self.index],
@@ -129,7 +118,7 @@ class _Round:
                 metered=metered[self.index],
             ),
             own=OwnColumns(
-                start=np.searchsorted(own.job, np.arange(len(known) + 1)),
+                start=np.concatenate([[0], np.cumsum(n_own)]),
                 cost=own.cost,
                 uses=csr_array(fixed[at] + taken),
             ),
@@ -183,8 +172,9 @@ class _Round:
     def _own_pairs(self) -> _OwnPairs:
         """What is no row of a job's kind: waiting, what it does not restart for, and all of odd jobs."""
         parts = [self._waiting(), self._kept(), self._odd()]
-        job = np.concatenate([part.job for part in parts])
-        order = np.argsort(job, kind="stable")
+        rank = np.empty_like(self.order)
+        rank[self.order] = np.arange(len(rank))
+        order = np.argsort(rank[np.concatenate([part.job for part in parts])], kind="stable")
         return _OwnPairs(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
     def _waiting(self) -> _OwnPairs:
@@ -231,16 +221,28 @@ class _Round:
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
-        row = np.append(self.own.row, self.index)[point]
+        row = np.empty_like(self.order)
+        row[self.order] = np.append(self.own.row, self.index)[point]
         return place_by_buddy(chosen_options(self.known, row), np.arange(len(self.known)))
 
     def point_of(self, decision: Decision) -> IntArray | None:
         """Point of a decision, None where a part of it has no column."""
-        point = self.nearest(decision)
+        point = self._columns_of(decision)
         return point if (point >= 0).all() else None
 
-    def nearest(self, decision: Decision) -> IntArray:
-        """Columns of what a decision has the jobs do, `UNKNOWN` where there is none."""
+    def nearest(self, decision: Decision) -> IntArray | None:
+        """Point of a decision of another round, in which jobs wait that are new or cannot go on as they did.
+
+        None where one of them may not wait.
+        """
+        point, waiting = self._columns_of(decision), np.full(len(self.known), UNKNOWN)
+        waits = np.flatnonzero(self.own.row == WAIT)
+        waiting[self.own.job[waits]] = waits
+        point = np.where(point >= 0, point, waiting[self.order])
+        return point if (point >= 0).all() else None
+
+    def _columns_of(self, decision: Decision) -> IntArray:
+        """Column of every group that a decision chooses, `UNKNOWN` where there is none."""
         known, own = self.known, self.own
         row = matching_rows(known, decision)
         place = np.full(len(known.configurations) + 1, UNKNOWN)
@@ -248,11 +250,11 @@ class _Round:
         point = np.where(self.of_kind & (row >= 0), place[np.maximum(row, WAIT)], UNKNOWN)
         same = np.flatnonzero(own.row == row[own.job])
         point[own.job[same]] = same
-        return point
+        return point[self.order]
 
 
 class _OwnPairs(NamedTuple):
-    """Jobs with rows that they have for themselves, by job.
+    """Jobs with rows that they have for themselves.
 
     Attributes
     ----------
