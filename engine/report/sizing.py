@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
-from wattsched.formulations.sizing.data import comparable_jobs, expand, expanded, jobs_without_options
+from wattsched.formulations.sizing.data import comparable_jobs, expand, jobs_without_options, options_of
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import bar, heading, line, rest_in, table
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wattsched.formulations.sizing.data import Options
+    from wattsched.formulations.sizing.jobs import RoundJobs
     from wattsched.instances.sizing.decision import Assignment, Decision
     from wattsched.instances.sizing.instance import Instance, JobSet
     from wattsched.instances.sizing.job import Job
+    from wattsched.instances.sizing.job_columns import JobColumns
+    from wattsched.topology.arrays import IntArray
     from wattsched.topology.pools import Pool
 
 POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "free GPUs in blocks of")
@@ -37,11 +40,13 @@ NEARLY_W = 1 + 1e-6
 
 def print_instance(out: Console, instance: Instance) -> None:
     """Print an instance."""
-    options = expanded(comparable_jobs(instance))
+    known = comparable_jobs(instance)
+    examples, like = _examples(known)
+    options = options_of(known, examples)
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
-    _print_jobs(out, instance, options)
+    _print_jobs(out, instance, options, examples, like)
     print_sets(out, instance.sets)
 
 
@@ -119,12 +124,26 @@ def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple
     return (label, quantity(idle, "W"), told, quantity(full, "W"), room)
 
 
-def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
-    jobs = instance.jobs
-    running = sum(job.current is not None for job in jobs)
-    deadlines = sum(job.deadline_s is not None for job in jobs)
-    fixed = sum(not job.preemptible for job in jobs)
-    about = [f"{running} running", f"{deadlines} with a deadline", f"{fixed} not preemptible"]
+def _examples(known: RoundJobs) -> tuple[IntArray, IntArray]:
+    """Jobs that stand for all that have the same options, and for how many each stands."""
+    alike = known.simple & np.isinf(known.latest_s)
+    jobs, others = np.flatnonzero(alike), np.flatnonzero(~alike)
+    _, first, like = np.unique(
+        2 * known.kind[jobs] + known.must_run[jobs], return_index=True, return_counts=True
+    )
+    examples = np.concatenate([jobs[first], others])
+    order = np.argsort(examples)
+    return examples[order], np.concatenate([like, np.ones(len(others), dtype=np.int64)])[order]
+
+
+def _print_jobs(
+    out: Console, instance: Instance, options: Options, examples: IntArray, like: IntArray
+) -> None:
+    """Print what there is of the jobs, from the options of examples that stand for so many each."""
+    jobs = options.of.jobs
+    deadlines = np.count_nonzero(~np.isnan(jobs.numbers("deadline_s")))
+    about = [f"{len(jobs.running)} running", f"{deadlines} with a deadline"]
+    about.append(f"{np.count_nonzero(jobs.fixed)} not preemptible")
     heading(out, f"Jobs: {len(jobs):,}", ", ".join(text for text in about if not text.startswith("0 ")))
     goal = VIEW.goal(instance.objective, "min")
     line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
@@ -132,12 +151,13 @@ def _print_jobs(out: Console, instance: Instance, options: Options) -> None:
         return
     largest, rows = np.zeros(len(jobs), dtype=np.int64), []
     np.maximum.at(largest, options.job, options.gpus)
+    largest, n_options = largest[examples], np.diff(options.start)[examples]
     for size in np.unique(largest):
-        per_job = np.diff(options.start)[largest == size]
-        ends = dict.fromkeys(f"{end:,}" for end in (per_job.min(), per_job.max()))
-        rows.append((str(size) if size else "none", f"{len(per_job):,}", " to ".join(ends)))
+        here = largest == size
+        ends = dict.fromkeys(f"{end:,}" for end in (n_options[here].min(), n_options[here].max()))
+        rows.append((str(size) if size else "none", f"{like[here].sum():,}", " to ".join(ends)))
     table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
-    line(out, f"{len(options):,} options in all", indent=2)
+    line(out, f"{int(like @ n_options):,} options in all", indent=2)
     if late := jobs_without_options(options.of):
         line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
 
@@ -171,17 +191,33 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     """Print the first jobs that run and the names of those that wait."""
     heading(out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait")
     shown = decision.jobs[:MOST_ROWS]
-    jobs = {} if instance is None else {job.name: job for job in instance.jobs}
+    known = {} if instance is None else _jobs_of(instance, shown)
     finish_s = {} if instance is None else completion_times_s(instance, shown)
-    rows = [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown]
+    rows = [_row(a, known.get(a.job), finish_s.get(a.job)) for a in shown]
     table(out, DECISION_COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
-        stopped = [name for name in decision.waiting if name in jobs and jobs[name].current is not None]
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
-        if stopped:
-            many = "all" if len(stopped) == len(decision.waiting) else f"{len(stopped):,}"
+        if stopped := 0 if instance is None else _stopped(instance, decision):
+            many = "all" if stopped == len(decision.waiting) else f"{stopped:,}"
             who = "it" if len(decision.waiting) == 1 else f"{many} of them"
             line(out, f"{who} ran before: preempted", indent=2)
+
+
+def _jobs_of(instance: Instance, shown: list[Assignment]) -> dict[str, Job]:
+    """Jobs of some assignments by name."""
+    jobs = instance.by_column()
+    return {job.name: job for job in jobs.take(_numbers_of(jobs, {one.job for one in shown}))}
+
+
+def _numbers_of(jobs: JobColumns, names: set[str]) -> IntArray:
+    return np.array([j for j, name in enumerate(jobs.names) if name in names], dtype=np.int64)
+
+
+def _stopped(instance: Instance, decision: Decision) -> int:
+    """How many of the jobs that wait run now."""
+    jobs = instance.by_column()
+    running = {jobs.names[j] for j in jobs.running.tolist()}
+    return sum(name in running for name in decision.waiting) if running else 0
 
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
@@ -192,10 +228,12 @@ def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[st
     formed = {assignment.set for assignment in running}
     sets = [declared for declared in instance.sets if declared.name in formed]
     members = {name for declared in sets for name in declared.rates}
-    jobs = [job for job in instance.jobs if job.name in names | members]
+    every = instance.by_column()
+    jobs = every.take(_numbers_of(every, names | members))
     options = expand(instance.model_copy(update={"jobs": jobs, "sets": sets}))
     chosen = matching_options(options, Decision(jobs=running, waiting=[]))
-    return {job.name: float(options.completion_s[c]) for job, c in zip(jobs, chosen, strict=True) if c >= 0}
+    found = zip(jobs.names, chosen.tolist(), strict=True)
+    return {name: float(options.completion_s[c]) for name, c in found if c >= 0}
 
 
 def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tuple[str, ...]:
