@@ -186,7 +186,7 @@ def _laid_out(value: Any, *, sparse: bool = False) -> str:
     from pydantic import BaseModel
     from pydantic_core import to_json
 
-    from wattsched.instances.columns import RecordColumns
+    from wattsched.topology.columns import RecordColumns
 
     if isinstance(value, RecordColumns):
         columns = value.document().items()

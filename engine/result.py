@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from wattsched.instances.errors import InputError, validated
-from wattsched.topology.cluster import Strict
+from wattsched.topology.fields import Strict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from wattsched.instances.errors import InputError, require, require_known, requi
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
 from wattsched.result import Finite, Result, TerminationReport
-from wattsched.topology.cluster import Strict
+from wattsched.topology.fields import Strict
 from wattsched.verification.claims import Verdict
 from wattsched.verification.shifting.pareto import TOTALS, bounded, check_pareto, require_forecast
 

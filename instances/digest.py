@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.instances.columns import Coded, RecordColumns
+from wattsched.topology.columns import Coded, RecordColumns
 
 _DOUBLE = struct.Struct("<d")
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from wattsched.inputs import echo
-from wattsched.instances.columns import COLUMNS, ROWS
-from wattsched.topology.cluster import FaultCount, TooManyFaultsError
+from wattsched.topology.columns import COLUMNS, ROWS
+from wattsched.topology.fields import FaultCount, TooManyFaultsError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

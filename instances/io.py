@@ -29,8 +29,8 @@ from wattsched.inputs import (
     most_mb,
     read_text,
 )
-from wattsched.instances.columns import RecordColumns
 from wattsched.instances.errors import InputError, UnreadableError
+from wattsched.topology.columns import RecordColumns
 
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""

@@ -15,12 +15,12 @@ import numpy as np
 from pydantic import BaseModel
 
 from wattsched.inputs import BYTES_PER_MB, TooLargeError, most_mb
-from wattsched.instances.columns import NONE, Coded, Column, RecordColumns
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray
+from wattsched.topology.columns import NONE, Coded, Column, RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa

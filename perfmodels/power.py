@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.topology.cluster import Count, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, NonNegative, Positive, Strict
 
 
 def _increasing(values: list[float], field: ValidationInfo) -> list[float]:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, model_validator
 from wattsched.perfmodels.power import Counts, FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.topology.cluster import Count, Name, NonNegative, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Strict
 
 
 class FitError(Strict):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from wattsched.perfmodels.measurements import Measurements
 from wattsched.topology.arrays import FloatArray
-from wattsched.topology.cluster import Count, NonNegative, Strict
+from wattsched.topology.fields import Count, NonNegative, Strict
 
 GAMMAS = (1.0, 10.0)
 """From phases that take turns to phases that overlap."""

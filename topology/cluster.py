@@ -5,67 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-# Beyond these ranges solvers take a number for infinite, or lose it in rounding.
-LARGEST = 1e12
+from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
+
 MOST_GPUS = 10_000_000
-Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
-Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-"""Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class TooManyFaultsError(Exception):
-    """A document is wrong in so many places that they would fill the memory."""
-
-
-class FaultCount:
-    """Faults that a document may still have, as the context of its validation."""
-
-    def __init__(self, most: int):
-        self.left = most
-
-    def add(self, faults: int) -> None:
-        """Count some.
-
-        Raises
-        ------
-        TooManyFaultsError
-            When there are too many.
-        """
-        self.left -= faults
-        if self.left < 0:
-            raise TooManyFaultsError
-
-
-class Strict(BaseModel):
-    """Base of every file model: unknown fields and silent conversions are errors."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _counted(cls, value: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        try:
-            return read(value)
-        except ValidationError as error:
-            if isinstance(info.context, FaultCount):
-                info.context.add(error.error_count())
-            raise
 
 
 class GpuType(Strict):

@@ -16,12 +16,12 @@ from wattsched.formulations.sizing.configurations import (
     usable_pools,
 )
 from wattsched.formulations.tolerances import LAST_DIGITS
-from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
+from wattsched.topology.columns import NONE
 from wattsched.topology.pools import Pool, pools_of
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT, common_codes
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.columns import NONE
 
 UNKNOWN = -2
 """Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wattsched.topology.cluster import Name, Strict
+from wattsched.topology.fields import Name, Strict
 
 
 class PlacedTask(Strict):

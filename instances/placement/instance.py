@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.instances.sizing.instance import FORMAT
 from wattsched.perfmodels.node_power import CPU_PACKAGES, GPU_POWER, UNIFORM_CPU, VCPU_PER_CORE
-from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MOST = 2**40
 MOST_GPUS = 64

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from wattsched.instances.errors import duplicates, refuse, unknown
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.perfmodels.co_location import EACO_SLOWDOWN, POWER_EXPONENT
-from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wattsched.topology.cluster import Count, Name, Positive, Strict
+from wattsched.topology.fields import Count, Name, Positive, Strict
 
 
 class Run(Strict):

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from wattsched.instances.errors import duplicates, refuse
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
-from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)

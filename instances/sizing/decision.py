@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BaseModel, Discriminator, Field, Tag
 
-from wattsched.instances.columns import COLUMNS, ROWS, Coded, Column, RecordColumns, form_of
 from wattsched.topology.arrays import IntArray, ranges
-from wattsched.topology.cluster import Count, Name, Positive, Strict
+from wattsched.topology.columns import COLUMNS, ROWS, Coded, Column, RecordColumns, form_of
+from wattsched.topology.fields import Count, Name, Positive, Strict
 
 GpuNumber = Annotated[int, Field(ge=0)]
 

@@ -8,12 +8,13 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from wattsched.instances.columns import COLUMNS, ROWS, form_of
 from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.topology.cluster import Cluster, Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.columns import COLUMNS, ROWS, form_of
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
 

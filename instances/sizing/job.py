@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from wattsched.instances.errors import refuse
-from wattsched.topology.cluster import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 

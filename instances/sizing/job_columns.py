@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.instances.columns import NONE, Coded, RecordColumns
 from wattsched.instances.errors import MOST_LINES, refuse
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.columns import NONE, Coded, RecordColumns
 
 BY_COLUMN = 10_000
 """Generated rounds of so many jobs, and their decisions, are by column."""

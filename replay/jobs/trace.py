@@ -19,7 +19,8 @@ from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, sta
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
-from wattsched.topology.cluster import LARGEST, Cluster
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.fields import LARGEST
 from wattsched.topology.pools import Pool, pools_of
 
 ELASTICITY = 4

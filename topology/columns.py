@@ -29,7 +29,7 @@ from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag, Valida
 from pydantic_core import CoreSchema, core_schema
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.cluster import Strict
+from wattsched.topology.fields import Strict
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
