@@ -126,7 +126,7 @@ def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple
 
 def _examples(known: RoundJobs) -> tuple[IntArray, IntArray]:
     """Jobs that stand for all that have the same options, and for how many each stands."""
-    alike = known.simple & np.isinf(known.latest_s)
+    alike = ~known.jobs.fixed & ~known.in_sets & (known.restart_s == 0.0) & np.isinf(known.latest_s)
     jobs, others = np.flatnonzero(alike), np.flatnonzero(~alike)
     _, first, like = np.unique(
         2 * known.kind[jobs] + known.must_run[jobs], return_index=True, return_counts=True

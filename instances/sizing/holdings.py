@@ -9,10 +9,10 @@ from typing import overload
 
 import numpy as np
 
-from wattsched.instances.columns import NONE, Coded
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.columns import NONE, Coded
 
 
 @dataclass(frozen=True, eq=False)
