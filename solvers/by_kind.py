@@ -186,7 +186,7 @@ class _Search:
             gap = _PART_GAP * self._limits.gap
             limits = replace(self._limits, gap=gap, time_s=timer.remaining_s(), nodes=_NODES)
             begun = Start(None if self._point is None else around.lower(self._point))
-            with announcing_under(self._bound):
+            with announcing_under(self._bound, around.lift):
                 answer = highs.solve(around.program, limits, begun)
             if answer.x is not None:
                 self.offer(around.lift(answer.x))
@@ -219,7 +219,7 @@ class _Search:
         timer = self._timer if complete else self._timer.share(_PART_SHARE)
         limits = replace(self._limits, gap=gap, time_s=timer.remaining_s())
         begun = Start(None if self._point is None else part.lower(self._point), self._prices)
-        with announcing_under(self._bound):
+        with announcing_under(self._bound, part.lift):
             answer = _solved(part, limits, begun)
         self.offer(None if answer.x is None else part.lift(answer.x))
         if answer.prices is not None and not self._done():
@@ -254,7 +254,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
         return replace(conclude(program, limits, frugal, bound, prices, "time"), dual=dual)
     size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
     part = part_of(program, prices, program.threshold(prices, size))
-    with announcing_under(bound):
+    with announcing_under(bound, part.lift):
         if part.program.n_columns:
             found = greedy.ascend(part.program, prices, timer)
         else:

@@ -193,16 +193,24 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 
 @contextmanager
-def announcing_under(bound: float) -> Iterator[None]:
+def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = None) -> Iterator[None]:
     """Let what runs here announce points alone: its bounds are of another program than the one asked about.
 
     Parameters
     ----------
     bound : float
         Of the program asked about.
+    lift : callable, optional
+        From points of the program solved here to those of the one asked about, where they are others.
     """
     listener = _listener.get()
-    with listening(None if listener is None else lambda found: listener(replace(found, bound=bound))):
+
+    def tell(found: Solution) -> None:
+        if listener is not None:
+            x = found.x if lift is None or found.x is None else lift(found.x)
+            listener(replace(found, bound=bound, x=x))
+
+    with listening(None if listener is None else tell):
         yield
 
 

@@ -15,11 +15,12 @@ from wattsched.formulations.kinds import KindProgram, passes
 from wattsched.formulations.sizing import by_kind, mckp
 from wattsched.formulations.sizing.data import comparable_jobs, jobs_without_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.formulations.tolerances import VIOLATION
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution import Limits, Solution, listening
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.checker import check
 
@@ -85,8 +86,14 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...], spre
         patch.setattr(solver, "SIZES", sizes)
         found = [price.solve(written.program, Limits(gap=0.0))]
         assert isinstance(kinds.program, KindProgram)
+        announced: list[Solution] = []
         for program, threads in ((kinds.program, 1), (spread_over(kinds.program, spread[0]), spread[1])):
-            found.append(solver.solve(program, Limits(gap=0.0, threads=threads)))
+            with listening(announced.append):
+                found.append(solver.solve(program, Limits(gap=0.0, threads=threads)))
+    for told in announced:
+        # What is solved for a part is told as a point of the whole.
+        assert told.x is None or kinds.program.violation(told.x) <= VIOLATION
+        assert told.x is None or kinds.program.objective(told.x) == pytest.approx(told.objective, rel=1e-9)
     assert {one.termination.reason for one in found} <= {"optimal", "infeasible"}
     assert len({one.termination.reason for one in found}) == 1
     explicit, single, other = found
