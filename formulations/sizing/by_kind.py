@@ -65,7 +65,8 @@ class _Round:
         rows = known.configurations
         keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))
         # Of every row of the program which of all configurations it is.
-        self.index = keep[np.lexsort((-rows.rate[keep], rows.kind[keep]))]
+        by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
+        self.index = keep[np.lexsort([key[keep] for key in by])]
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
