@@ -42,6 +42,18 @@ class KindRows:
     def __len__(self) -> int:
         return len(self.value)
 
+    @cached_property
+    def alike(self) -> IntArray:
+        """First rows of runs that differ in what they use at once alone, as racks of one type do.
+
+        At given prices one of them is best for all groups.
+        """
+        metered = self.metered[:, np.unique(self.metered.indices)].toarray()
+        differs = np.diff(np.column_stack([self.value, self.pace, metered]), axis=0).any(axis=1)
+        first = np.concatenate([np.ones(min(1, len(self)), dtype=bool), differs])
+        first[self.start[:-1][self.start[:-1] < len(self)]] = True
+        return np.flatnonzero(first)
+
 
 @dataclass(frozen=True, eq=False)
 class OwnColumns:
@@ -89,7 +101,7 @@ class KindGroups:
     surcharge, lost_s : float arrays, shape (n_groups,)
         What all of its kind's rows cost and take besides; not its own columns.
     most : int array, shape (n_groups,)
-        How many of its kind's rows, from the quickest on, a group may choose.
+        How many of its kind's rows, from the quickest on, a group may choose: all or none that are as quick.
     kinds : KindRows
     own : OwnColumns
     horizon_s : float

@@ -210,19 +210,19 @@ class Passes:
         """Least reduced cost of every group, and the code of the first column that has it."""
         least, code = self._least_own(prices)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
-        of_kind, row = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
+        of_kind, run = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
 
         def look(chunk: _Chunk) -> None:
             cells = priced.reduced(chunk)
             first = cells.argmin(axis=1)
-            row[chunk.groups] = first
-            row[chunk.groups] += chunk.rows.start
+            run[chunk.groups] = first
+            run[chunk.groups] += chunk.runs.start
             of_kind[chunk.groups] = cells[np.arange(len(cells)), first]
 
         self._over_kinds(look)
         better = of_kind < least[by_kind.order]
         groups = by_kind.order[better]
-        least[groups], code[groups] = of_kind[better], row[better] + len(self._groups.own)
+        least[groups], code[groups] = of_kind[better], priced.best[run[better]] + len(self._groups.own)
         return least, code
 
     def within(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
@@ -240,6 +240,7 @@ class Passes:
         least = self._least_own(prices)[0]
         order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
         known, found = least[order], []
+        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
 
         def look(chunk: _Chunk) -> None:
             above = priced.reduced(chunk)
@@ -247,18 +248,20 @@ class Passes:
             known[chunk.groups] = base
             above -= base[:, None]
             hits = np.flatnonzero(above <= threshold)
-            place, row = np.divmod(hits, above.shape[1])
-            codes = row + (chunk.rows.start + len(own))
-            found.append((order[chunk.groups][place], codes, above.ravel()[hits]))
+            place, run = np.divmod(hits, above.shape[1])
+            found.append((order[chunk.groups][place], run + chunk.runs.start, above.ravel()[hits]))
 
         self._over_kinds(look)
         least[order] = known
+        columns = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
+        of_kind = priced.spelled_out(*columns)
         of_own = own.cost - own.uses @ prices - least[own.group]
-        near = np.flatnonzero(of_own <= threshold)
-        found.append((own.group[near], near, of_own[near]))
-        group, codes, above = (np.concatenate(column) for column in zip(*found, strict=True))
-        by_group = np.lexsort((codes, group))
-        return group[by_group], codes[by_group], np.maximum(above[by_group], 0.0)
+        groups = np.concatenate([own.group, of_kind[0]])
+        codes = np.concatenate([np.arange(len(own)), of_kind[1] + len(own)])
+        above = np.concatenate([of_own, of_kind[2]])
+        near = np.flatnonzero(above <= threshold)
+        near = near[np.lexsort((codes[near], groups[near]))]
+        return groups[near], codes[near], np.maximum(above[near], 0.0)
 
     def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         own, n = self._groups.own, self._groups.n_groups
@@ -292,8 +295,8 @@ class _Chunk(NamedTuple):
     ----------
     groups : slice
         Of the groups by kind.
-    rows : slice
-        Of the kind.
+    runs : slice
+        Of rows of the kind that are `KindRows.alike`.
     limited : bool
         Whether none of them may choose all rows.
     starting : bool
@@ -301,7 +304,7 @@ class _Chunk(NamedTuple):
     """
 
     groups: slice
-    rows: slice
+    runs: slice
     limited: bool
     starting: bool
 
@@ -314,8 +317,9 @@ class _ByKind:
     ----------
     order : int array, shape (n_groups,)
     features : float array, shape (n_groups, 5)
-        Worth, 1, work, lost seconds and surcharge.
+        Work, worth, 1, surcharge and lost seconds.
     most : int array, shape (n_groups,)
+        How many runs of rows each may choose.
     chunks : list of _Chunk
     """
 
@@ -327,54 +331,80 @@ class _ByKind:
     @classmethod
     def of(cls, groups: KindGroups) -> _ByKind:
         """Put groups in order."""
-        start = groups.kinds.start
-        sizes = np.append(np.diff(start), 0)
-        limited = groups.most < sizes[groups.kind]
+        kinds = groups.kinds
+        limited = groups.most < np.append(np.diff(kinds.start), 0)[groups.kind]
+        start = np.searchsorted(kinds.alike, kinds.start)
+        begin = np.append(kinds.start[:-1], 0)[groups.kind]
+        most = np.searchsorted(kinds.alike, begin + groups.most) - np.append(start[:-1], 0)[groups.kind]
         starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
         alike = groups.kind * 4 + 2 * limited + starting
         order = np.argsort(alike, kind="stable")
-        columns = (groups.worth, np.ones(len(order)), groups.work, groups.lost_s, groups.surcharge)
+        columns = (groups.work, groups.worth, np.ones(len(order)), groups.surcharge, groups.lost_s)
         features = np.column_stack([column[order] for column in columns])
         kind = groups.kind[order]
         begin = np.flatnonzero(np.diff(alike[order], prepend=-9))
         chunks = []
         for first, last in pairwise([*begin.tolist(), len(order)]):
             k = int(kind[first])
-            if k < 0 or sizes[k] == 0:
+            runs = slice(int(start[k]), int(start[k + 1]))
+            if k < 0 or runs.start == runs.stop:
                 continue
-            rows, step = slice(int(start[k]), int(start[k + 1])), max(64, _CELLS // int(sizes[k]))
+            step = max(64, _CELLS // (runs.stop - runs.start))
             places = [slice(i, min(i + step, last)) for i in range(first, last, step)]
             apart = bool(limited[order[first]]), bool(starting[order[first]])
-            chunks += [_Chunk(place, rows, *apart) for place in places]
-        return cls(order, features, groups.most[order], chunks)
+            chunks += [_Chunk(place, runs, *apart) for place in places]
+        return cls(order, features, most[order], chunks)
 
 
 class _Priced:
-    """Rows of every kind under row prices."""
+    """Runs of rows of every kind under row prices, at the price of their best row.
+
+    Attributes
+    ----------
+    best : int array, shape (n_runs,)
+        The first of the best rows of each run.
+    """
 
     def __init__(self, groups: KindGroups, by_kind: _ByKind, prices: FloatArray) -> None:
-        kinds = groups.kinds
-        self._by_kind, self._pace, self._horizon_s = by_kind, kinds.pace, groups.horizon_s
-        metered = -(kinds.metered @ prices)
+        kinds, runs = groups.kinds, groups.kinds.alike
+        self._by_kind, self._horizon_s = by_kind, groups.horizon_s
+        self._start, self._size = runs, np.diff(np.append(runs, len(kinds)))
+        at_once, metered = -(kinds.fixed @ prices), -(kinds.metered @ prices)[runs]
+        least = np.minimum.reduceat(at_once, runs) if len(runs) else at_once
+        # How much more each row costs than the best one of its run.
+        self._more = at_once - np.repeat(least, self._size)
+        hits = np.flatnonzero(self._more == 0.0)
+        self.best = hits[np.searchsorted(hits, runs)]
         self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
-        # What a worth, a group, a work, a second and a surcharge of it pay for each row.
-        per_work, one = metered * kinds.pace, np.ones(len(kinds))
-        self._terms = np.array([kinds.value, -(kinds.fixed @ prices), per_work, metered, one])
+        # What a work, a worth, a group, a surcharge and a second of it pay for each run.
+        self._pace = kinds.pace[runs]
+        self._terms = np.array([metered * self._pace, kinds.value[runs], least, np.ones(len(runs)), metered])
+
+    def spelled_out(
+        self, group: IntArray, run: IntArray, above: FloatArray
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Groups, rows and reduced costs of all rows of runs, from those of their best rows."""
+        size = self._size[run]
+        first = np.cumsum(size) - size
+        row = np.repeat(self._start[run] - first, size) + np.arange(size.sum())
+        return np.repeat(group, size), row, np.repeat(above, size) + self._more[row]
 
     def reduced(self, chunk: _Chunk) -> FloatArray:
-        """Reduced costs of the rows of a kind for some groups, infinite for those that one may not choose."""
-        features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.rows]
+        """Reduced costs of the runs of a kind for some groups, infinite for those that one may not choose."""
+        features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.runs]
         if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
             features = np.repeat(features, 2, axis=0)
         if self._linear:
-            known = len(terms) if chunk.starting else 3
+            known = 5 if chunk.starting else 3
             cells = features[:, :known] @ terms[:known]
         else:
-            cells = np.multiply.outer(features[:, 2], self._pace[chunk.rows])
-            cells += features[:, 3:4]
+            known = 4 if chunk.starting else 3
+            cells = np.multiply.outer(features[:, 0], self._pace[chunk.runs])
+            if chunk.starting:
+                cells += features[:, 4:]
             np.minimum(cells, self._horizon_s, out=cells)
-            cells *= terms[3]
-            cells += features[:, [0, 1, 4]] @ terms[[0, 1, 4]]
+            cells *= terms[4]
+            cells += features[:, 1:known] @ terms[1:known]
         if single:
             cells = cells[:1]
         if chunk.limited:
