@@ -42,6 +42,7 @@ from wattsched.solvers.solution import (
     listening,
     with_announced,
 )
+from wattsched.verification.report import Report
 
 if TYPE_CHECKING:
     from wattsched.formulations.kinds import KindProgram
@@ -368,7 +369,7 @@ def _solved(call: Call, earlier: Any) -> Result:
         found = InfeasibleError("; ".join(reasons), proof and replace(proof, detail="; ".join(reasons)))
         return refuted(call, found)
     call.set_aside()
-    known = [] if earlier is None else [call.checked(EARLIER, earlier)]
+    known = [] if earlier is None else [_earlier_candidate(call, earlier)]
     if call.exact and call.timer.phase_s["expand"] > _LONG_S:
         with suppress(MemoryError, OSError):  # it is asked for again when there is a program
             call.worker()
@@ -384,12 +385,13 @@ def _solved(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if model.cut and model.program.n_columns == 0:
         return call.in_hand("the formulation could not be built in time", "time")
+    known = _carried_over(call, model, known)
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         known += _in_hand(call, begun)
     start = _start(call, model, known)
     late = not early and _net_comes_late(call, model)
-    if not late and not early:
+    if not late and not early and not _in_reach(model, start):
         known += _by_net(call, start)
         start = _start(call, model, known)
     asked = _ask(call, model, replace(start, rule=_ascend) if late else start)
@@ -401,6 +403,34 @@ def _solved(call: Call, earlier: Any) -> Result:
         # Now the net is needed after all.
         known += _by_net(call, start)
     return Evidence(call, model, asked, known).answer()
+
+
+def _earlier_candidate(call: Call, decision: Any) -> Candidate:
+    """An earlier decision: of another round, with other jobs, it need not be checked any further."""
+    strange = call.problem.strangers(call.instance, decision)
+    if strange:
+        return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
+    return call.checked(EARLIER, decision)
+
+
+def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list[Candidate]:
+    """Put as much of an earlier decision as is possible now in its place, where it is not as a whole."""
+    if model.nearest is None:
+        return known
+    carried = []
+    for one in known:
+        if one.of == EARLIER and one.report is not None and one.report.faults:
+            point = model.nearest(one.decision)
+            if point is not None and model.program.violation(point) <= _ROUNDING:
+                begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
+                one = _in_hand(call, begun)[0]
+        carried.append(one)
+    return carried
+
+
+def _in_reach(model: Model[Any], start: Start) -> bool:
+    """Whether the program is one by kind and has a point and prices already: it needs no net."""
+    return model.program.by_kind and start.x is not None and start.prices is not None
 
 
 def _by_heuristic(call: Call) -> list[Candidate]:
@@ -463,7 +493,7 @@ def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     points = [x for x in points if program.violation(x) <= _ROUNDING]
     x = min(points, key=program.objective, default=None)
     for candidate in known:
-        if candidate.model is model and candidate.solution is not None:
+        if candidate.model is model and candidate.solution is not None and candidate.of != EARLIER:
             return Start(x, candidate.solution.prices, dual=candidate.solution.dual)
     if not call.prices or not model.lagrangian:
         return Start(x)

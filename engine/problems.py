@@ -51,6 +51,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Quick rules from data, objective and timer to a decision or None, published ones among them.
     faults : callable
         Instance to what its fields mean together and cannot, one line each; see `faults_in`.
+    strangers : callable
+        Instance and decision to what shows at once that the decision is one of another instance.
     misspelt : callable, optional
         Of these the faults that a solve would not notice; the others have answers. Without it all are refused
         in instances that were made in Python, too.
@@ -80,6 +82,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     safety_net: str
     heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
+    strangers: Callable[[InstanceT, DecisionT], list[str]] = lambda instance, decision: []
     misspelt: Callable[[InstanceT], list[str]] | None = None
     diagnose: Callable[[DataT], list[str]] = lambda data: []
     describe: Callable[[DataT, ShortRow], str | None] = describe_limit
@@ -165,7 +168,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
-    from wattsched.instances.sizing.validity import faults_of, unknown_pools
+    from wattsched.instances.sizing.validity import faults_of, strangers, unknown_pools
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
 
@@ -185,6 +188,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         check=check,
         prover=Prover,
         faults=faults_of,
+        strangers=strangers,
         misspelt=unknown_pools,
         diagnose=diagnose,
         describe=describe,

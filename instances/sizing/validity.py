@@ -9,6 +9,7 @@ from itertools import chain, islice
 import numpy as np
 
 from wattsched.instances.errors import MOST_FAULTS
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -51,6 +52,15 @@ def unknown_pools(instance: Instance) -> list[str]:
         return list(_unknown_pools(instance, instance.by_column(), pools_of(instance.cluster)))
     except ValueError as error:
         return [f"cluster: {error}"]
+
+
+def strangers(instance: Instance, decision: Decision) -> list[str]:
+    """One job that a decision says nothing of, if there is one: then it is the decision of another round."""
+    names = instance.by_column().names
+    said = {*AssignmentColumns.from_records(decision.jobs).names, *decision.waiting}
+    if said.issuperset(names):
+        return []
+    return [f"job '{next(name for name in names if name not in said)}' neither runs nor waits"]
 
 
 def _tables(instance: Instance, jobs: JobColumns) -> Iterator[tuple[str, OptionTable]]:
