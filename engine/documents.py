@@ -267,13 +267,16 @@ def check(
     require("instance", instance, (rules.instance,), "an instance or a path")
     if isinstance(answer, str | Path):
         answer = answer_of(read_document(answer), rules.name, str(answer))
-    if not isinstance(answer, Result):
-        require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
+    if isinstance(answer, Result):
+        # The decision of a large round is some seconds of writing and reading.
+        document = answer.model_dump(mode="json", exclude={"decision"}) | {"decision": answer.decision}
+        return verdict_on(instance, document).requiring(require_gap)
+    require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
     return verdict_on(instance, answer.model_dump(mode="json")).requiring(require_gap)
 
 
 def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
-    """Check a parsed result, or a bare decision, against its instance."""
+    """Check a parsed result, its decision perhaps a model, or a bare decision against its instance."""
     from wattsched.problems import problem
     from wattsched.verification.claims import Verdict, check_result
 

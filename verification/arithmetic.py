@@ -75,6 +75,10 @@ class Rationals:
         """Size of numbers that were computed from their parts by rational operations."""
         return np.zeros(len(values), dtype=object)
 
+    def running_sums(self, values: Numbers) -> Numbers:
+        """Sums of the first one, two, ... of numbers that are not negative."""
+        return np.asarray(np.cumsum(values))
+
     def log(self, values: Numbers) -> tuple[Numbers, Numbers]:
         """Natural logarithms and their sizes."""
         near = self.array(map(logarithm, values))
@@ -115,11 +119,24 @@ class Doubles:
 
     def array(self, values: Iterable[float | Fraction]) -> Numbers:
         """Numbers of an instance, or that follow from them."""
-        return np.array(list(values), dtype=np.float64)
+        return np.array(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
 
     def magnitude(self, values: Numbers) -> Numbers:
         """Size of numbers that were computed from their parts by rational operations."""
         return np.abs(values)
+
+    def running_sums(self, values: Numbers) -> Numbers:
+        """Sums of the first one, two, ... of numbers that are not negative; rounded a few times each.
+
+        The numbers are added without error in layers, of which each has the digits that a sum of all has.
+        """
+        sums = np.zeros(len(values))
+        while values.any():
+            step = 2.0 ** (math.frexp(math.fsum(values))[1] - 52)
+            layer = np.floor(values / step) * step
+            sums += np.cumsum(layer)
+            values = values - layer
+        return sums
 
     def log(self, values: Numbers) -> tuple[Numbers, Numbers]:
         """Natural logarithms and their sizes."""

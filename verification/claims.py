@@ -171,7 +171,7 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     instance : model of an instance
         Free of faults. The result's ``objective_name`` replaces its objective.
     result : mapping
-        Parsed ``wattsched-result/2``.
+        Parsed ``wattsched-result/2``, perhaps with its decision as a model.
     """
     if strangers := list(_identity(rules, instance, result)):
         *others, last = strangers
@@ -220,7 +220,8 @@ def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Rep
     if document is None:
         return None, []
     try:
-        decision = validated(rules.decision, document)
+        known = isinstance(document, rules.decision)
+        decision = document if known else validated(rules.decision, document)
     except InputError as error:
         return None, [f"decision: {fault}" for fault in error.faults]
     report = rules.check(instance, decision)

@@ -80,6 +80,10 @@ class Proof:
 
 def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:
     """Every job of the instance runs or waits, once."""
+    running, waiting = list(running), list(waiting)
+    named = {*running, *waiting}
+    if len(running) + len(waiting) == len(named) == len(jobs) and all(name in jobs for name in named):
+        return
     runs, waits = Counter(running), Counter(waiting)
     for name in dict.fromkeys([*runs, *waits]):
         if name not in jobs:

@@ -57,15 +57,15 @@ def test_a_hundred_thousand_jobs_are_generated(family: str) -> None:
 )
 def test_number_of_options(family: str, per_job: dict[str, int]) -> None:
     instance = generate(family, jobs=300)
-    alone = JobConfigurations(instance, pools_of(instance.cluster)).of(instance.jobs[0])
-    pools = [setting[0] for setting in alone.rows]
+    alone = JobConfigurations(instance, pools_of(instance.cluster)).of(0)
+    pools = [setting[0] for setting in alone.settings]
     assert {pool: pools.count(pool) for pool in set(pools)} == per_job
 
 
 def test_hetero_has_72_options_in_every_rack() -> None:
     instance = generate("hetero", jobs=400, racks=6, unavailable=0.0)
     pools = pools_of(instance.cluster)
-    named = [setting[0] for setting in JobConfigurations(instance, pools).of(instance.jobs[0]).rows]
+    named = [setting[0] for setting in JobConfigurations(instance, pools).of(0).settings]
     assert len(pools) == len(instance.cluster.power_domains) == 6
     assert {named.count(name) for name in pools} == {72}
     assert generate("hetero", jobs=3, racks=1).cluster.gpu_types.keys() == {"A100"}
@@ -76,17 +76,16 @@ def test_budgets_bind() -> None:
     for family in ("uniform", "hetero", "philly-like"):
         instance = generate(family, jobs=200)
         configurations = JobConfigurations(instance, pools_of(instance.cluster))
-        fastest = [max(configurations.of(job).rows.values(), key=lambda row: row[0]) for job in instance.jobs]
-        dearest = sum(power_w for _, power_w in fastest)
+        alone = [configurations.of(j) for j in range(len(instance.jobs))]
+        dearest = sum(one.power_w[one.rate.argmax()] for one in alone)
         assert instance.budgets.power_w is not None
         assert dearest > instance.budgets.power_w
     both = generate("uniform", jobs=200, budget="both", energy_fraction=0.0)
     assert both.budgets.power_w is not None
     assert both.budgets.scope == "completion"
     assert check(both, everybody_waits(both)).faults == []
-    configurations = JobConfigurations(both, pools_of(both.cluster))
-    job = both.jobs[0]
-    (pool, gpus, mhz, limit, batch), _ = max(configurations.of(job).rows.items(), key=lambda row: row[1][0])
+    job, alone = both.jobs[0], JobConfigurations(both, pools_of(both.cluster)).of(0)
+    pool, gpus, mhz, limit, batch = alone.settings[alone.rate.argmax()]
     first = Assignment(
         job=job.name, pool=pool, gpus=gpus, frequency_mhz=mhz, power_limit_w=limit, batch_size=batch,
         nodes={f"node{n:02d}": list(range(8)) for n in range(gpus // 8)},

@@ -15,12 +15,14 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
@@ -36,7 +38,7 @@ from wattsched.verification.sizing.least_cost import (
     reach_of,
 )
 from wattsched.verification.sizing.options import Options, Use
-from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
 from wattsched.verification.sizing.splits import Allowed, Splits
 from wattsched.verification.tree import Taken
@@ -78,7 +80,7 @@ class Prover:
         self.configurations = JobConfigurations(instance, pools_of(instance.cluster))
         self.rows = rows_of(instance, self.configurations)
         self.sense = OBJECTIVES[instance.objective]
-        self.splits = Splits(instance, self.configurations)
+        self.splits = Splits(self.configurations)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does.
@@ -101,9 +103,7 @@ class Prover:
             return Proof(faults)
         allowed = self.splits.allowed(taken)
         try:
-            for job in self.instance.jobs:
-                if not len(self.configurations.of(job)):
-                    raise ValueError(f"job '{job.name}' has no configuration that it could run as")
+            self._require_configurations()
             return self._proof(charged, allowed)
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
@@ -122,6 +122,12 @@ class Prover:
             bound, honest = -bound, -honest
         exact = given.options.arithmetic.exact
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
+
+    def _require_configurations(self) -> None:
+        of = self.configurations
+        for j in np.flatnonzero(np.diff(of.start)[of.kind] == 0).tolist():
+            lacking = f"job '{of.jobs.names[j]}' has no configuration that it could run as"
+            raise ValueError(of.unknown.get(int(of.kind[j]), lacking))
 
     @cached_property
     def near(self) -> Options:
@@ -166,7 +172,7 @@ def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction,
     instance = given.prover.instance
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += sum((Fraction(job.weight) for job in instance.jobs), Fraction(0))
+        terms += Fraction(total(given.prover.configurations.jobs.numbers("weight").tolist()))
     leeway = _tolerated(charged)
     reach = _claimed(bound.high, abs(bound.high) + terms)
     return bound.low, reach, leeway, bound.low - leeway - cheapest.dearest
@@ -233,7 +239,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
             rows[name] = Row("room", uses, Fraction(gpus))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     if instance.objective in BOTTLENECK:
-        rows |= {f"worst:{job.name}": Row("worst", {}) for job in instance.jobs}
+        rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows
 
 
@@ -241,7 +247,7 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
     budgets, types = instance.budgets, instance.cluster.gpu_types
     standing_w = {
         name: Fraction(types[pool.gpu_type].idle_power_w) * pool.available
-        + sum((Fraction(node.base_power_w) for node in pool.nodes), Fraction(0))
+        + sum((Fraction(watts) * n for watts, n in _base_power_w(pool).items()), Fraction(0))
         for name, pool in pools.items()
     }
     capped = [
@@ -261,6 +267,11 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
         yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
+
+
+def _base_power_w(pool: Pool) -> Counter[float]:
+    """Watts of servers, and how many draw each."""
+    return Counter(node.base_power_w for node in pool.nodes)
 
 
 def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:

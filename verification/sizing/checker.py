@@ -6,26 +6,30 @@ it and they read the rules differently, one of them is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from wattsched.instances.errors import require
-from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
+from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.gpus import gpu_faults
 from wattsched.verification.sizing.outcomes import (
     OBJECTIVES,
-    Outcome,
-    migrates,
+    UNSAID,
+    WAITS,
+    Outcomes,
     objective_of,
-    outcome_of,
-    own_faults,
+    outcomes_of,
     set_faults,
     total,
-    users_of,
 )
-from wattsched.verification.sizing.pools import Pool, gpu_faults, pools_of
+from wattsched.verification.sizing.pools import Places, Pool, pools_of
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -53,104 +57,102 @@ def check(instance: Instance, decision: Decision) -> Report:
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    pools, users = pools_of(instance.cluster), users_of(decision)
-    known = {job.name: job for job in instance.jobs}
-    faults = list(pairing_faults(known, (a.job for a in decision.jobs), decision.waiting))
-    faults += [*set_faults(instance, decision), *gpu_faults(instance, users, pools)]
-    outcomes, told = _outcomes(instance, decision, pools)
+    pools = pools_of(instance.cluster)
+    configurations = JobConfigurations(instance, pools)
+    jobs = configurations.jobs
+    numbers = {name: j for j, name in enumerate(jobs.names)}
+    assigned = Assigned(decision, numbers, pools, Places(instance.cluster, pools))
+    kept = np.append(jobs.fixed, False)[assigned.job]
+    faults = list(pairing_faults(numbers, assigned.names, decision.waiting))
+    faults += [*set_faults(instance, assigned), *gpu_faults(assigned, kept)]
+    said = _said(assigned, decision.waiting, numbers)
+    outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
     faults += told
-    standing_w = _standing_w(instance, pools, outcomes)
-    draw_w = dict(standing_w)
-    for outcome in outcomes:
-        if outcome.assignment is not None:
-            draw_w[outcome.assignment.pool] += outcome.power_w
-    energy_j, intensity = _energy_j(instance, pools, outcomes, standing_w), instance.carbon_g_per_kwh
+    drawn = _Drawn(instance, pools, outcomes)
+    energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
-        "gpus_used": sum(a.gpus for a in users),
+        "gpus_used": int(assigned.gpus[assigned.users].sum()),
         "gpus_available": sum(pool.available for pool in pools.values()),
-        "power_w": total(draw_w.values()),
+        "power_w": total(drawn.power_w.values()),
         "energy_j": energy_j,
         **({} if intensity is None else {"carbon_g": energy_j * intensity / J_PER_KWH}),
-        "restarts": sum(outcome.restarts for outcome in outcomes),
-        "migrations": sum(migrates(outcome) for outcome in outcomes),
+        "restarts": int(outcomes.restarts.sum()),
+        "migrations": int(outcomes.migrates.sum()),
     }
-    faults += _over_caps(instance, pools, draw_w)
+    faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)
     objective = None
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
-    elif len(outcomes) == len(instance.jobs):
+    elif len(outcomes.jobs) == len(jobs):
         objective = objective_of(instance, outcomes)
     return Report(faults, objective, totals)
 
 
-def _outcomes(
-    instance: Instance, decision: Decision, pools: dict[str, Pool]
-) -> tuple[list[Outcome], list[str]]:
-    """What each job of the instance does, by what the decision says of it first; and faults of its own."""
-    said: dict[str, Assignment | None] = {}
-    for assignment in decision.jobs:
-        said.setdefault(assignment.job, assignment)
-    for name in decision.waiting:
-        said.setdefault(name, None)
-    configurations = JobConfigurations(instance, pools)
-    outcomes, faults = [], []
-    for job in instance.jobs:
-        if job.name in said:
-            outcome = outcome_of(configurations, job, said[job.name])
-            if isinstance(outcome, str):
-                faults.append(f"job '{job.name}' {outcome}")
-            else:
-                outcomes.append(outcome)
-                faults += [f"job '{job.name}' {fault}" for fault in own_faults(outcome)]
-    return outcomes, faults
+def _said(assigned: Assigned, waiting: list[str], numbers: Mapping[str, int]) -> IntArray:
+    """What the decision says first of each job: the number of an assignment, `WAITS` or `UNSAID`."""
+    said = np.full(len(numbers), UNSAID)
+    waits = np.array([numbers.get(name, UNKNOWN) for name in waiting], dtype=np.int64)
+    said[waits[waits != UNKNOWN]] = WAITS
+    jobs, first = np.unique(assigned.job, return_index=True)
+    said[jobs[jobs != UNKNOWN]] = first[jobs != UNKNOWN]
+    return said
 
 
 # --- watts and joules -------------------------------------------------------------------------------
 
 
-def _standing_w(instance: Instance, pools: dict[str, Pool], outcomes: list[Outcome]) -> dict[str, float]:
-    """Draw of each pool without its jobs: GPUs that no job uses, and servers."""
-    unused = {name: pool.available for name, pool in pools.items()}
-    for outcome in outcomes:
-        if outcome.assignment is not None and outcome.leads:
-            unused[outcome.assignment.pool] -= outcome.assignment.gpus
-    return {
-        name: unused[name] * _idle_w(instance, pool) + sum(node.base_power_w for node in pool.nodes)
-        for name, pool in pools.items()
-    }
+class _Drawn:
+    """Watts and joules of a decision.
 
+    Attributes
+    ----------
+    standing_w, power_w : dict of str to float
+        Draw of each pool without its jobs, which is that of GPUs that no job uses and of servers; and with
+        them.
+    """
 
-def _idle_w(instance: Instance, pool: Pool) -> float:
-    return instance.cluster.gpu_types[pool.gpu_type].idle_power_w
+    def __init__(self, instance: Instance, pools: dict[str, Pool], outcomes: Outcomes):
+        self._instance, self._outcomes = instance, outcomes
+        types, runs, assigned = instance.cluster.gpu_types, outcomes.runs, outcomes.assigned
+        self._idle_w = np.array([types[pool.gpu_type].idle_power_w for pool in pools.values()])
+        assignment = outcomes.assignment[runs]
+        self._pool, self._gpus = assigned.pool[assignment], assigned.gpus[assignment]
+        self._busy_w = outcomes.power_w[runs]
+        leading = np.where(outcomes.leads[runs], self._gpus, 0)
+        order = np.argsort(self._pool, kind="stable")
+        ends = np.searchsorted(self._pool, np.arange(len(pools) + 1), sorter=order).tolist()
+        self.standing_w, self.power_w = {}, {}
+        for (name, pool), idle_w, start, end in zip(
+            pools.items(), self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
+        ):
+            here = order[start:end]
+            servers_w = sum(node.base_power_w for node in pool.nodes)
+            self.standing_w[name] = (pool.available - int(leading[here].sum())) * idle_w + servers_w
+            self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
+
+    def energy_j(self) -> float:
+        """Energy in the scope of the budgets."""
+        outcomes, round_s = self._outcomes, self._instance.round_s
+        runs = outcomes.runs
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._instance.budgets.scope == "completion":
+                later_j = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
+                return total([*(self._busy_w * outcomes.completion_s[runs]).tolist(), *later_j.tolist()])
+            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
+            busy_s = np.minimum(outcomes.completion_s[runs], round_s)
+            idle_w = self._idle_w[self._pool] * (self._gpus / outcomes.members[runs])
+            used_j = self._busy_w * busy_s, idle_w * (round_s - busy_s)
+        return total([watts * round_s for watts in self.standing_w.values()] + np.append(*used_j).tolist())
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
     """Power domains above their caps."""
+    inside: dict[str, list[float]] = {}
+    for name, pool in pools.items():
+        for through in pool.domains:
+            inside.setdefault(through, []).append(draw_w[name])
     for domain in instance.cluster.power_domains:
-        inside_w = total(draw_w[name] for name, pool in pools.items() if domain.name in pool.domains)
-        if exceeds(inside_w, domain.power_cap_w, TOLERANCE):
-            cap_w = domain.power_cap_w
+        inside_w, cap_w = total(inside.get(domain.name, [])), domain.power_cap_w
+        if exceeds(inside_w, cap_w, TOLERANCE):
             yield f"power domain '{domain.name}' draws {inside_w:.9g} W, its cap is {cap_w:.9g} W"
-
-
-def _energy_j(
-    instance: Instance, pools: dict[str, Pool], outcomes: list[Outcome], standing_w: dict[str, float]
-) -> float:
-    """Energy in the scope of the budgets."""
-    if instance.budgets.scope == "completion":
-        return total(
-            outcome.configurations.least_energy_j(outcome.job)
-            if outcome.assignment is None
-            else outcome.power_w * outcome.completion_s
-            for outcome in outcomes
-        )
-    parts = [watts * instance.round_s for watts in standing_w.values()]
-    for outcome in outcomes:
-        if outcome.assignment is not None:
-            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
-            busy_s = min(outcome.completion_s, instance.round_s)
-            gpus = outcome.assignment.gpus / outcome.members
-            idle_w = _idle_w(instance, pools[outcome.assignment.pool]) * gpus
-            parts += [outcome.power_w * busy_s, idle_w * (instance.round_s - busy_s)]
-    return total(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
 from wattsched.verification.sizing.pools import Pool, block_of
 
@@ -70,8 +72,7 @@ class Configurations:
 
     def within(self, fewest: int, most: int) -> Configurations:
         """Those with so many GPUs."""
-        gpus = np.array([setting[1] for setting in self.settings])
-        return self.take((gpus >= fewest) & (gpus <= most))
+        return self.take((self.gpus >= fewest) & (self.gpus <= most))
 
     def take(self, which: BoolArray) -> Configurations:
         """Some of them."""
@@ -93,18 +94,22 @@ class Configurations:
         return [Configuration(*row) for row in zip(*columns, strict=True)]
 
     @cached_property
-    def rows(self) -> dict[Setting, tuple[float, float]]:
-        """Rate and watts of each setting, of repeated ones the first."""
-        numbers = zip(self.rate[::-1].tolist(), self.power_w[::-1].tolist(), strict=True)
-        return dict(zip(reversed(self.settings), numbers, strict=True))
+    def gpus(self) -> IntArray:
+        """GPU count of each setting."""
+        return np.array([setting[1] for setting in self.settings], dtype=np.int64)
+
+    @cached_property
+    def place(self) -> dict[Setting, int]:
+        """Row of each setting, of repeated ones the first."""
+        return dict(zip(reversed(self.settings), range(len(self) - 1, -1, -1), strict=True))
 
     @cached_property
     def ambiguous(self) -> set[Setting]:
         """Settings that rows of the table repeat with other numbers; a decision cannot tell them apart."""
-        if len(self.rows) == len(self):
+        if len(self.place) == len(self):
             return set()
-        numbers = zip(self.rate.tolist(), self.power_w.tolist(), strict=True)
-        return {one for one, found in zip(self.settings, numbers, strict=True) if self.rows[one] != found}
+        numbers = list(zip(self.rate.tolist(), self.power_w.tolist(), strict=True))
+        return {one for row, one in enumerate(self.settings) if numbers[self.place[one]] != numbers[row]}
 
     @cached_property
     def best_rate(self) -> float:
@@ -114,66 +119,103 @@ class Configurations:
     @cached_property
     def reference_rate(self) -> float:
         """Best rate with the smallest GPU count."""
-        gpus = np.array([setting[1] for setting in self.settings])
-        return float(self.rate[gpus == gpus.min()].max())
+        return float(self.rate[self.gpus == self.gpus.min()].max())
 
     @cached_property
-    def thrifty(self) -> list[tuple[float, float]]:
+    def _thrifty(self) -> tuple[FloatArray, FloatArray]:
         """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
         with np.errstate(over="ignore", divide="ignore"):
             per_work = self.power_w / self.rate
         order = np.lexsort((self.power_w, per_work))
-        found: list[tuple[float, float]] = []
-        for row in order.tolist():
-            if not found or self.power_w[row] < found[-1][1]:
-                found.append((float(per_work[row]), float(self.power_w[row])))
-        return found
+        fewest_w = np.minimum.accumulate(self.power_w[order])
+        found = order[np.append(True, fewest_w[1:] < fewest_w[:-1])]
+        return per_work[found], self.power_w[found]
 
-    def best_s(self, job: Job) -> float:
-        """Best completion from a standing start; a running job restarts first."""
-        return job.remaining_work / self.best_rate + _start_s(job)
-
-    def least_energy_j(self, job: Job) -> float:
-        """Least energy to completion from a standing start."""
-        start_s = _start_s(job)
-        return min(per_work * job.remaining_work + power_w * start_s for per_work, power_w in self.thrifty)
-
-
-def _start_s(job: Job) -> float:
-    return job.restart_s if job.current is not None else 0.0
+    def least_energy_j(self, work: FloatArray, start_s: FloatArray) -> FloatArray:
+        """Least energy to completion of jobs that need some seconds to begin; shape (n_jobs,)."""
+        least = np.full(len(work), np.inf)
+        for per_work, power_w in zip(*(column.tolist() for column in self._thrifty), strict=True):
+            least = np.minimum(least, per_work * work + power_w * start_s)
+        return least
 
 
 class JobConfigurations:
-    """Configurations of the jobs of an instance; equal jobs share theirs."""
+    """Configurations of the jobs of an instance; jobs of one kind share theirs.
+
+    Attributes
+    ----------
+    jobs : JobColumns
+    kind : int array, shape (n_jobs,)
+        Number of each job's kind.
+    alone : list of Configurations, of length n_kinds
+        What jobs of a kind may run as outside of sets; nothing where that cannot be told.
+    unknown : dict of int to str
+        Why it cannot be told of some kinds: a job asks for a setting that its profile does not know.
+    """
 
     def __init__(self, instance: Instance, pools: dict[str, Pool]):
-        self.instance = instance
-        self.pools = pools
+        self.instance, self.pools, self.jobs = instance, pools, instance.by_column()
         self._profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
-        self._made: dict[Hashable, Configurations] = {}
-        self._of: dict[str, Configurations] = {}
         self._modelled: dict[Hashable, Configurations] = {}
         self._tables: dict[int, dict[str, Configurations]] = {}
-        self._in_sets = _set_rows(instance, pools)
+        self._in_sets = _set_rows(instance, self.jobs, pools)
+        self.unknown: dict[int, str] = {}
+        self.alone: list[Configurations] = []
+        first, self.kind = self.jobs.kinds
+        for number, j in enumerate(first.tolist()):
+            try:
+                self.alone.append(self._make(self.jobs[j]))
+            except ValueError as error:
+                self.unknown[number] = str(error)
+                self.alone.append(Configurations.joined([]))
 
-    def of(self, job: Job) -> Configurations:
-        """What a job of the instance may run as alone.
-
-        Raises
-        ------
-        ValueError
-            If the job asks for a setting that its profile does not know.
-        """
-        if job.name not in self._of:
-            key = _key(job)
-            if key not in self._made:
-                self._made[key] = self._make(job)
-            self._of[job.name] = self._made[key]
-        return self._of[job.name]
+    def of(self, j: int) -> Configurations:
+        """What a job of that number may run as alone."""
+        return self.alone[int(self.kind[j])]
 
     def in_sets(self, job: str) -> list[Configuration]:
         """What the job of that name may run as in sets, besides alone."""
         return self._in_sets.get(job, [])
+
+    @cached_property
+    def settable(self) -> IntArray:
+        """Jobs that may run in sets."""
+        names = self.jobs.names if self._in_sets else []
+        return np.array([j for j, name in enumerate(names) if name in self._in_sets], dtype=np.int64)
+
+    @cached_property
+    def every(self) -> Configurations:
+        """Configurations of all kinds, one kind after the other."""
+        return Configurations.joined(self.alone)
+
+    @cached_property
+    def start(self) -> IntArray:
+        """Where those of each kind begin, and at last how many there are; shape (n_kinds + 1,)."""
+        return np.cumsum([0, *map(len, self.alone)])
+
+    @cached_property
+    def start_s(self) -> FloatArray:
+        """Seconds that each job needs to begin anew: a running job restarts first."""
+        return np.where(self.jobs.current.codes == NONE, 0.0, self.jobs.numbers("restart_s"))
+
+    def best_s(self, jobs: IntArray) -> FloatArray:
+        """Best completion of jobs from a standing start; infinite for those that cannot run."""
+        rate = np.array([one.best_rate if len(one) else 0.0 for one in self.alone])
+        with np.errstate(divide="ignore", over="ignore"):
+            seconds = self.jobs.numbers("remaining_work")[jobs] / rate[self.kind[jobs]]
+        return np.asarray(seconds + self.start_s[jobs])
+
+    def reference_rates(self, jobs: IntArray) -> FloatArray:
+        """Best rates of jobs with their smallest GPU counts."""
+        return np.array([one.reference_rate if len(one) else 0.0 for one in self.alone])[self.kind[jobs]]
+
+    def least_energy_j(self, jobs: IntArray) -> FloatArray:
+        """Least energy to completion of jobs from a standing start."""
+        found = np.full(len(jobs), np.inf)
+        work, start_s = self.jobs.numbers("remaining_work")[jobs], self.start_s[jobs]
+        for kind, places in alike(self.kind[jobs]):
+            found[places] = self.alone[kind].least_energy_j(work[places], start_s[places])
+        return found
 
     def _make(self, job: Job) -> Configurations:
         parts: list[Configurations] = []
@@ -229,6 +271,14 @@ class JobConfigurations:
         return Configurations(named, rates, watts, np.full(len(named), np.nan))
 
 
+def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Kinds, and the places that have each."""
+    order = np.argsort(kind, kind="stable")
+    kinds, first = np.unique(kind[order], return_index=True)
+    for number, start, end in zip(kinds.tolist(), first, [*first[1:], len(order)], strict=False):
+        yield number, order[start:end]
+
+
 def _settings(
     job: Job, gpu_type: GpuType, profile: Profile
 ) -> list[tuple[int, int, float | None, float | None]]:
@@ -253,12 +303,12 @@ def _settings(
     ]
 
 
-def _set_rows(instance: Instance, pools: dict[str, Pool]) -> dict[str, list[Configuration]]:
+def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> dict[str, list[Configuration]]:
     """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use."""
-    jobs = {job.name: job for job in instance.jobs}
+    numbers = {name: j for j, name in enumerate(jobs.names)} if instance.sets else {}
     found: dict[str, list[Configuration]] = {}
     for declared in instance.sets:
-        members = [jobs[name] for name in declared.rates]
+        members = [jobs[numbers[name]] for name in declared.rates]
         fewest = max(job.min_gpus or 1 for job in members)
         most = min(job.max_gpus or declared.gpus for job in members)
         for pool in pools.values():
@@ -279,12 +329,6 @@ def _set_rows(instance: Instance, pools: dict[str, Pool]) -> dict[str, list[Conf
                 )
                 found.setdefault(name, []).append(row)
     return found
-
-
-def _key(job: Job) -> Hashable:
-    source: Hashable = id(job.options) if isinstance(job.options, OptionTable) else (job.options, job.model)
-    choices = (job.pools, job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
-    return (source, job.min_gpus, job.max_gpus, *(None if c is None else tuple(c) for c in choices))
 
 
 def _by_pool(table: OptionTable) -> dict[str, Configurations]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray
+from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.options import LARGEST, SMALLEST, Listed, Options, Use, Worth
 from wattsched.verification.sizing.splits import Allowed
@@ -75,35 +75,92 @@ def least_costs(
     """
     if not options.instance.jobs:
         return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0), Fraction(0))
-    arithmetic, left = options.arithmetic, allowed or {}
-    parts, dearest = [], []
-    doubles = None if near is None or not arithmetic.exact else near.parts(chunk)
-    for every in options.parts(chunk):
-        listed = _left(every, left)
-        if near is not None and doubles is not None:
-            listed = _perhaps_cheapest(listed, next(doubles), near, prices)
-        parts.append(_least(listed, options, prices))
-        # In rational numbers that is no small part of the work, and no matter of prices.
-        if options.dearest is None:
-            dearest.append(_dearest(every, arithmetic))
-    low, high, late, *sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    left = allowed or {}
+    found, size = _least_of_all(options, prices, left, near, chunk)
+    low, high, late = found
     _require_options(options.instance, low, left)
+    arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
-    size = -arithmetic.sum_below(-sizes[0]) if sizes else Fraction(0)
-    if dearest:
-        options.dearest = -arithmetic.sum_below(-np.concatenate(dearest))
-    assert options.dearest is not None
-    return LeastCosts(total, size, options.dearest)
+    if options.dearest is None:
+        # No matter of prices, nor of splits.
+        options.dearest = -arithmetic.sum_below(-_dearest_of_all(options, chunk))
+    known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
+    return LeastCosts(total, known, options.dearest)
+
+
+def _least_of_all(
+    options: Options, prices: RowPrices, left: Allowed, near: Options | None, chunk: int
+) -> tuple[Numbers, Numbers]:
+    """Ends of every job's least costs, shape (3, n_jobs), and the sizes in rational numbers."""
+    exact = options.arithmetic.exact
+    found = np.full((4 if exact else 3, len(options.offer)), np.inf, dtype=object if exact else float)
+    if exact:
+        doubles = None if near is None else near.parts(chunk)
+        for every in options.parts(chunk):
+            listed = _left(every, left)
+            if near is not None and doubles is not None:
+                listed = _perhaps_cheapest(listed, next(doubles), near, prices)
+            found[:, listed.jobs] = _least(listed, options, prices)
+        return found[:3], found[3]
+    together, alone = _divided(options, left)
+    if len(together):
+        found[:, together] = least_by_kind(options, prices, together)
+    for listed in options.parts(chunk, alone):
+        found[:, listed.jobs] = _least(_left(listed, left), options, prices)
+    return found, np.zeros(0)
+
+
+def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[Numbers]:
+    """Ends of the least costs of some of the jobs that are looked at by kind."""
+    paid = _paid(options, prices)
+    ran = options.together.least(paid, jobs)
+    waited = _ends(options.waiting(jobs), options, prices)
+    found = [np.minimum(r, w) for r, w in zip(ran, waited, strict=True)]
+    places, start, staying = options.staying(jobs)
+    if len(places):
+        for ends, stayed in zip(found, _ends(staying, options, prices), strict=True):
+            ends[places] = np.minimum(ends[places], np.minimum.reduceat(stayed, start))
+    return found
+
+
+def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None]:
+    """Jobs that are looked at by kind, and the others; None for all."""
+    together = options.together.jobs
+    if left:
+        together = together[~np.isin(together, list(left))]
+    if not len(together):
+        return together, None
+    return together, np.setdiff1d(np.arange(len(options.offer)), together, assume_unique=True)
+
+
+def _dearest_of_all(options: Options, chunk: int) -> Numbers:
+    """Not below what each job's dearest option costs."""
+    if options.arithmetic.exact:
+        return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts(chunk)])
+    together, alone = _divided(options, {})
+    found = [_dearest(listed, options.arithmetic) for listed in options.parts(chunk, alone)]
+    return np.concatenate([*found, dearest_by_kind(options, together)] if len(together) else found)
+
+
+def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
+    """The same of some of the jobs that are looked at by kind."""
+    found = np.maximum(options.together.dearest(jobs), _most(options.waiting(jobs), options.arithmetic))
+    places, start, staying = options.staying(jobs)
+    if len(places):
+        stayed = np.maximum.reduceat(_most(staying, options.arithmetic), start)
+        found[places] = np.maximum(found[places], stayed)
+    return np.where(found == -np.inf, 0, found)
 
 
 def _dearest(listed: Listed, arithmetic: Arithmetic) -> Numbers:
-    """Not below what each job's dearest option costs."""
-    ran, waited = (
-        np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
-        for worth in (listed.running, listed.waiting)
-    )
+    ran, waited = (_most(worth, arithmetic) for worth in (listed.running, listed.waiting))
     found = np.maximum(np.maximum.reduceat(ran, listed.start), waited)
     return np.where(found == -np.inf, 0, found)
+
+
+def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
+    """Not below what options cost without charges."""
+    return np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
 
 
 def reach_of(
@@ -132,7 +189,7 @@ def _require_options(instance: Instance, least: Numbers, allowed: Allowed) -> No
     if any(int(job) in allowed for job in lost):
         raise NoOptionError
     if len(lost):
-        name = instance.jobs[lost[0]].name
+        name = instance.jobs[int(lost[0])].name
         raise ValueError(f"job '{name}' has no option that is complete by its deadline")
 
 
@@ -148,7 +205,7 @@ def _left(listed: Listed, allowed: Allowed) -> Listed:
         return listed
     may_run, may_wait = np.ones(len(listed.running.cost), dtype=bool), np.ones(len(listed.jobs), dtype=bool)
     for j in inside:
-        place, (*runs, waits) = j - int(listed.jobs[0]), allowed[j]
+        place, (*runs, waits) = int(np.searchsorted(listed.jobs, j)), allowed[j]
         first = listed.start[place]
         may_run[first : first + len(runs)] = runs
         may_wait[place] = waits
@@ -174,10 +231,14 @@ def _perhaps_cheapest(listed: Listed, doubles: Listed, near: Options, prices: Ro
     return Listed(listed.jobs, start, listed.running.take(keep), listed.waiting)
 
 
+def _paid(options: Options, prices: RowPrices) -> Numbers:
+    """What options pay for each use; nothing for number 0."""
+    return options.arithmetic.array(prices.get(use, 0) for use in (("",), *options.uses))
+
+
 def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers, Numbers, Numbers]:
     """What options pay, the size of that, and how much of it links them with others."""
-    a = options.arithmetic
-    paid = a.array(prices.get(use, 0) for use in (("",), *options.uses))
+    paid = _paid(options, prices)
     room, link, watt, joule = paid[worth.room], paid[worth.link], paid[worth.watt], paid[1]
     charge, size = room + watt * worth.watts + link, room + watt * worth.watts_size + abs(link)
     if joule:

@@ -8,21 +8,23 @@ for what can have been claimed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.configurations import Configuration, Configurations, JobConfigurations
+from wattsched.verification.sizing.by_kind import ByKind, skyline
+from wattsched.verification.sizing.configurations import Configuration, JobConfigurations, alike
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
-from wattsched.verification.sizing.pools import block_of
+from wattsched.verification.sizing.pools import block_of, ranges
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
 """Up to this part of its deadline an option is in time by any arithmetic."""
@@ -96,7 +98,8 @@ class Listed(NamedTuple):
 class Options:
     """Every job with every configuration that it may run as.
 
-    Jobs that may run as the same have one *offer*; a job with configurations in sets has one of its own.
+    Jobs of one kind have one *offer*, of the number of the kind; a job with configurations in sets has one
+    of its own.
 
     Parameters
     ----------
@@ -122,10 +125,12 @@ class Options:
         Others are a job's in sets.
     offer, held : int arrays, shape (n_jobs,)
         What is held is a number of `place`, or -1.
+    kind_best_s, kind_reference_s : arrays, shape (n_kinds,)
+        Seconds per unit of work at best, and at best with the fewest GPUs.
     terms, work, latest_s, surely_s, restart_s, reference_s : arrays, shape (n_jobs,)
-        Until `latest_s` a job may be complete, until `surely_s` by any arithmetic; `reference_s` are seconds
-        per unit of work at best with the fewest GPUs.
-    runs, kept, can_wait : bool arrays, shape (n_jobs,)
+        Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
+    runs, kept, can_wait, timed : bool arrays, shape (n_jobs,)
+        Those that are `timed` have a deadline.
     """
 
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
@@ -133,105 +138,133 @@ class Options:
         self.uses: dict[Use, int] = {("joule",): 1}
         self.dearest: Fraction | None = None
         self.round_s = arithmetic.number(instance.round_s)
-        offers: dict[Hashable, tuple[Configurations, list[Configuration], str]] = {}
-        keys: list[Hashable] = []
-        for job in instance.jobs:
-            alone, in_sets = configurations.of(job), configurations.in_sets(job.name)
-            keys.append(job.name if in_sets else id(alone))
-            offers.setdefault(keys[-1], (alone, in_sets, job.name))
-        numbered = {key: number for number, key in enumerate(offers)}
-        self.offer = np.array([numbered[key] for key in keys], dtype=np.int64)
-        listed = [(row, job) for alone, in_sets, job in offers.values() for row in (*alone.listed, *in_sets)]
-        self.start = np.cumsum([0, *(len(alone) + len(in_sets) for alone, in_sets, _ in offers.values())])
-        places = self._read_rows(listed)
-        self._read_jobs([alone for alone, _, _ in offers.values()], places)
+        places = self._read_rows(*self._offers())
+        self._read_jobs(places)
 
     def __len__(self) -> int:
         """Options to run of all jobs."""
-        return int(np.diff(self.start)[self.offer].sum())
+        return int(self.counts.sum())
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """How many options to run each job has, shape (n_jobs,)."""
+        return np.diff(self.start)[self.offer]
 
     def _number(self, use: Use) -> int:
         return self.uses.setdefault(use, len(self.uses) + 1)
 
-    def _read_rows(self, listed: list[tuple[Configuration, str]]) -> dict[tuple[object, ...], int]:
-        """Set the arrays of rows; `listed` are configurations, and jobs where they are in sets."""
-        a, pools, rows = self.arithmetic, self.configurations.pools, [row for row, _ in listed]
-        types = self.instance.cluster.gpu_types
-        idle_of = {name: types[pool.gpu_type].idle_power_w for name, pool in pools.items()}
-        self.unit_s = a.array(
-            1 / a.number(row.rate) if row.completion_s is None else row.completion_s for row in rows
-        )
-        members = np.array([row.members for row in rows])
-        self.power_w = a.array(row.power_w for row in rows) / members
-        gpus = np.array([row.setting[1] for row in rows])
-        self.idle_w = a.array(idle_of[row.setting[0]] for row in rows) * gpus / members
-        number = self._number
-        self.watt = np.array([number(("watt", row.setting[0])) for row in rows], dtype=np.int64)
-        self.room = np.array(
-            [number(("room", r.setting[0], block_of(r.setting[1]))) if r.leads else 0 for r in rows],
-            dtype=np.int64,
-        )
-        self.link = np.array(
-            [0 if r.set is None else number(("share", r.set, r.setting[0], job)) for r, job in listed],
-            dtype=np.int64,
-        )
-        self.alone = np.array([row.set is None for row in rows], dtype=bool)
-        places: dict[tuple[object, ...], int] = {}
-        settings = ((row.setting[1], row.setting[4], row.setting[0]) for row in rows)
-        self.place = np.array([places.setdefault(setting, len(places)) for setting in settings])
-        return places
+    def _offers(self) -> tuple[list[tuple[Configuration, str]], IntArray]:
+        """Set `offer` and `start`; configurations in sets with their jobs, and what the offers consist of.
 
-    def _read_jobs(self, alone: list[Configurations], places: dict[tuple[object, ...], int]) -> None:
-        """Set the arrays of jobs; `alone` is what those of each offer may run as outside of sets."""
-        a, jobs = self.arithmetic, self.instance.jobs
+        Returns
+        -------
+        in_sets : list of tuples
+        parts : int array, shape (n_rows,)
+            Numbers of configurations alone, and beyond these of those in sets.
+        """
+        of = self.configurations
+        self.offer, own = of.kind.copy(), of.settable
+        self.offer[own] = len(of.alone) + np.arange(len(own))
+        parts, in_sets = [np.arange(len(of.every))], list[tuple[Configuration, str]]()
+        for j in own.tolist():
+            kind, beyond = of.kind[j], len(of.every) + len(in_sets)
+            in_sets += [(row, of.jobs.names[j]) for row in of.in_sets(of.jobs.names[j])]
+            mine = np.arange(beyond, len(of.every) + len(in_sets))
+            parts.append(np.append(np.arange(of.start[kind], of.start[kind + 1]), mine))
+        self.start = np.append(of.start, of.start[-1] + np.cumsum([len(part) for part in parts[1:]]))
+        self.start = self.start.astype(np.int64)
+        return in_sets, np.concatenate(parts)
+
+    def _read_rows(
+        self, in_sets: list[tuple[Configuration, str]], parts: IntArray
+    ) -> dict[tuple[object, ...], int]:
+        """Set the arrays of rows, which consist of those parts."""
+        a, every, types = self.arithmetic, self.configurations.every, self.instance.cluster.gpu_types
+        sets = [row for row, _ in in_sets]
+        stated = np.append(every.completion_s, [np.nan] * len(sets))
+        rates = np.append(every.rate, [row.rate for row in sets])
+        rates = a.array(np.where(np.isnan(stated), rates, 1.0))
+        with np.errstate(over="ignore", divide="ignore"):
+            self.unit_s = (1 / rates)[parts]
+        told = np.flatnonzero(~np.isnan(stated[parts]))
+        self.unit_s[told] = a.array(stated[parts[told]])
+        members = np.array([1] * len(every) + [row.members for row in sets])
+        self.power_w = (a.array(np.append(every.power_w, [row.power_w for row in sets])) / members)[parts]
+        settings = [*every.settings, *(row.setting for row in sets)]
+        places: dict[tuple[str, int, int | None], int] = {}
+        named = [(pool, gpus, batch) for pool, gpus, _, _, batch in settings]
+        self.place = np.array([places.setdefault(one, len(places)) for one in named], dtype=np.int64)[parts]
+        gpus = np.array([count for _, count, _ in places], dtype=np.int64)
+        pool_type = {name: types[pool.gpu_type] for name, pool in self.configurations.pools.items()}
+        idle_w = a.array(pool_type[pool].idle_power_w for pool, _, _ in places) * gpus
+        self.idle_w = idle_w[self.place] / members[parts]
+        watt = [self._number(("watt", pool)) for pool, _, _ in places]
+        room = [self._number(("room", pool, int(block_of(count)))) for pool, count, _ in places]
+        self.watt, self.room = (np.array(uses, dtype=np.int64)[self.place] for uses in (watt, room))
+        leads = np.array([True] * len(every) + [row.leads for row in sets], dtype=bool)
+        self.room[~leads[parts]] = 0
+        links = [self._number(("share", str(row.set), row.setting[0], job)) for row, job in in_sets]
+        self.link = np.array([0] * len(every) + links, dtype=np.int64)[parts]
+        self.alone = parts < len(every)
+        return {(gpus, batch, pool): number for (pool, gpus, batch), number in places.items()}
+
+    def _read_jobs(self, places: dict[tuple[object, ...], int]) -> None:
+        """Set the arrays of jobs."""
+        a, of = self.arithmetic, self.configurations
+        jobs = of.jobs
         best, reference = [], []
-        for first, one in zip(self.start[:-1], alone, strict=True):
+        for first, one in zip(of.start.tolist(), of.alone, strict=False):
             unit_s = self.unit_s[first : first + len(one)]
-            gpus = np.array([setting[1] for setting in one.settings])
             best.append(unit_s.min())
-            reference.append(unit_s[gpus == gpus.min()].min())
-        self.work = a.array(job.remaining_work for job in jobs)
-        self.runs = np.array([job.current is not None for job in jobs])
-        self.restart_s = np.where(self.runs, a.array(job.restart_s for job in jobs), 0)
-        held = ((h.gpus, h.batch_size, h.pool) if (h := job.current) else None for job in jobs)
-        self.held = np.array([-1 if one is None else places.get(one, -1) for one in held])
-        self.kept = np.array([not job.preemptible for job in jobs])
-        self.can_wait = np.array([job.can_wait and job.preemptible for job in jobs])
+            reference.append(unit_s[one.gpus == one.gpus.min()].min())
+        self.kind_best_s, self.kind_reference_s = a.array(best), a.array(reference)
+        self.reference_s = self.kind_reference_s[of.kind]
+        self.work = a.array(jobs.numbers("remaining_work"))
+        current = jobs.current
+        self.runs = current.codes != NONE
+        self.restart_s = np.where(self.runs, a.array(jobs.numbers("restart_s")), 0)
+        held = [places.get((one.gpus, one.batch_size, one.pool), -1) for one in current.values]
+        self.held = np.array([*held, -1], dtype=np.int64)[current.codes]
+        self.kept = jobs.fixed
+        self.can_wait = jobs.flags("can_wait") & ~self.kept
         late, surely = 1 + a.number(TOLERANCE), a.number(SURELY_IN_TIME)
-        self.latest_s, self.surely_s = _deadlines_s(jobs, late, a), _deadlines_s(jobs, surely, a)
-        self.reference_s = a.array(reference)[self.offer]
-        best_s = self.work * a.array(best)[self.offer] + self.restart_s
-        self.terms = terms_of(self.instance, [alone[one].reference_rate for one in self.offer], best_s, a)
+        deadline_s = jobs.numbers("deadline_s")
+        self.timed = ~np.isnan(deadline_s)
+        self.latest_s, self.surely_s = (_deadlines_s(deadline_s, part, a) for part in (late, surely))
+        best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
+        rates = of.reference_rates(np.arange(len(jobs)))
+        self.terms = terms_of(self.instance, jobs, rates, best_s, a)
 
     @cached_property
     def in_range(self) -> bool:
         """Whether all numbers of the instance are far from the ends of the range of doubles."""
         instance, of = self.instance, self.configurations
-        numbers = [instance.round_s, instance.carbon_g_per_kwh or 0.0]
-        numbers += [t.idle_power_w for t in instance.cluster.gpu_types.values()]
-        alone = {id(one): one.listed for one in map(of.of, instance.jobs)}
-        listed = [*alone.values(), *(of.in_sets(job.name) for job in instance.jobs)]
-        numbers += [value for rows in listed for row in rows for value in (row.rate, row.power_w)]
-        numbers += [v for job in instance.jobs for v in (job.remaining_work, job.weight, job.restart_s)]
-        sizes = np.array(numbers)
-        return bool(np.all((sizes == 0) | ((sizes >= SMALLEST) & (sizes <= LARGEST))))
+        idle_w = [t.idle_power_w for t in instance.cluster.gpu_types.values()]
+        sets = [row for j in of.settable.tolist() for row in of.in_sets(of.jobs.names[j])]
+        numbers = [
+            np.array([instance.round_s, instance.carbon_g_per_kwh or 0.0, *idle_w]),
+            np.array([value for row in sets for value in (row.rate, row.power_w)]),
+            *(of.every.rate, of.every.power_w),
+            *(of.jobs.numbers(name) for name in ("remaining_work", "weight", "restart_s")),
+        ]
+        return all(bool(np.all((some == 0) | ((some >= SMALLEST) & (some <= LARGEST)))) for some in numbers)
 
-    def chunks(self, size: int) -> Iterator[IntArray]:
-        """Jobs that follow each other and have about so many options together."""
-        ends = np.cumsum(np.diff(self.start)[self.offer])
+    def chunks(self, jobs: IntArray, size: int) -> Iterator[IntArray]:
+        """Jobs in parts that have about so many options together."""
+        ends = np.cumsum(self.counts[jobs])
         first = 0
         while first < len(ends):
             before = ends[first - 1] if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + size, side="right")))
-            yield np.arange(first, last)
+            yield jobs[first:last]
             first = last
 
-    def parts(self, size: int) -> Iterator[Listed]:
-        """Options of all jobs, about so many together; kept where that is one part."""
-        if len(self) <= size:
+    def parts(self, size: int, jobs: IntArray | None = None) -> Iterator[Listed]:
+        """Options of jobs, about so many together; those of all jobs are kept where they are one part."""
+        if jobs is None and len(self) <= size:
             yield self._all
         else:
-            yield from map(self.of, self.chunks(size))
+            yield from map(self.of, self.chunks(np.arange(len(self.offer)) if jobs is None else jobs, size))
 
     @cached_property
     def _all(self) -> Listed:
@@ -239,14 +272,40 @@ class Options:
 
     def of(self, jobs: IntArray) -> Listed:
         """Options of some jobs."""
-        first = self.start[self.offer[jobs]]
-        counts = self.start[self.offer[jobs] + 1] - first
+        counts = self.counts[jobs]
         start = np.cumsum(counts) - counts
-        job = np.repeat(jobs, counts)
-        row = np.arange(len(job)) + np.repeat(first - start, counts)
-        return Listed(jobs, start, self._running(job, row), self._waiting(jobs, job, row, start))
+        row = ranges(self.start[self.offer[jobs]], counts)
+        return Listed(jobs, start, self.running(np.repeat(jobs, counts), row), self.waiting(jobs))
 
-    def _running(self, job: IntArray, row: IntArray) -> Worth:
+    @cached_property
+    def together(self) -> ByKind:
+        """Jobs that can be looked at by kind, in doubles."""
+        return ByKind(self)
+
+    def staying(self, jobs: IntArray) -> tuple[IntArray, IntArray, Worth]:
+        """Options of jobs in the place that they hold, of those that have any.
+
+        Returns
+        -------
+        places : int array
+            Which of the jobs have some.
+        start : int array
+            Where the options of each begin.
+        options : Worth
+        """
+        held, span = self.held[jobs], len(self.place) + 1
+        of_row = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start)) * span + self.place
+        order = np.argsort(of_row, kind="stable")
+        wanted = np.where(held < 0, -1, self.offer[jobs] * span + held)
+        first, last = (np.searchsorted(of_row, wanted, side, sorter=order) for side in ("left", "right"))
+        places, counts = np.flatnonzero(last > first), last - first
+        counts = counts[places]
+        rows = order[ranges(first[places], counts)]
+        worth = self.running(np.repeat(jobs[places], counts), rows)
+        return places, np.cumsum(counts) - counts, worth
+
+    def running(self, job: IntArray, row: IntArray) -> Worth:
+        """Options of jobs to run as rows."""
         restarts = self.runs[job] & (self.place[row] != self.held[job])
         lost_s = np.where(restarts, self.restart_s[job], 0)
         unit_s, power_w, idle_w = self.unit_s[row], self.power_w[row], self.idle_w[row]
@@ -271,19 +330,38 @@ class Options:
             joules_size,
         )
 
-    def _waiting(self, jobs: IntArray, job: IntArray, row: IntArray, start: IntArray) -> Worth:
+    def waiting(self, jobs: IntArray) -> Worth:
         """Options of waiting, which pay for the least energy that a job needs later."""
         none, no_use = 0 * self.work[jobs], np.zeros(len(jobs), dtype=np.int64)
-        joules = none
-        if self.instance.budgets.scope == "completion":
-            seconds = self.work[job] * self.unit_s[row] + self.restart_s[job]
-            energy_j = np.where(self.alone[row], self.power_w[row] * seconds, np.inf)
-            joules = np.minimum.reduceat(energy_j, start) if len(jobs) else none
+        joules = self._least_joules(jobs) if self.instance.budgets.scope == "completion" else none
         seconds = self.round_s + self.terms.best_s[jobs]
         chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none)
         worth = self._chosen(chosen, self.can_wait[jobs])
         size = self.arithmetic.magnitude(joules)
         return Worth(*worth, no_use, no_use, no_use, none, none, joules, size)
+
+    def _least_joules(self, jobs: IntArray) -> Numbers:
+        """Least energy of jobs that begin anew, alone."""
+        found = 0 * self.work[jobs]
+        kinds, start_s = self.configurations.kind[jobs], self.restart_s[jobs]
+        for kind, places in alike(kinds):
+            per_work, power_w = self._thrifty[kind]
+            least = per_work[0] * self.work[jobs[places]] + power_w[0] * start_s[places]
+            for joules, watts in zip(per_work[1:], power_w[1:], strict=True):
+                least = np.minimum(least, joules * self.work[jobs[places]] + watts * start_s[places])
+            found[places] = least
+        return found
+
+    @cached_property
+    def _thrifty(self) -> list[tuple[Numbers, Numbers]]:
+        """Of each kind joules per unit of work, and watts, of rows that may need the least energy."""
+        found = []
+        for first, last in pairwise(self.configurations.start.tolist()):
+            power_w = self.power_w[first:last]
+            joules = self.unit_s[first:last] * power_w
+            left = skyline([joules, power_w])
+            found.append((joules[left], power_w[left]))
+        return found
 
     def _chosen(self, chosen: Choices, allowed: BoolArray) -> tuple[BoolArray, BoolArray, Numbers, Numbers]:
         possible = allowed & (chosen.seconds <= self.latest_s[chosen.job])
@@ -291,9 +369,8 @@ class Options:
         return possible, certain, *costs_of(self.instance, chosen, self.arithmetic)
 
 
-def _deadlines_s(jobs: Sequence[Job], factor: Number, arithmetic: Arithmetic) -> Numbers:
+def _deadlines_s(deadline_s: FloatArray, factor: Number, arithmetic: Arithmetic) -> Numbers:
     """Parts of the deadlines of jobs; the largest number for those that have none."""
-    return arithmetic.array(
-        sys.float_info.max if job.deadline_s is None else factor * arithmetic.number(job.deadline_s)
-        for job in jobs
-    )
+    none = np.isnan(deadline_s)
+    latest = factor * arithmetic.array(np.where(none, 0.0, deadline_s))
+    return np.asarray(np.where(none, arithmetic.number(sys.float_info.max), latest))

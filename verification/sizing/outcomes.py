@@ -11,23 +11,23 @@ decide.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.sizing.decision import Assignment, Decision
+from wattsched.instances.columns import NONE
+from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.units import S_PER_H
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
-from wattsched.verification.report import TOLERANCE, exceeds
-from wattsched.verification.sizing.configurations import Configurations, JobConfigurations
-from wattsched.verification.sizing.pools import gpus_of
+from wattsched.verification.report import TOLERANCE
+from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
+from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 
 SHORTEST_HOLD_S = 600.0
 """A restart is spread over this time at least: a configuration is expected to be kept as long."""
@@ -43,62 +43,174 @@ OBJECTIVES = {
 }
 """Objectives and their senses."""
 
+WAITS, UNSAID = -1, -2
+"""What a job may do instead of an assignment."""
+
+NO_ROW, SEVERAL = -1, -2
+"""Instead of the configuration that a setting names."""
+
 BOTTLENECK = ("makespan", "max-min")
 """Objectives in which the worst job counts; the others are sums."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a job does and what follows from it; a waiting job has no assignment and draws nothing.
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What some jobs do and what follows from it, in arrays of shape (n_jobs,).
 
-    Of a set of ``members`` each draws an equal part, and the one that ``leads`` has the GPUs.
+    Waiting jobs have no assignment and draw nothing. Of a set of `members` each draws an equal part, and the
+    one that `leads` has the GPUs.
+
+    Attributes
+    ----------
+    jobs : int array
+        Numbers of the jobs; those that have no outcome are left out.
+    assignment : int array
+        What each does, `WAITS` or the number of an assignment.
+    rate, power_w, completion_s : float arrays
+    restarts, leads : bool arrays
+    members : int array
     """
 
-    job: Job
-    configurations: Configurations
-    assignment: Assignment | None
-    completion_s: float
-    rate: float = 0.0
-    power_w: float = 0.0
-    restarts: bool = False
-    members: int = 1
-    leads: bool = True
+    configurations: JobConfigurations
+    assigned: Assigned
+    jobs: IntArray
+    assignment: IntArray
+    rate: FloatArray
+    power_w: FloatArray
+    completion_s: FloatArray
+    restarts: BoolArray
+    members: IntArray
+    leads: BoolArray
+
+    @property
+    def runs(self) -> BoolArray:
+        """Others wait."""
+        return np.asarray(self.assignment != WAITS)
+
+    @cached_property
+    def moves(self) -> BoolArray:
+        """Jobs that run on other GPUs than they are known to hold."""
+        current, places = self.configurations.jobs.current, self.assigned.places
+        known = self.runs & current.where(lambda held: bool(held.nodes))[self.jobs]
+        asked = np.flatnonzero(known)
+        held = [current.values[code].places for code in current.codes[self.jobs[asked]].tolist()]
+        nodes = np.array([places.node[node] for gpus in held for node, _ in gpus], dtype=np.int64)
+        numbers = places.first[nodes] + np.array([gpu for gpus in held for _, gpu in gpus], dtype=np.int64)
+        holder = np.repeat(np.arange(len(held)), [len(gpus) for gpus in held])
+        listed, user = self.assigned.listed(self.assignment[asked])
+        # The last number is that of all GPUs that there are not.
+        span = len(places.available) + 1
+        used = user * span + self.assigned.number[listed] % span
+        different = np.setxor1d(holder * span + numbers, used)
+        moves = np.zeros(len(self.jobs), dtype=bool)
+        moves[asked[different // span]] = True
+        return moves
+
+    @property
+    def migrates(self) -> BoolArray:
+        """Running jobs that keep their configuration on other GPUs than they hold."""
+        return self.moves & ~self.restarts
 
 
-def outcome_of(configurations: JobConfigurations, job: Job, assignment: Assignment | None) -> Outcome | str:
-    """Outcome of a job, or why it has none."""
-    try:
-        alone = configurations.of(job)
-    except ValueError as error:
-        return f"has no configurations: {error}"
-    if not alone.rows:
+def outcomes_of(
+    configurations: JobConfigurations, assigned: Assigned, said: IntArray, jobs: IntArray
+) -> tuple[Outcomes, list[str]]:
+    """Outcomes of some jobs, and faults that concern one job alone, also why some have no outcome.
+
+    Parameters
+    ----------
+    said : int array, shape (n_jobs_of_the_instance,)
+        What each job does: `WAITS`, the number of its assignment, or `UNSAID`.
+    jobs : int array
+        Numbers of the jobs.
+    """
+    jobs = jobs[said[jobs] != UNSAID]
+    of, chosen, kind = configurations.jobs, said[jobs], configurations.kind[jobs]
+    best_s, row = configurations.best_s(jobs), _rows(configurations, assigned, kind, chosen)
+    runs, every = chosen != WAITS, configurations.every
+    # The last is that of no row, and of waiting.
+    rate, power_w = (np.append(column, 0.0)[row] for column in (every.rate, every.power_w))
+    members, leads = np.ones(len(jobs), dtype=np.int64), np.ones(len(jobs), dtype=bool)
+    for place in np.flatnonzero(np.append(assigned.set.codes, NONE)[chosen] != NONE).tolist():
+        one = _in_set(configurations, of.names[jobs[place]], assigned.records[chosen[place]])
+        row[place] = NO_ROW if one is None else 0
+        if one is not None:
+            rate[place], power_w[place] = one.rate, one.power_w / one.members
+            members[place], leads[place] = one.members, one.leads
+    alone = np.diff(configurations.start)[kind]
+    comparable = (best_s > 0) & (best_s < np.inf)
+    refused = (alone == 0) | ~comparable | (runs & (row < 0))
+    restarts = _restarts(configurations, assigned, jobs, chosen)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        completion_s = of.numbers("remaining_work")[jobs] / rate
+        completion_s += np.where(restarts, of.numbers("restart_s")[jobs], 0.0)
+    completion_s = np.where(runs, completion_s, configurations.instance.round_s + best_s)
+    columns = jobs, chosen, rate, power_w, completion_s, restarts, members, leads
+    outcomes = Outcomes(configurations, assigned, *(column[~refused] for column in columns))
+    told = [
+        (job, 0, _why_refused(configurations, assigned, job, choice, found, seconds))
+        for job, choice, found, seconds in zip(
+            *(column[refused].tolist() for column in (jobs, chosen, row, best_s)), strict=True
+        )
+    ]
+    told += _own_faults(outcomes)
+    return outcomes, [f"job '{of.names[job]}' {fault}" for job, _, fault in sorted(told)]
+
+
+def _rows(
+    configurations: JobConfigurations, assigned: Assigned, kind: IntArray, chosen: IntArray
+) -> IntArray:
+    """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
+    settings, number = assigned.settings
+    runs = np.flatnonzero(chosen != WAITS)
+    pairs, pair = np.unique(kind[runs] * len(settings) + number[chosen[runs]], return_inverse=True)
+    found = []
+    for kind_of, setting_of in zip(*(part.tolist() for part in np.divmod(pairs, len(settings))), strict=True):
+        alone, setting = configurations.alone[kind_of], settings[setting_of]
+        place = SEVERAL if setting in alone.ambiguous else alone.place.get(setting, NO_ROW)
+        found.append(place if place < 0 else int(configurations.start[kind_of]) + place)
+    row = np.full(len(kind), NO_ROW)
+    row[runs] = np.array(found, dtype=np.int64)[pair]
+    return row
+
+
+def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Configuration | None:
+    """What a job runs as in a set."""
+    wanted = (a.set, (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size))
+    return next((row for row in configurations.in_sets(job) if (row.set, row.setting) == wanted), None)
+
+
+def _restarts(
+    configurations: JobConfigurations, assigned: Assigned, jobs: IntArray, chosen: IntArray
+) -> BoolArray:
+    """Running jobs that change GPU count, batch size or pool, or stop."""
+    current = configurations.jobs.current
+    code, number = current.codes[jobs], {name: n for n, name in enumerate(configurations.pools)}
+    settings = [(one.gpus, one.batch_size or 0, number.get(one.pool, UNKNOWN)) for one in current.values]
+    held = np.array([*settings, (0, 0, UNKNOWN)], dtype=np.int64)[code]
+    same = chosen != WAITS
+    for column, before in zip((assigned.gpus, assigned.batch_size, assigned.pool), held.T, strict=True):
+        same &= np.append(column, 0)[chosen] == before
+    return np.asarray((code != NONE) & ~same)
+
+
+def _why_refused(
+    configurations: JobConfigurations, assigned: Assigned, job: int, chosen: int, row: int, best_s: float
+) -> str:
+    """Why a job has no outcome."""
+    kind = int(configurations.kind[job])
+    if kind in configurations.unknown:
+        return f"has no configurations: {configurations.unknown[kind]}"
+    if not len(configurations.alone[kind]):
         return "has no configuration that it could run as, now or later"
-    best_s = alone.best_s(job)
     if not 0 < best_s < math.inf:
         return f"is complete after {best_s:g} s at best, which is no time that can be compared"
-    held = job.current
-    if assignment is None:
-        later_s = configurations.instance.round_s + best_s
-        return Outcome(job, alone, None, later_s, restarts=held is not None)
-    a = assignment
-    setting = (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size)
-    members, leads = 1, True
+    a = assigned.records[chosen]
     if a.set is not None:
-        in_sets = configurations.in_sets(job.name)
-        row = next((r for r in in_sets if (r.set, r.setting) == (a.set, setting)), None)
-        if row is None:
-            return f"has no configuration in a set '{a.set}' {_words(a)}"
-        members, leads = row.members, row.leads
-        rate, power_w = row.rate, row.power_w / members
-    elif setting not in alone.rows:
-        return f"has no configuration {_words(a)}"
-    elif setting in alone.ambiguous:
+        return f"has no configuration in a set '{a.set}' {_words(a)}"
+    if row == SEVERAL:
         return f"has several rows {_words(a)}, and the decision cannot say which"
-    else:
-        rate, power_w = alone.rows[setting]
-    restarts = held is not None and (a.gpus, a.batch_size, a.pool) != (held.gpus, held.batch_size, held.pool)
-    completion_s = job.remaining_work / rate + (job.restart_s if restarts else 0.0)
-    return Outcome(job, alone, a, completion_s, rate, power_w, restarts, members, leads)
+    return f"has no configuration {_words(a)}"
 
 
 def _words(a: Assignment) -> str:
@@ -111,36 +223,35 @@ def _words(a: Assignment) -> str:
     return f"with {a.gpus} GPUs in pool '{a.pool}'{given}"
 
 
-def own_faults(outcome: Outcome) -> Iterator[str]:
-    """Rules that concern one job alone."""
-    job, assignment = outcome.job, outcome.assignment
-    deadline_s = job.deadline_s
-    if deadline_s is not None and exceeds(outcome.completion_s, deadline_s, TOLERANCE):
-        yield f"is complete after {outcome.completion_s:.9g} s, its deadline is {deadline_s:.9g} s"
-    if assignment is None:
-        if not job.can_wait:
-            yield "waits although it may not"
-        if not job.preemptible:
-            yield "is stopped although it is not preemptible"
-    elif not job.preemptible and job.current is not None:
-        if outcome.restarts:
-            yield "changes GPU count, batch size or pool although it is not preemptible"
-        if gpus_of(assignment.nodes) != gpus_of(job.current.nodes):
-            yield "moves to other GPUs although it is not preemptible"
+def _own_faults(outcomes: Outcomes) -> Iterator[tuple[int, int, str]]:
+    """Rules that concern one job alone: the job, the number of the rule, and the fault."""
+    jobs, places = outcomes.configurations.jobs, outcomes.jobs
+    seconds, runs, fixed = outcomes.completion_s, outcomes.runs, jobs.fixed[places]
+    deadline_s = jobs.numbers("deadline_s")[places]
+    # A time that is none is late, too.
+    late = ~np.isnan(deadline_s) & ~(seconds <= deadline_s * (1 + TOLERANCE))
+    for place in np.flatnonzero(late).tolist():
+        told = f"is complete after {seconds[place]:.9g} s, its deadline is {deadline_s[place]:.9g} s"
+        yield int(places[place]), 1, told
+    stays = runs & fixed & (jobs.current.codes[places] != NONE)
+    rules = (
+        (~runs & ~jobs.flags("can_wait")[places], "waits although it may not"),
+        (~runs & fixed, "is stopped although it is not preemptible"),
+        (
+            stays & outcomes.restarts,
+            "changes GPU count, batch size or pool although it is not preemptible",
+        ),
+        (stays & outcomes.moves, "moves to other GPUs although it is not preemptible"),
+    )
+    for number, (broken, told) in enumerate(rules, start=2):
+        yield from ((job, number, told) for job in places[broken].tolist())
 
 
-def migrates(outcome: Outcome) -> bool:
-    """Whether a running job keeps its configuration on other GPUs than it holds."""
-    held, assignment = outcome.job.current, outcome.assignment
-    if held is None or assignment is None or outcome.restarts or not held.nodes:
-        return False
-    return gpus_of(held.nodes) != gpus_of(assignment.nodes)
-
-
-def set_faults(instance: Instance, decision: Decision) -> Iterator[str]:
+def set_faults(instance: Instance, assigned: Assigned) -> Iterator[str]:
     """Sets that are not declared, or in which a job is missing, a stranger, or on other GPUs."""
     declared = {one.name: one for one in instance.sets}
-    for name, members in _formed(decision).items():
+    for name, places in assigned.formed.items():
+        members = [assigned.records[place] for place in places]
         if name not in declared:
             yield f"job '{members[0].job}' is in the set '{name}', which is not declared"
             continue
@@ -155,21 +266,13 @@ def set_faults(instance: Instance, decision: Decision) -> Iterator[str]:
             elif (other.pool, other.gpus) != (first.pool, first.gpus):
                 told = f"jobs '{first.job}' and '{other.job}' of set '{name}' have different"
                 yield f"{told} pools or GPU counts"
-            elif gpus_of(other.nodes) != gpus_of(first.nodes):
+            elif _gpus_of(other.nodes) != _gpus_of(first.nodes):
                 yield f"jobs '{first.job}' and '{other.job}' of set '{name}' have different GPUs"
 
 
-def users_of(decision: Decision) -> list[Assignment]:
-    """Assignments that take GPUs: the jobs alone, and the first of every set."""
-    return [*(a for a in decision.jobs if a.set is None), *(found[0] for found in _formed(decision).values())]
-
-
-def _formed(decision: Decision) -> dict[str, list[Assignment]]:
-    found: dict[str, list[Assignment]] = defaultdict(list)
-    for assignment in decision.jobs:
-        if assignment.set is not None:
-            found[assignment.set].append(assignment)
-    return found
+def _gpus_of(nodes: dict[str, list[int]]) -> set[tuple[str, int]]:
+    """GPUs as pairs of node name and number."""
+    return {(name, gpu) for name, numbers in nodes.items() for gpu in numbers}
 
 
 # --- what outcomes are worth --------------------------------------------------------------------------
@@ -248,59 +351,58 @@ def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tup
 
 
 def terms_of(
-    instance: Instance, reference_rates: Sequence[float], best_s: Numbers, arithmetic: Arithmetic
+    instance: Instance,
+    jobs: JobColumns,
+    reference_rates: FloatArray,
+    best_s: Numbers,
+    arithmetic: Arithmetic,
 ) -> JobTerms:
-    """Terms of the jobs.
+    """Terms of all jobs.
 
     Parameters
     ----------
-    reference_rates : sequence of float
+    reference_rates : float array, shape (n_jobs,)
         The jobs' best rates at the fewest GPUs.
     """
-    if instance.objective == "work-value":
-        return JobTerms(*arithmetic.sqrt(_squared_values(instance.jobs, reference_rates)), best_s)
-    weight = arithmetic.array(job.weight for job in instance.jobs)
-    return JobTerms(weight, arithmetic.magnitude(weight), best_s)
+    weight = arithmetic.array(jobs.numbers("weight"))
+    if instance.objective != "work-value":
+        return JobTerms(weight, arithmetic.magnitude(weight), best_s)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        size = jobs.numbers("remaining_work") / reference_rates / jobs.numbers("weight")
+    return JobTerms(*arithmetic.sqrt(_squared_values(weight, size, arithmetic)), best_s)
 
 
-def _squared_values(jobs: Sequence[Job], reference_rates: Sequence[float]) -> list[Fraction]:
+def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -> Numbers:
     """Squares of what a second of each job's work is worth."""
-    alike: dict[float, list[int]] = defaultdict(list)
-    for number, (job, rate) in enumerate(zip(jobs, reference_rates, strict=True)):
-        mantissa, exponent = math.frexp(job.remaining_work / rate / job.weight)
-        alike[math.ldexp(round(mantissa * 2**30), exponent)].append(number)
-    weight = [Fraction(job.weight) for job in jobs]
-    squares = [Fraction(0)] * len(weight)
-    larger = Fraction(0)
-    for size in sorted(alike, reverse=True):
-        until = larger + sum(weight[number] for number in alike[size])
-        for number in alike[size]:
-            squares[number] = weight[number] * (larger + until)
-        larger = until
-    return squares
+    mantissa, exponent = np.frexp(size)
+    _, alike = np.unique(-np.ldexp(np.round(mantissa * 2**30), exponent), return_inverse=True)
+    order = np.argsort(alike, kind="stable")
+    last = np.cumsum(np.bincount(alike))
+    # Weights of all jobs that are larger than none, than the smallest, and so on.
+    until = np.append(arithmetic.array([0]), arithmetic.running_sums(weight[order])[last - 1])
+    return np.asarray(weight * (until[alike] + until[alike + 1]))
 
 
-def objective_of(instance: Instance, outcomes: list[Outcome]) -> float:
-    """Objective of a decision in which every job has an outcome, in the order of the jobs.
+def objective_of(instance: Instance, outcomes: Outcomes) -> float:
+    """Objective of a decision in which every job has an outcome.
 
     Raises
     ------
     ValueError
         For an objective that has no definition here.
     """
-    array = DOUBLES.array
-    reference_rates = [o.configurations.reference_rate for o in outcomes]
-    rates = array(o.rate for o in outcomes)
-    best_s = array(o.configurations.best_s(o.job) for o in outcomes)
+    of, jobs = outcomes.configurations, outcomes.jobs
+    reference_rates = of.reference_rates(jobs)
     chosen = Choices(
-        terms_of(instance, reference_rates, best_s, DOUBLES),
-        job=np.arange(len(outcomes)),
-        runs=np.array([o.assignment is not None for o in outcomes], dtype=bool),
-        seconds=array(o.completion_s for o in outcomes),
-        lost_s=array(o.job.restart_s if o.restarts else 0.0 for o in outcomes),
-        speed=lambda: rates / array(reference_rates),
+        terms_of(instance, of.jobs, reference_rates, of.best_s(jobs), DOUBLES),
+        job=jobs,
+        runs=outcomes.runs,
+        seconds=outcomes.completion_s,
+        lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
+        speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
     )
-    costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
     found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
     return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
 

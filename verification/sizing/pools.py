@@ -1,55 +1,128 @@
-"""The checker's own reading of a cluster: its pools, their buddy blocks, and who may use which GPUs.
+"""The checker's own reading of a cluster: its pools, their buddy blocks, and the GPUs that may take jobs.
 
-It states in plain loops over the tree of nodes what `topology` computes with arrays. GPUs of a job exist,
-nobody else uses them, and they lie in an aligned block of a power of two that no other job reaches into.
+It walks the tree of nodes, and finds again what `topology` computes in another way.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray
+from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.cluster import Cluster, Node
 
-Gpu = tuple[str, int]
-Block = list[Gpu]
-Spot = tuple[int, int]
-"""Number of a structural block of a pool, and offset in it."""
+Block = tuple[int, list[int]]
+"""GPUs of a structural block, and where the GPUs that follow each other in it begin."""
 
 _Kind = tuple[str | None, str, int, tuple[str, ...]]
 """What nodes of a pool have in common: label, GPU type, GPU count, power domains."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Pool:
-    """Nodes that are alike, and where each of their GPUs lies in which structural block.
+    """Nodes that are alike, and their structural blocks.
 
-    ``where`` maps a GPU to the number of its block and its offset in it; ``sizes`` are the blocks' sizes.
+    Attributes
+    ----------
+    name, gpu_type : str
+    gpus_per_node : int
+    domains : tuple of str
+        Power domains of its nodes.
+    nodes : list of Node
+    sizes : int array, shape (n_blocks,)
+        Of the structural blocks, descending, so that each begins at a multiple of its size.
+    line : int array, shape (n_gpus,)
+        GPUs of these blocks one after the other, by their numbers in the cluster (`Places`).
     """
 
     name: str
     gpu_type: str
     gpus_per_node: int
     domains: tuple[str, ...]
-    nodes: list[Node] = field(default_factory=list)
-    where: dict[Gpu, Spot] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
+    nodes: list[Node]
+    sizes: IntArray
+    line: IntArray
 
     @property
     def largest_block(self) -> int:
         """Size of the largest block a job can have here."""
-        return max(self.sizes)
+        return int(self.sizes[0])
 
-    @property
+    @cached_property
     def available(self) -> int:
         """GPUs that take jobs."""
-        return sum(node.gpus - len(node.unavailable) for node in self.nodes)
+        return len(self.line) - sum(len(node.unavailable) for node in self.nodes)
+
+
+class Places:
+    """Every GPU of a cluster, numbered node by node.
+
+    Attributes
+    ----------
+    pools : list of str
+    node : dict of str to int
+        Number of each node.
+    first, size : int arrays, shape (n_nodes,)
+        First GPU of each node, and how many it has.
+    pool : int array, shape (n_nodes,)
+        Number of each node's pool.
+    line : int array, shape (n_pools,)
+        Where the line of each pool begins, when they follow each other.
+    position, block : int arrays, shape (n_gpus,)
+        Place of each GPU on its pool's line, and the size of its structural block.
+    available : bool array, shape (n_gpus,)
+    """
+
+    def __init__(self, cluster: Cluster, pools: dict[str, Pool]):
+        self.pools = list(pools)
+        self.node = {node.name: n for n, node in enumerate(cluster.nodes)}
+        self.first, self.size = _numbering(cluster)
+        n_gpus = int(self.size.sum())
+        self.position, self.block, pool = (np.zeros(n_gpus, dtype=np.int64) for _ in range(3))
+        for number, one in enumerate(pools.values()):
+            self.position[one.line] = np.arange(len(one.line))
+            self.block[one.line] = np.repeat(one.sizes, one.sizes)
+            pool[one.line] = number
+        self.pool = pool[self.first]
+        lengths = np.array([len(one.line) for one in pools.values()], dtype=np.int64)
+        self.line = np.cumsum(lengths) - lengths
+        self.available = np.ones(n_gpus, dtype=bool)
+        for first, node in zip(self.first.tolist(), cluster.nodes, strict=True):
+            if node.unavailable:
+                self.available[[first + gpu for gpu in node.unavailable]] = False
+
+    def gpus(self, nodes: dict[str, list[int]]) -> IntArray:
+        """Numbers of GPUs that exist."""
+        listed = [self.first[self.node[name]] + gpu for name, gpus in nodes.items() for gpu in gpus]
+        return np.array(listed, dtype=np.int64)
+
+    def reserved(self, gpus: IntArray, start: IntArray, count: IntArray) -> tuple[IntArray, BoolArray]:
+        """The aligned blocks of powers of two that jobs with so many GPUs take for themselves.
+
+        Parameters
+        ----------
+        gpus : int array
+            GPUs job after job, of each job in one pool.
+        start : int array, shape (n_jobs,)
+            Where those of each job begin; it has one at least.
+        count : int array, shape (n_jobs,)
+
+        Returns
+        -------
+        begin : int array, shape (n_jobs,)
+            Position on the pool's line where the block of each job begins.
+        aligned : bool array, shape (n_jobs,)
+            Whether all its GPUs lie in that block, and the block in a structural one.
+        """
+        size, position = block_of(count), self.position[gpus]
+        begin = np.minimum.reduceat(position, start) // size * size
+        within = np.maximum.reduceat(position, start) < begin + size
+        return begin, within & (np.minimum.reduceat(self.block[gpus], start) >= size)
 
 
 def pools_of(cluster: Cluster) -> dict[str, Pool]:
@@ -59,23 +132,29 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
     count and power domains. It is called like its type where the type has one pool, else ``x`` with the GPU
     count and ``@`` with the domains are added, each where it differs within the type.
     """
-    domains = _domains(cluster)
-    alike: dict[_Kind, list[Node]] = defaultdict(list)
-    children: dict[str | None, list[str]] = defaultdict(list)
-    for node in cluster.nodes:
-        alike[node.pool, node.gpu_type, node.gpus, domains[node.name]].append(node)
-    for group in cluster.groups:
-        children[group.parent].append(group.name)
+    alike: dict[_Kind, list[int]] = defaultdict(list)
+    for n, (node, domains) in enumerate(zip(cluster.nodes, _domains(cluster), strict=True)):
+        alike[node.pool, node.gpu_type, node.gpus, domains].append(n)
+    siblings: dict[str, list[_Kind]] = defaultdict(list)
+    for kind in alike:
+        siblings[kind[1]].append(kind)
+    first, tree = _numbering(cluster)[0].tolist(), _Tree(cluster)
+    taken = {kind[0] for kind in alike if kind[0] is not None} | set(cluster.gpu_types)
     pools: dict[str, Pool] = {}
-    reserved = {kind[0] for kind in alike if kind[0] is not None} | set(cluster.gpu_types)
-    for kind, nodes in alike.items():
+    for kind, numbers in alike.items():
         label, gpu_type, gpus, power = kind
-        name = label or _name(kind, [k for k in alike if k[1] == gpu_type], reserved | set(pools))
-        pools[name] = pool = Pool(name, gpu_type, gpus, power, nodes)
-        blocks = sorted(_blocks(children, nodes), key=len, reverse=True)
-        pool.sizes = [len(block) for block in blocks]
-        pool.where = {gpu: (b, offset) for b, block in enumerate(blocks) for offset, gpu in enumerate(block)}
+        name = label or _name(kind, siblings[gpu_type], taken)
+        taken.add(name)
+        nodes = [cluster.nodes[n] for n in numbers]
+        blocks = tree.blocks([(node.parent, first[n]) for node, n in zip(nodes, numbers, strict=True)], gpus)
+        pools[name] = Pool(name, gpu_type, gpus, power, nodes, *_line(blocks))
     return pools
+
+
+def _numbering(cluster: Cluster) -> tuple[IntArray, IntArray]:
+    """First GPU and GPU count of every node."""
+    size = np.array([node.gpus for node in cluster.nodes], dtype=np.int64)
+    return np.cumsum(size) - size, size
 
 
 def _name(kind: _Kind, siblings: list[_Kind], taken: set[str]) -> str:
@@ -95,7 +174,7 @@ def _name(kind: _Kind, siblings: list[_Kind], taken: set[str]) -> str:
     return name
 
 
-def _domains(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+def _domains(cluster: Cluster) -> list[tuple[str, ...]]:
     """Power domains of each node, through any group above it, in file order."""
     parents = {group.name: group.parent for group in cluster.groups}
     memberships: dict[str, set[int]] = defaultdict(set)
@@ -103,144 +182,114 @@ def _domains(cluster: Cluster) -> dict[str, tuple[str, ...]]:
         for member in domain.members:
             memberships[member].add(number)
     above: dict[str | None, set[int]] = {None: set()}
-    found = {}
+
+    def named(numbers: set[int]) -> tuple[str, ...]:
+        return tuple(cluster.power_domains[number].name for number in sorted(numbers))
+
+    through: dict[str | None, tuple[str, ...]] = {None: ()}
+    found = []
     for node in cluster.nodes:
-        path, group = [], node.parent
-        while group not in above:
-            assert group is not None
-            path.append(group)
-            group = parents[group]
-        for name in reversed(path):
-            above[name] = above[parents[name]] | memberships[name]
-        own = sorted(above[node.parent] | memberships[node.name])
-        found[node.name] = tuple(cluster.power_domains[number].name for number in own)
+        if node.parent not in through:
+            path, group = [], node.parent
+            while group not in above:
+                assert group is not None
+                path.append(group)
+                group = parents[group]
+            for name in reversed(path):
+                above[name] = above[parents[name]] | memberships.get(name, set())
+            through[node.parent] = named(above[node.parent])
+        own = memberships.get(node.name)
+        found.append(through[node.parent] if own is None else named(above[node.parent] | own))
     return found
 
 
-def _blocks(children: dict[str | None, list[str]], nodes: list[Node]) -> list[Block]:
-    """Structural blocks of the tree of groups over these nodes only: children before their parents."""
-    here: dict[str | None, list[Node]] = defaultdict(list)
-    for node in nodes:
-        here[node.parent].append(node)
-    order: list[str | None] = [None]
-    for group in order:
-        order += children.get(group, [])
-    blocks: dict[str | None, list[Block]] = {}
-    for group in reversed(order):
-        parts = [found for child in children.get(group, []) if (found := blocks.pop(child))]
-        parts += [_merged([[[(node.name, gpu)]] for gpu in range(node.gpus)]) for node in here[group]]
-        blocks[group] = _merged(parts)
-    return blocks[None]
+class _Tree:
+    """The groups of a cluster, those that are deepest in its tree first, siblings in file order."""
+
+    def __init__(self, cluster: Cluster):
+        self._parent = {group.name: group.parent for group in cluster.groups}
+        children: dict[str | None, list[str]] = defaultdict(list)
+        for group in cluster.groups:
+            children[group.parent].append(group.name)
+        level, levels = children[None], []
+        while level:
+            levels.append(level)
+            level = [name for group in level for name in children.get(group, [])]
+        self._rank = {name: rank for rank, name in enumerate(n for one in reversed(levels) for n in one)}
+
+    def blocks(self, nodes: Iterable[tuple[str | None, int]], gpus: int) -> list[Block]:
+        """Structural blocks of the tree over some nodes only.
+
+        Parameters
+        ----------
+        nodes : iterable of tuples
+            Group above each node, and its first GPU.
+        gpus : int
+            That each has.
+        """
+        leaves: dict[str | None, list[int]] = defaultdict(list)
+        for parent, first in nodes:
+            leaves[parent].append(first)
+        above: set[str] = set()
+        for leaf in leaves:
+            group = leaf
+            while group is not None and group not in above:
+                above.add(group)
+                group = self._parent[group]
+        groups: dict[str | None, list[list[Block]]] = defaultdict(list)
+        for name in sorted(above, key=self._rank.__getitem__):
+            groups[self._parent[name]].append(_merged(groups.pop(name, []), leaves.get(name, []), gpus))
+        return _merged(groups[None], leaves[None], gpus)
 
 
-def _merged(parts: list[list[Block]]) -> list[Block]:
-    """Join children that are one block each, equal ones in powers of two from the first: 7 to 4 + 2 + 1."""
-    joined = [block for blocks in parts if len(blocks) > 1 for block in blocks]
-    equal: dict[int, list[Block]] = defaultdict(list)
-    for blocks in parts:
+def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Block]:
+    """Join children that are one block each, equal ones in powers of two from the first: 7 to 4 + 2 + 1.
+
+    The children are groups, and nodes of so many GPUs by their first ones.
+    """
+    joined = [block for blocks in groups if len(blocks) > 1 for block in blocks]
+    equal: dict[int, list[int]] = defaultdict(list)
+    for blocks in groups:
         if len(blocks) == 1:
-            equal[len(blocks[0])].append(blocks[0])
-    for rest in equal.values():
-        while rest:
-            count = 1 << len(rest).bit_length() - 1
-            joined.append([gpu for block in rest[:count] for gpu in block])
-            del rest[:count]
+            size, firsts = blocks[0]
+            equal[size] += firsts
+    pieces = list(_powers(gpus))
+    if len(pieces) == 1:
+        equal[gpus] += nodes
+    else:
+        joined += [(size, [first + offset]) for first in nodes for offset, size in pieces]
+    for size, firsts in equal.items():
+        each = size // gpus
+        joined += [
+            (size * count, firsts[done * each : (done + count) * each])
+            for done, count in _powers(len(firsts) // each)
+        ]
     return joined
 
 
-# --- the GPUs of a decision ---------------------------------------------------------------------------
+def _powers(count: int) -> Iterator[tuple[int, int]]:
+    """Where powers of two begin that a number is the sum of, the largest first; and they."""
+    done = 0
+    while done < count:
+        power = 1 << (count - done).bit_length() - 1
+        yield done, power
+        done += power
 
 
-def gpu_faults(instance: Instance, users: list[Assignment], pools: dict[str, Pool]) -> Iterator[str]:
-    """Every job's GPUs exist, are its own and lie in an aligned block that no other job reaches into.
-
-    Of the jobs that share their GPUs, `users` has one.
-    """
-    kept = {job.name for job in instance.jobs if not job.preemptible}
-    home = {node.name: (pool.name, node.gpus) for pool in pools.values() for node in pool.nodes}
-    broken = {(node.name, gpu) for node in instance.cluster.nodes for gpu in node.unavailable}
-    user: dict[Gpu, str] = {}
-    reserver: dict[str, dict[Spot, str]] = {name: {} for name in pools}
-    for assignment in users:
-        who = f"job '{assignment.job}'"
-        gpus = gpus_of(assignment.nodes)
-        if len(gpus) < sum(len(numbers) for numbers in assignment.nodes.values()):
-            yield f"{who} lists a GPU twice"
-        if len(gpus) != assignment.gpus:
-            held = f"{len(gpus)} GPU{'s'[: len(gpus) != 1]}"
-            yield f"{who} has {held} in its nodes, its configuration {assignment.gpus}"
-        pool = pools.get(assignment.pool)
-        # Sets tell at once that most jobs have no fault; only the others are looked at closely.
-        if pool is None or not gpus <= pool.where.keys():
-            yield from _strangers(assignment, gpus, home)
-            pool = None
-        if not broken.isdisjoint(gpus):
-            for name, gpu in sorted(gpus & broken):
-                yield f"{who} uses GPU {gpu} of node '{name}', which is unavailable"
-        if user.keys().isdisjoint(gpus):
-            user.update(dict.fromkeys(gpus, assignment.job))
-        else:
-            for name, gpu in sorted(gpus):
-                other = user.setdefault((name, gpu), assignment.job)
-                if other != assignment.job:
-                    yield f"jobs '{other}' and '{assignment.job}' both use GPU {gpu} of node '{name}'"
-        if pool is not None and gpus:
-            yield from _block_faults(assignment, pool, gpus, kept, reserver[pool.name])
+def _line(blocks: list[Block]) -> tuple[IntArray, IntArray]:
+    """Sizes of blocks, descending, and their GPUs one after the other."""
+    blocks = sorted(blocks, key=lambda block: -block[0])
+    sizes = np.array([size for size, _ in blocks], dtype=np.int64)
+    runs = np.array([len(firsts) for _, firsts in blocks], dtype=np.int64)
+    first = np.array([gpu for _, firsts in blocks for gpu in firsts], dtype=np.int64)
+    length = np.repeat(sizes // runs, runs)
+    return sizes, ranges(first, length)
 
 
-def _strangers(assignment: Assignment, gpus: set[Gpu], home: dict[str, tuple[str, int]]) -> Iterator[str]:
-    """GPUs that do not exist, or are in another pool than the job's; `home` has each node's pool and size."""
-    who = f"job '{assignment.job}'"
-    for name, gpu in sorted(gpus):
-        pool, size = home.get(name, ("", 0))
-        if gpu >= size:
-            yield f"{who} uses GPU {gpu} of node '{name}', which does not exist"
-        elif pool != assignment.pool:
-            yield f"{who} runs in pool '{assignment.pool}' but node '{name}' is in '{pool}'"
-
-
-def _block_faults(
-    assignment: Assignment, pool: Pool, gpus: set[Gpu], kept: set[str], reserver: dict[Spot, str]
-) -> Iterator[str]:
-    """Reserve the block of a job; two jobs that keep their GPUs may have come to share one."""
-    spots, aligned = _reserved(pool, assignment.gpus, gpus)
-    if not aligned and assignment.job not in kept:
-        yield f"job '{assignment.job}' is not inside one aligned block of {block_of(assignment.gpus)} GPUs"
-    if not reserver.keys().isdisjoint(spots):
-        others = {reserver[spot] for spot in spots if spot in reserver} - {assignment.job}
-        for other in sorted(others):
-            if not (assignment.job in kept and other in kept):
-                yield f"the blocks of jobs '{other}' and '{assignment.job}' in pool '{pool.name}' overlap"
-        spots = [spot for spot in spots if spot not in reserver]
-    reserver.update(dict.fromkeys(spots, assignment.job))
-
-
-def _reserved(pool: Pool, count: int, gpus: set[Gpu]) -> tuple[list[Spot], bool]:
-    """Spots that a job with these GPUs takes: the aligned block around them, if there is one.
-
-    A job that keeps its GPUs may hold scattered ones, which then are all it takes.
-
-    Returns
-    -------
-    spots : list of Spot
-    aligned : bool
-        Whether the GPUs lie in one aligned block.
-    """
-    size = block_of(count)
-    spots = [pool.where[gpu] for gpu in gpus]
-    block, first = spots[0][0], spots[0][1] // size * size
-    aligned = all(b == block and first <= offset < first + size for b, offset in spots)
-    if aligned and first + size <= pool.sizes[block]:
-        return [(block, offset) for offset in range(first, first + size)], True
-    return spots, False
-
-
-def gpus_of(nodes: dict[str, list[int]]) -> set[Gpu]:
-    """GPUs as pairs of node name and number."""
-    return {(name, gpu) for name, numbers in nodes.items() for gpu in numbers}
-
-
-# --- the GPUs that there are --------------------------------------------------------------------------
+def ranges(first: IntArray, length: IntArray) -> IntArray:
+    """Whole numbers from each first one on, so many of them, one after the other."""
+    before = np.cumsum(length) - length
+    return np.asarray(np.arange(int(length.sum())) + np.repeat(first - before, length))
 
 
 def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int, int]]:
@@ -249,35 +298,32 @@ def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int,
     Unavailable GPUs are not free, nor are the blocks of jobs that keep what they hold. Sizes go up to the
     pool's largest block.
     """
-    free = {name: [np.ones(size, dtype=bool) for size in pool.sizes] for name, pool in pools.items()}
-    taken = [
-        (name, pool.where[node.name, gpu])
-        for name, pool in pools.items()
-        for node in pool.nodes
-        for gpu in node.unavailable
-    ]
-    for job in instance.jobs:
-        if not job.preemptible and job.current is not None:
-            held = job.current
-            spots, _ = _reserved(pools[held.pool], held.gpus, gpus_of(held.nodes))
-            taken += [(held.pool, spot) for spot in spots]
-    for name, (block, offset) in taken:
-        free[name][block][offset] = False
-    return {name: _by_size(blocks) for name, blocks in free.items()}
+    places, jobs = Places(instance.cluster, pools), instance.by_column()
+    free = {name: places.available[pool.line] for name, pool in pools.items()}
+    for j in np.flatnonzero(jobs.fixed).tolist():
+        if (held := jobs.held(j)) is not None:
+            # Scattered GPUs are all that such a job takes.
+            gpus = places.gpus(held.nodes)
+            begin, aligned = places.reserved(gpus, np.array([0]), np.array([held.gpus]))
+            end = int(begin[0] + block_of(held.gpus))
+            free[held.pool][slice(begin[0], end) if aligned[0] else places.position[gpus]] = False
+    return {name: _by_size(free[name], pool.sizes) for name, pool in pools.items()}
 
 
-def _by_size(blocks: list[BoolArray]) -> dict[int, int]:
+def _by_size(free: BoolArray, sizes: IntArray) -> dict[int, int]:
     """A block of twice the size is free when both of its halves are."""
-    found: dict[int, int] = defaultdict(int)
-    for free in blocks:
-        size, whole = 1, free
-        found[size] += int(whole.sum())
-        while len(whole) > 1:
-            size, whole = 2 * size, whole[0::2] & whole[1::2]
-            found[size] += size * int(whole.sum())
-    return found
+    found: dict[int, int] = {}
+    size, whole = 1, free
+    while True:
+        found[size] = size * int(whole.sum())
+        size *= 2
+        if size > sizes[0]:
+            return found
+        halves = whole[: int(sizes[sizes >= size].sum()) * 2 // size]
+        whole = halves[0::2] & halves[1::2]
 
 
-def block_of(gpus: int) -> int:
-    """GPUs that a job reserves: its count, rounded up to a power of two."""
-    return 1 << max(0, gpus - 1).bit_length()
+def block_of(gpus: IntArray | int) -> IntArray:
+    """GPUs that jobs reserve: their counts, rounded up to powers of two."""
+    # The exponent of a whole number below 2^53, of one less than a power of two its digits.
+    return np.asarray(np.left_shift(1, np.frexp(np.maximum(gpus, 1) - 1.0)[1].astype(np.int64)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.tree import Taken
@@ -23,8 +22,8 @@ last whether it may wait."""
 class Splits:
     """Reads splits; each is read once, however many leaves it leads to."""
 
-    def __init__(self, instance: Instance, configurations: JobConfigurations):
-        self._instance, self._configurations = instance, configurations
+    def __init__(self, configurations: JobConfigurations):
+        self._configurations = configurations
         self._begun: dict[tuple[int, int], dict[tuple[Any, ...], list[int]]] = {}
         self._read: dict[int, tuple[Mapping[str, Any], int, BoolArray]] = {}
 
@@ -42,7 +41,7 @@ class Splits:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {job.name: j for j, job in enumerate(self._instance.jobs)}
+        return {name: j for j, name in enumerate(self._configurations.jobs.names)}
 
     def _named(self, split: Mapping[str, Any]) -> tuple[int, BoolArray]:
         """Job of a split, and which of its configurations, and at last waiting, are named."""
@@ -61,8 +60,8 @@ class Splits:
         return j, named
 
     def _rows(self, j: int) -> list[Configuration]:
-        job = self._instance.jobs[j]
-        return [*self._configurations.of(job).listed, *self._configurations.in_sets(job.name)]
+        name = self._configurations.jobs.names[j]
+        return [*self._configurations.of(j).listed, *self._configurations.in_sets(name)]
 
     def _places(self, j: int, rows: list[Configuration], option: Any) -> list[int]:
         """Rows of a job that begin as an option says."""
@@ -72,7 +71,7 @@ class Splits:
             self._begun[j, len(begin)] = _by_beginning(rows, len(begin))
         places = self._begun[j, len(begin)].get(begin) if plain else None
         if places is None:
-            told = f"split.options: {option!r:.80} is no option of job '{self._instance.jobs[j].name}'"
+            told = f"split.options: {option!r:.80} is no option of job '{self._configurations.jobs.names[j]}'"
             raise ValueError(told)
         return places
 

@@ -22,15 +22,19 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
     """The checker walks the tree itself; pools, blocks and places are those of the topology."""
     cluster = Cluster.model_validate(content)
     pools, read = pools_of(cluster), checked.pools_of(cluster)
+    places = checked.Places(cluster, read)
     assert list(read) == [pool.name for pool in pools]
     for pool in pools:
         own = read[pool.name]
         assert (own.gpu_type, own.gpus_per_node) == (pool.gpu_type, pool.gpus_per_node)
         assert (own.domains, own.largest_block) == (pool.domains, pool.largest_block)
-        assert own.sizes == pool.blocks[:, 1].tolist()
+        assert own.sizes.tolist() == pool.blocks[:, 1].tolist()
         assert own.available == pool.available.sum()
-        for (node, gpu), (block, offset) in own.where.items():
-            assert pool.position(node, gpu) == pool.blocks[block, 0] + offset
+        for node in own.nodes:
+            for gpu in range(node.gpus):
+                (number,) = places.gpus({node.name: [gpu]})
+                assert places.position[number] == pool.position(node.name, gpu)
+                assert places.available[number] == (gpu not in node.unavailable)
 
 
 @given(instance=small_instances())
@@ -38,5 +42,5 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
 def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
     found = checked.free_gpus(instance, checked.pools_of(instance.cluster))
     options = expand(instance)
-    for pool, free in zip(options.pools, free_by_uses(options), strict=True):
+    for pool, free in zip(options.pools, free_by_uses(options.of), strict=True):
         assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))

@@ -1,0 +1,43 @@
+"""The checker, which looks at all jobs at once, against judging one job after the other."""
+
+from __future__ import annotations
+
+import pytest
+from brute_force.sizing_decisions import Judge
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.decisions import decisions
+from strategies.instances import instances_with_sets, small_instances
+from strategies.priced import OBJECTIVE, with_objective
+
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.verification.sizing.checker import check
+
+ROUNDS = small_instances(max_jobs=5) | instances_with_sets()
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), instance=ROUNDS, objective=OBJECTIVE)
+def test_sound_decisions_pass_and_no_others(data: st.DataObject, instance: Instance, objective: str) -> None:
+    instance = with_objective(instance, objective)
+    decision = data.draw(decisions(instance))
+    report, worth = check(instance, decision), Judge(instance).objective(decision)
+    assert (report.faults == []) == (worth is not None), report.faults
+    if worth is not None:
+        assert report.objective == pytest.approx(worth, rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), instance=ROUNDS)
+def test_both_forms_of_a_round_and_its_decision_are_judged_alike(
+    data: st.DataObject, instance: Instance
+) -> None:
+    decision = data.draw(decisions(instance))
+    by_column = instance.model_copy(update={"jobs": JobColumns.from_records(instance.jobs)})
+    assert check(by_column, decision) == check(instance, decision)
+    if all(a.gpus == sum(map(len, a.nodes.values())) for a in decision.jobs):
+        listed = AssignmentColumns.from_records(decision.jobs)
+        columns = Decision(jobs=listed, waiting=decision.waiting)
+        assert check(by_column, columns) == check(instance, decision)

@@ -1,0 +1,149 @@
+"""The assignments of a decision by column, by the numbers of the jobs, pools and nodes that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wattsched.instances.columns import NONE, Coded
+from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
+from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.verification.sizing.configurations import Setting
+from wattsched.verification.sizing.pools import Places, Pool, ranges
+
+UNKNOWN = -1
+"""Number of a job, pool or GPU that there is not."""
+
+_COUNTS = ("gpus", "frequency_mhz", "batch_size", "gpu")
+_SETTINGS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
+
+
+class Assigned:
+    """Assignments by column.
+
+    Attributes
+    ----------
+    records : sequence of Assignment
+        The same one by one, for words about a few of them.
+    places : Places
+    names : list of str
+    job, pool : int arrays, shape (n_assignments,)
+        `UNKNOWN` where the name is.
+    set : Coded
+    gpus, batch_size : int arrays, shape (n_assignments,)
+        Batch sizes are 0 for none.
+    start : int array, shape (n_assignments + 1,)
+        Where the GPUs of each begin.
+    nodes : dict of str to int
+        Numbers of the nodes; those that do not exist have some beyond the cluster's.
+    node, gpu, number : int arrays, shape (n_listed,)
+        GPUs as they are listed, by their nodes, and in the cluster; `UNKNOWN` for one that does not exist.
+    """
+
+    def __init__(
+        self, decision: Decision, jobs: Mapping[str, int], pools: Mapping[str, Pool], places: Places
+    ):
+        self.records: Sequence[Assignment] = decision.jobs
+        self.places = places
+        columns = _columns(decision.jobs)
+        self.names: list[str] = columns["job"]
+        self.job = np.array([jobs.get(name, UNKNOWN) for name in self.names], dtype=np.int64)
+        self._pool_name: Coded = columns["pool"]
+        self.pool = _numbered(columns["pool"], {name: number for number, name in enumerate(pools)})
+        self.set: Coded = columns["set"]
+        self._settings = {name: columns[name] for name in _SETTINGS}
+        self.gpus: IntArray = columns["gpus"]
+        self.batch_size: IntArray = columns["batch_size"]
+        self.start: IntArray = columns["start"]
+        self.gpu: IntArray = columns["gpu"]
+        unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
+        beyond = {name: len(places.node) + more for more, name in enumerate(unknown)}
+        self.nodes = places.node | beyond if beyond else places.node
+        self.node = _numbered(columns["node"], self.nodes)
+        known = np.minimum(self.node, len(places.size) - 1)
+        exists = (self.node == known) & (self.gpu < places.size[known])
+        self.number = np.where(exists, places.first[known] + self.gpu, UNKNOWN)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.names)
+
+    @cached_property
+    def node_names(self) -> list[str]:
+        """Nodes by number."""
+        return list(self.nodes)
+
+    @cached_property
+    def formed(self) -> dict[str, list[int]]:
+        """Assignments in each set that is formed."""
+        found: dict[str, list[int]] = {}
+        for place in np.flatnonzero(self.set.codes != NONE).tolist():
+            found.setdefault(self.set.values[self.set.codes[place]], []).append(place)
+        return found
+
+    @cached_property
+    def users(self) -> IntArray:
+        """Assignments that take GPUs: the jobs alone, and the first of every set."""
+        alone = np.flatnonzero(self.set.codes == NONE)
+        return np.append(alone, [places[0] for places in self.formed.values()]).astype(np.int64)
+
+    def listed(self, assignments: IntArray) -> tuple[IntArray, IntArray]:
+        """GPUs of some assignments, entries of `number`, and to which of these each belongs."""
+        length = self.start[assignments + 1] - self.start[assignments]
+        return ranges(self.start[assignments], length), np.repeat(np.arange(len(assignments)), length)
+
+    @cached_property
+    def settings(self) -> tuple[list[Setting], IntArray]:
+        """Different settings, and the number of each assignment's among them."""
+        columns = [self._pool_name.codes, *self._settings.values()]
+        first, number = together(columns)
+        rows = zip(*(self._settings[name][first].tolist() for name in _SETTINGS), strict=True)
+        pools = self._pool_name.values
+        named = [pools[code] for code in self._pool_name.codes[first].tolist()]
+        listed: list[Setting] = [
+            (pool, gpus, mhz or None, None if limit_w != limit_w else limit_w, batch or None)
+            for pool, (gpus, mhz, limit_w, batch) in zip(named, rows, strict=True)
+        ]
+        return listed, number
+
+
+def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
+    """Columns of assignments, each with the GPUs that it lists, whatever their number."""
+    if isinstance(records, AssignmentColumns):
+        return {
+            "job": records.names,
+            **{name: records.coded(name) for name in ("pool", "set", "node")},
+            **{name: records.counts(name) for name in _COUNTS},
+            "power_limit_w": records.numbers("power_limit_w"),
+            "start": records.start,
+        }
+    counts = {name: [getattr(one, name) or 0 for one in records] for name in _COUNTS[:-1]}
+    counts["gpu"] = [gpu for one in records for gpus in one.nodes.values() for gpu in gpus]
+    held = [sum(map(len, one.nodes.values())) for one in records]
+    return {
+        "job": [one.job for one in records],
+        "pool": Coded.of(one.pool for one in records),
+        "set": Coded.of(one.set for one in records),
+        "node": Coded.of(node for one in records for node, gpus in one.nodes.items() for _ in gpus),
+        **{name: np.array(values, dtype=np.int64) for name, values in counts.items()},
+        "power_limit_w": np.array([one.power_limit_w for one in records], dtype=float),
+        "start": np.cumsum([0, *held]),
+    }
+
+
+def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
+    known = [numbers.get(name, UNKNOWN) for name in column.values]
+    return np.array([*known, UNKNOWN], dtype=np.int64)[column.codes]
+
+
+def together(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
+    """Records that agree in all columns: the first of each group, and the group of every record."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        _, number = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    return first, code

@@ -1,0 +1,295 @@
+r"""The least costs of jobs of one kind together: few rows for all of them, and few numbers for each job.
+
+What option :math:`o` costs job :math:`j` at some prices is, for the objectives that are sums,
+
+.. math:: v_j A_o + w_j C_o + r_j D_o + B_o + z_j ,
+
+where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its work
+and :math:`r_j` the seconds that it takes to begin anew, none of them negative. A row of which another has no
+larger :math:`A, C, D, B` is not needed, whatever the jobs are; few are left. So the least over the rows of a
+kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above idle
+until it is complete or the round over, whichever is first: the less of two such costs, so each row is two.
+
+Left to `least_cost`, which looks at one option after the other, are jobs that may run in sets, keep what they
+hold or are split, kinds of few jobs, objectives for which a restart is no such sum, and watts below idle.
+
+Errors. For a row at its true coefficients, let :math:`S` be the sum of the sizes of its terms, as in
+`DOUBLES`. The coefficients have two roundings more than the factors that `DOUBLES` counts, by which they are
+shifted down, and up, by :math:`\varepsilon = 32u` times their sizes; the product with a job's numbers has
+four terms, and so an error of at most :math:`5u S` in whatever order it is summed (Higham 2002, "Accuracy and
+stability of numerical algorithms", section 3.1); adding :math:`z_j` rounds once more. A term has at most
+:math:`10u` from its own factors, :math:`9u` absolute where it is a logarithm, so together less than
+:math:`18u S`: what is found with coefficients shifted down is below every option, and what is found with
+those shifted up above one. Rows are compared by the coefficients that are shifted down, without any error: to
+leave out a row that another one is as good as there leaves the least of what these lead to as it is, and any
+row may be left out of what is above the cheapest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.verification.arithmetic import DOUBLES, Numbers
+from wattsched.verification.sizing.configurations import alike
+from wattsched.verification.sizing.outcomes import SHORTEST_HOLD_S, Choices, JobTerms, costs_of
+
+if TYPE_CHECKING:
+    from wattsched.verification.sizing.options import Options
+
+SEVERAL = 16
+"""Jobs of a kind that are worth looking at together."""
+
+PRODUCT = 1 << 16
+"""Numbers of a product of matrices that are found at once: they stay in the processor's cache."""
+
+MOST_COMPARED = 1_000
+"""Rows that all rows of a kind are compared with."""
+
+VALUE, WORK, RESTART, ONE = range(4)
+"""Columns of coefficients, and what of a job they are multiplied with."""
+
+ALWAYS = ("total-completion", "goodput", "work-value")
+"""Objectives that are sums of this form for jobs that restart, too; of `work-value` where none that does is
+complete before the shortest time that a configuration is expected to be kept."""
+
+SUMS = (*ALWAYS, "progress", "proportional")
+"""Objectives that are for those that do not."""
+
+
+class Rows(NamedTuple):
+    """Coefficients of the rows of all kinds at some prices, shape (n_ways, n_rows, 4).
+
+    Of a row there are as many ways as of what it costs the least is taken.
+    """
+
+    low: FloatArray
+    high: FloatArray
+
+
+class Group(NamedTuple):
+    """Jobs of one kind; in their numbers and those of the kind's rows.
+
+    Attributes
+    ----------
+    restarts, timed : bool
+        Whether they begin anew wherever they run, and whether they have deadlines.
+    """
+
+    kind: int
+    restarts: bool
+    timed: bool
+    jobs: IntArray
+
+
+class ByKind:
+    """Jobs that are looked at together.
+
+    Parameters
+    ----------
+    options : Options
+        In doubles.
+
+    Attributes
+    ----------
+    jobs : int array
+        Numbers of the jobs, ascending.
+    """
+
+    def __init__(self, options: Options):
+        self._options = options
+        every = np.arange(len(options.offer))
+        self._code = 4 * options.offer + 2 * (options.restart_s > 0) + options.timed
+        able = every[self._able()] if options.instance.objective in SUMS else every[:0]
+        several = np.bincount(self._code[able], minlength=1) >= SEVERAL
+        self.jobs = able[several[self._code[able]]]
+
+    def _able(self) -> BoolArray:
+        options, of = self._options, self._options.configurations
+        able = ~options.kept
+        able[of.settable] = False
+        if options.instance.budgets.scope == "round":
+            above = options.power_w >= options.idle_w
+            drawing = np.array([bool(above[rows].all()) for rows in self._slices])
+            able &= np.append(drawing, np.zeros(len(of.settable), dtype=bool))[options.offer]
+        restarts = options.restart_s > 0
+        if options.instance.objective not in ALWAYS:
+            able &= ~restarts
+        if options.instance.objective == "work-value":
+            hold_s = max(SHORTEST_HOLD_S, options.round_s)
+            able &= ~restarts | (options.terms.best_s >= hold_s)
+        return able
+
+    @cached_property
+    def _slices(self) -> list[slice]:
+        """Rows of each kind."""
+        start = self._options.configurations.start.tolist()
+        return [slice(*ends) for ends in pairwise(start)]
+
+    def groups(self, jobs: IntArray) -> Iterator[Group]:
+        """Groups of some of the jobs."""
+        for code, places in alike(self._code[jobs]):
+            yield Group(code // 4, bool(code & 2), bool(code & 1), jobs[places])
+
+    def least(self, paid: Numbers, jobs: IntArray) -> list[FloatArray]:
+        """Below and above what some of the jobs' cheapest options to run cost, above also with late options.
+
+        Parameters
+        ----------
+        paid : array, shape (n_uses + 1,)
+            What options pay for each use (`Options.uses`).
+        jobs : int array
+            Ascending numbers of some of `jobs`. Options without a restart of jobs that have one count as if
+            they had it.
+        """
+        rows, found = self._rows(paid), np.full((3, len(self._code)), np.inf)
+        for group in self.groups(jobs):
+            found[:, group.jobs] = self._least(rows, group)
+        return list(found[:, jobs])
+
+    def dearest(self, jobs: IntArray) -> FloatArray:
+        """Not below what the dearest options to run of some of the jobs cost, without charges."""
+        near, size = self._worth
+        above, found = near + DOUBLES.epsilon * size, np.full(len(self._code), -np.inf)
+        for group in self.groups(jobs):
+            worth, unit_s = above[self._slices[group.kind]], self._options.unit_s[self._slices[group.kind]]
+            value = self._value[0][group.jobs]
+            if group.timed:
+                for part in _parts(len(group.jobs), len(worth)):
+                    possible, _ = self._in_time(unit_s, group.jobs[part])
+                    costs = np.where(possible, np.multiply.outer(worth, value[part]), -np.inf)
+                    found[group.jobs[part]] = costs.max(axis=0)
+            else:
+                found[group.jobs] = worth.max() * value
+            ends = self._beside(group)
+            found[group.jobs] += ends[1]
+        return found[jobs]
+
+    def _least(self, rows: Rows, group: Group) -> FloatArray:
+        of, jobs = self._slices[group.kind], group.jobs
+        columns = [VALUE, WORK, RESTART, ONE] if group.restarts else [VALUE, WORK, ONE]
+        low, high = (ends[:, of, columns].reshape(-1, len(columns)) for ends in rows)
+        unit_s = np.tile(self._options.unit_s[of], len(rows.low))
+        left = skyline([*low.T, unit_s] if group.timed else list(low.T))
+        low, high, unit_s = low[left], high[left], unit_s[left]
+        options = self._options
+        numbers = [self._value[0][jobs], options.work[jobs], options.restart_s[jobs], np.ones(len(jobs))]
+        known = np.stack([numbers[column] for column in columns])
+        found = np.empty((3, len(jobs)))
+        for part in _parts(len(jobs), len(left)):
+            below, above = low @ known[:, part], high @ known[:, part]
+            if group.timed:
+                possible, certain = self._in_time(unit_s, jobs[part])
+                below[~possible] = np.inf
+                found[2, part] = np.where(possible, above, np.inf).min(axis=0)
+                above[~certain] = np.inf
+            found[0, part], found[1, part] = below.min(axis=0), above.min(axis=0)
+        if not group.timed:
+            found[2] = found[1]
+        down, up = self._beside(group)
+        return found + np.stack([down, up, up])
+
+    def _in_time(self, unit_s: FloatArray, jobs: IntArray) -> tuple[BoolArray, BoolArray]:
+        """Whether jobs on rows are complete by the checker's tolerance, and by any arithmetic."""
+        options = self._options
+        seconds = np.multiply.outer(unit_s, options.work[jobs]) + options.restart_s[jobs]
+        return seconds <= options.latest_s[jobs], seconds <= options.surely_s[jobs]
+
+    @cached_property
+    def _worth(self) -> tuple[FloatArray, FloatArray]:
+        """What every row of a kind is worth as a cost to a job of weight 1 and work 1, and the sizes."""
+        options, of = self._options, self._options.configurations
+        n_rows, n_of_kind = int(of.start[-1]), np.diff(of.start)
+        unit_s, ones = options.unit_s[:n_rows], np.ones(n_rows)
+        of_kind = (options.kind_best_s, options.kind_reference_s)
+        best_s, reference_s = (np.repeat(column, n_of_kind) for column in of_kind)
+        chosen = Choices(
+            JobTerms(ones, ones, best_s),
+            np.arange(n_rows),
+            True,
+            unit_s,
+            np.zeros(n_rows),
+            lambda: reference_s / unit_s,
+        )
+        return costs_of(options.instance, chosen, DOUBLES)
+
+    @cached_property
+    def _value(self) -> tuple[FloatArray, FloatArray]:
+        """By how much more each job is worth than one of weight 1 and work 1, and the sizes."""
+        options = self._options
+        weight, every = options.terms.weight, np.arange(len(options.offer))
+        match options.instance.objective:
+            case "total-completion":
+                value = weight * options.work
+            case "progress":
+                value = weight / options.work
+            case "proportional":
+                value = weight
+            case _:
+                # What a job gains by running as fast as with the fewest GPUs, less what a restart takes.
+                never, ones = np.full(len(every), np.inf), np.ones(len(every))
+                chosen = Choices(options.terms, every, True, never, options.restart_s, lambda: ones)
+                cost, size = costs_of(options.instance, chosen, DOUBLES)
+                return 0.0 - cost, size
+        return value, value
+
+    def _beside(self, group: Group) -> tuple[FloatArray, FloatArray]:
+        """What comes to a job's costs whatever it runs as: not above, and not below that."""
+        value, size = (column[group.jobs] for column in self._value)
+        late = 0.0 * value
+        if self._options.instance.objective == "total-completion":
+            late = self._options.terms.weight[group.jobs] * self._options.restart_s[group.jobs]
+        # The size of a value that is a difference is larger than it.
+        error = DOUBLES.epsilon * (late + (size - value) * self._worth[1][self._slices[group.kind]].max())
+        return late - error, late + error
+
+    def _rows(self, paid: Numbers) -> Rows:
+        """Coefficients of all rows at prices."""
+        options, n_rows = self._options, int(self._options.configurations.start[-1])
+        power_w, idle_w, unit_s, watt, room = (
+            column[:n_rows]
+            for column in (options.power_w, options.idle_w, options.unit_s, options.watt, options.room)
+        )
+        joule, ends = paid[1], []
+        for worth, above_w in zip(self._worth, (power_w - idle_w, power_w + idle_w), strict=True):
+            once = paid[room] + paid[watt] * above_w
+            ways = np.zeros((2, n_rows, 4))
+            ways[:, :, VALUE], ways[:, :, ONE] = worth, once
+            drawn_w = power_w
+            if options.instance.budgets.scope == "round":
+                drawn_w = above_w
+                ways[1, :, ONE] += joule * (above_w * options.round_s)
+            ways[0, :, WORK], ways[0, :, RESTART] = joule * (drawn_w * unit_s), joule * drawn_w
+            two = joule and options.instance.budgets.scope == "round"
+            ends.append(ways if two else ways[:1])
+        near, error = ends[0], DOUBLES.epsilon * np.abs(ends[1])
+        return Rows(near - error, near + error)
+
+
+def _parts(n_jobs: int, n_rows: int) -> Iterator[slice]:
+    """Jobs of which products with rows are found at once."""
+    step = max(1, PRODUCT // max(1, n_rows))
+    return (slice(first, first + step) for first in range(0, n_jobs, step))
+
+
+def skyline(costs: Sequence[Numbers]) -> IntArray:
+    """Rows that no other row is as good as in all costs; of equal ones the first.
+
+    Of more than a thousand that each could do without, some are left.
+
+    Parameters
+    ----------
+    costs : sequence of arrays, shape (n_rows,)
+        Of each kind of cost what every row has.
+    """
+    order = np.lexsort(costs[::-1])
+    before = min(len(order), MOST_COMPARED)
+    beats = np.triu(np.ones((before, len(order)), dtype=bool), 1)
+    for cost in costs:
+        beats &= (cost[order[:before], None] <= cost[None, order]).astype(bool)
+    return np.asarray(order[~beats.any(axis=0)])

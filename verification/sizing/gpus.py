@@ -1,0 +1,190 @@
+"""The GPUs of a decision: that they exist, are used once, and lie in blocks that are nobody else's.
+
+Arrays state the rules; words are made for the few places where one is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
+from wattsched.verification.sizing.pools import block_of, ranges
+
+Told = tuple[int, int, str, int, str]
+"""A fault after what it is sorted by: its user, the number of the rule, a name, a GPU."""
+
+
+def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
+    """Every job's GPUs exist, are its own and lie in an aligned block that no other job reaches into.
+
+    Of the jobs that share their GPUs the first counts.
+
+    Parameters
+    ----------
+    kept : bool array, shape (n_assignments,)
+        Jobs that keep the GPUs they hold, even where these are in no block or in that of another such job.
+    """
+    places, pool = assigned.places, assigned.pool[assigned.users]
+    used, twice = _used(assigned)
+    home = np.append(places.pool, UNKNOWN)[np.minimum(used.node, len(places.pool))]
+    strange = (used.number == UNKNOWN) | (home != used.pool)
+    told = [
+        *_miscounted(assigned, used, twice),
+        *_strange(assigned, used, np.flatnonzero(strange)),
+        *_unavailable(assigned, used),
+        *_shared(assigned, used),
+    ]
+    held, strangers = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
+    at_home = (pool != UNKNOWN) & (held > 0) & (strangers == 0)
+    told += _blocks(assigned, used.take(at_home[used.user]), np.flatnonzero(at_home), kept)
+    return [text for *_, text in sorted(told)]
+
+
+class _Used(NamedTuple):
+    """GPUs that users have, each once, user after user; arrays of shape (n_used,).
+
+    Attributes
+    ----------
+    user : int array
+        Place among `Assigned.users`.
+    pool : int array
+        Of the user.
+    node, gpu : int arrays
+    number : int array
+        Of the GPU in the cluster; `UNKNOWN` for one that does not exist.
+    crowded : bool array
+        Perhaps somebody else uses the GPU as well.
+    """
+
+    user: IntArray
+    pool: IntArray
+    node: IntArray
+    gpu: IntArray
+    number: IntArray
+    crowded: BoolArray
+
+    def take(self, which: BoolArray) -> _Used:
+        """Some of them."""
+        columns: list[Any] = [column[which] for column in self]
+        return self if which.all() else _Used(*columns)
+
+
+def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
+    """GPUs of the users, and which of these list one twice."""
+    listed, user = assigned.listed(assigned.users)
+    node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
+    uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
+    crowded = (number == UNKNOWN) | (uses[number] > 1)
+    used = _Used(user, assigned.pool[assigned.users][user], node, gpu, number, crowded)
+    again = np.flatnonzero(crowded)
+    again = again[_later(user[again], node[again], gpu[again])[0]]
+    once = np.ones(len(user), dtype=bool)
+    once[again] = False
+    return used.take(once), np.bincount(user[again], minlength=len(assigned.users)) > 0
+
+
+def _later(*keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Entries whose keys all occur before, and the first entries that have them."""
+    if not len(keys[0]):
+        return keys[0], keys[0]
+    _, first, group = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
+    before = first[group.reshape(-1)]
+    later = np.flatnonzero(before < np.arange(len(before)))
+    return later, before[later]
+
+
+def _name(assigned: Assigned, user: int) -> str:
+    return assigned.names[int(assigned.users[user])]
+
+
+def _gpu(assigned: Assigned, used: _Used, entry: int) -> tuple[int, str, int]:
+    """User, node and number of a GPU."""
+    return int(used.user[entry]), assigned.node_names[used.node[entry]], int(used.gpu[entry])
+
+
+def _miscounted(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[Told]:
+    held = np.bincount(used.user, minlength=len(twice))
+    for user in np.flatnonzero(twice).tolist():
+        yield user, 0, "", 0, f"job '{_name(assigned, user)}' lists a GPU twice"
+    for user in np.flatnonzero(held != assigned.gpus[assigned.users]).tolist():
+        asked, plural = assigned.gpus[assigned.users[user]], "" if held[user] == 1 else "s"
+        found = f"{held[user]} GPU{plural} in its nodes, its configuration {asked}"
+        yield user, 1, "", 0, f"job '{_name(assigned, user)}' has {found}"
+
+
+def _strange(assigned: Assigned, used: _Used, strange: IntArray) -> Iterator[Told]:
+    """GPUs that do not exist, or are in another pool than the job's."""
+    places = assigned.places
+    for entry in strange.tolist():
+        user, node, gpu = _gpu(assigned, used, entry)
+        who = f"job '{_name(assigned, user)}'"
+        if used.number[entry] == UNKNOWN:
+            yield user, 2, node, gpu, f"{who} uses GPU {gpu} of node '{node}', which does not exist"
+        else:
+            pool = assigned.records[int(assigned.users[user])].pool
+            its = places.pools[places.pool[used.node[entry]]]
+            yield user, 2, node, gpu, f"{who} runs in pool '{pool}' but node '{node}' is in '{its}'"
+
+
+def _unavailable(assigned: Assigned, used: _Used) -> Iterator[Told]:
+    broken = (used.number != UNKNOWN) & ~assigned.places.available[used.number]
+    for entry in np.flatnonzero(broken).tolist():
+        user, node, gpu = _gpu(assigned, used, entry)
+        told = f"job '{_name(assigned, user)}' uses GPU {gpu} of node '{node}', which is unavailable"
+        yield user, 3, node, gpu, told
+
+
+def _shared(assigned: Assigned, used: _Used) -> Iterator[Told]:
+    crowded = np.flatnonzero(used.crowded)
+    later, first = _later(used.node[crowded], used.gpu[crowded])
+    for mine, its in zip(crowded[later].tolist(), crowded[first].tolist(), strict=True):
+        user, node, gpu = _gpu(assigned, used, mine)
+        name, other = _name(assigned, user), _name(assigned, int(used.user[its]))
+        if name != other:
+            yield user, 4, node, gpu, f"jobs '{other}' and '{name}' both use GPU {gpu} of node '{node}'"
+
+
+def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[Told]:
+    """Blocks of users whose GPUs are all in their own pool; `kept` is of all assignments."""
+    if not len(users):
+        return
+    places, place = assigned.places, assigned.users[users]
+    start = np.searchsorted(used.user, users)
+    begin, aligned = places.reserved(used.number, start, assigned.gpus[place])
+    for user in users[~aligned & ~kept[place]].tolist():
+        size = block_of(assigned.gpus[assigned.users[user]])
+        told = f"job '{_name(assigned, user)}' is not inside one aligned block of {size} GPUs"
+        yield user, 5, "", 0, told
+    # Whose GPUs are scattered takes only them.
+    line = places.line[assigned.pool[place]]
+    scattered = used.take(~np.repeat(aligned, np.diff(start, append=len(used.user))))
+    first = np.append(
+        (line + begin)[aligned], places.line[scattered.pool] + places.position[scattered.number]
+    )
+    length = np.append(block_of(assigned.gpus[place[aligned]]), np.ones(len(scattered.user), dtype=np.int64))
+    owner = np.append(users[aligned], scattered.user)
+    for mine, other in sorted(_overlaps(first, length, owner, len(places.position))):
+        a, b = assigned.users[other], assigned.users[mine]
+        names = assigned.names[a], assigned.names[b]
+        if names[0] != names[1] and not (kept[a] and kept[b]):
+            pool = assigned.records[int(b)].pool
+            told = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
+            yield mine, 6, names[0], 0, told
+
+
+def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
+    """Owners of ranges, each with an earlier one that has one of its spots first."""
+    change = np.bincount(first, minlength=n_spots + 1) - np.bincount(first + length, minlength=n_spots + 1)
+    crowded = np.cumsum(change[:-1]) > 1
+    if not crowded.any():
+        return set()
+    spots, owners = ranges(first, length), np.repeat(owner, length)
+    order = np.argsort(owners, kind="stable")
+    order = order[crowded[spots[order]]]
+    spots, owners = spots[order], owners[order]
+    later, before = _later(spots)
+    return set(zip(owners[later].tolist(), owners[before].tolist(), strict=True))
