@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.instances.columns import NONE, Coded
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.columns import NONE, Coded
 from wattsched.verification.sizing.configurations import Setting
 from wattsched.verification.sizing.pools import Places, Pool, ranges
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.columns import NONE
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
+from wattsched.topology.columns import NONE
 from wattsched.verification.sizing.pools import Pool, block_of
 
 Setting = tuple[str, int, int | None, float | None, int | None]
