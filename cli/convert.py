@@ -13,6 +13,8 @@ from wattsched.cli.outputs import Command, output_option
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from wattsched.topology.columns import RecordColumns
+
 
 @click.command("convert", cls=Command)
 @click.argument("file")
@@ -43,16 +45,22 @@ def command(file: str, form: str | None, output: str) -> None:
 
 
 def _formed(model: Any, *, by_column: bool) -> Any:
-    """The document with its jobs, or those of its decision, by column or by row."""
+    """The document with its jobs, nodes and groups, or the jobs of its decision, by column or by row."""
     from wattsched.instances.sizing.decision import AssignmentColumns
     from wattsched.instances.sizing.job_columns import JobColumns
+    from wattsched.topology.cluster import GroupColumns, NodeColumns
 
-    def formed(records: Any, columns: type[JobColumns | AssignmentColumns]) -> Any:
-        return columns.from_records(records) if by_column else list(records)
+    def formed(part: Any, **columns: type[RecordColumns[Any]]) -> Any:
+        return part.model_copy(
+            update={
+                name: form.from_records(getattr(part, name)) if by_column else list(getattr(part, name))
+                for name, form in columns.items()
+            }
+        )
 
     if hasattr(model, "jobs"):
-        return model.model_copy(update={"jobs": formed(model.jobs, JobColumns)})
+        cluster = formed(model.cluster, nodes=NodeColumns, groups=GroupColumns)
+        return formed(model.model_copy(update={"cluster": cluster}), jobs=JobColumns)
     if model.decision is None:
         return model
-    jobs = formed(model.decision.jobs, AssignmentColumns)
-    return model.model_copy(update={"decision": model.decision.model_copy(update={"jobs": jobs})})
+    return model.model_copy(update={"decision": formed(model.decision, jobs=AssignmentColumns)})

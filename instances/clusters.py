@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
 
 from wattsched.instances.errors import require_range
-from wattsched.topology.cluster import Cluster, GpuType, Group, Node, PowerDomain
+from wattsched.topology.cluster import Cluster, GpuType, GroupColumns, Node, NodeColumns, PowerDomain
+from wattsched.topology.columns import NONE, Coded
 
 GPU_TYPES = {
     "A100": GpuType(idle_power_w=50.0, max_power_w=400.0, memory_gib=80.0),
@@ -69,20 +73,22 @@ def homogeneous_cluster(
     return Cluster(
         name=name,
         gpu_types={gpu_type: kind},
-        nodes=[
-            Node(
-                name=node,
-                gpu_type=gpu_type,
-                gpus=gpus_per_node,
-                parent=racks[i // nodes_per_rack],
-                base_power_w=base_power_w,
-            )
-            for i, node in enumerate(names)
-        ],
-        groups=[
-            Group(name="site", level="site"),
-            *(Group(name=r, level="rack", parent="site") for r in racks),
-        ],
+        nodes=NodeColumns(
+            {
+                "name": names,
+                "gpu_type": Coded(np.zeros(nodes, dtype=np.int64), [gpu_type]),
+                "gpus": np.full(nodes, gpus_per_node),
+                "parent": Coded(np.arange(nodes) // nodes_per_rack, racks),
+                "base_power_w": np.full(nodes, float(base_power_w)),
+            }
+        ).listed(),
+        groups=GroupColumns(
+            {
+                "name": ["site", *racks],
+                "level": Coded(np.array([0, *[1] * len(racks)]), ["site", "rack"]),
+                "parent": Coded(np.array([NONE, *[0] * len(racks)]), ["site"]),
+            }
+        ).listed(),
     )
 
 
@@ -106,7 +112,7 @@ def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
 
 
 def capped_power_w(
-    cluster: Cluster, fraction: float, nodes: list[Node] | None = None, *, field: str = "power_fraction"
+    cluster: Cluster, fraction: float, nodes: Sequence[Node] | None = None, *, field: str = "power_fraction"
 ) -> float:
     """Watts that are a fraction of the full draw of nodes (default: all).
 
@@ -127,15 +133,18 @@ def capped_power_w(
     return round(full * fraction, 1)
 
 
-def full_power_w(cluster: Cluster, nodes: list[Node]) -> float:
+def full_power_w(cluster: Cluster, nodes: Sequence[Node]) -> float:
     """Draw of nodes with every available GPU at its board limit."""
     return _power_w(nodes, {name: t.max_power_w or t.idle_power_w for name, t in cluster.gpu_types.items()})
 
 
-def idle_power_w(cluster: Cluster, nodes: list[Node]) -> float:
+def idle_power_w(cluster: Cluster, nodes: Sequence[Node]) -> float:
     """Draw of nodes on which nothing runs."""
     return _power_w(nodes, {name: kind.idle_power_w for name, kind in cluster.gpu_types.items()})
 
 
-def _power_w(nodes: list[Node], gpu_w: dict[str, float]) -> float:
-    return sum(n.base_power_w + (n.gpus - len(n.unavailable)) * gpu_w[n.gpu_type] for n in nodes)
+def _power_w(nodes: Sequence[Node], gpu_w: dict[str, float]) -> float:
+    known = NodeColumns.from_records(nodes)
+    kind = known.coded("gpu_type")
+    each_w = np.array([gpu_w[name] for name in kind.values])[kind.codes]
+    return float((known.numbers("base_power_w") + known.available * each_w).sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,3 +16,24 @@ def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
     skipped = np.cumsum(size) - size
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - skipped, size))
+
+
+def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+    """Kinds of rows that agree in all columns, in the order of their first rows.
+
+    Returns
+    -------
+    first : int array, shape (n_kinds,)
+        First row of each kind.
+    kind : int array, shape (n_rows,)
+        Kind of each row.
+    """
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        _, number = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
+    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[kind]

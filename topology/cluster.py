@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+import numpy as np
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
+from wattsched.topology.arrays import IntArray
+from wattsched.topology.columns import COLUMNS, NONE, ROWS, Coded, RecordColumns, form_of
 from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
 
 MOST_GPUS = 10_000_000
@@ -82,14 +86,44 @@ class Node(Strict):
     gpus: Count
     parent: Name | None = None
     base_power_w: Standing = 0.0
-    unavailable: list[Annotated[int, Field(ge=0)]] = []
+    unavailable: Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(sorted)] = []
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None
 
-    @field_validator("unavailable")
-    @classmethod
-    def _ascending(cls, value: list[int]) -> list[int]:
-        return sorted(value)
+
+class GroupColumns(RecordColumns[Group]):
+    """Groups by column."""
+
+    record: ClassVar[type[BaseModel]] = Group
+    key: ClassVar[str] = "name"
+
+
+class NodeColumns(RecordColumns[Node]):
+    """Nodes by column."""
+
+    record: ClassVar[type[BaseModel]] = Node
+    key: ClassVar[str] = "name"
+
+    def sound(self) -> Self:
+        """Return itself; a ValueError where there is none."""
+        if not len(self):
+            raise ValueError("must not be empty")
+        return self
+
+    @cached_property
+    def broken(self) -> tuple[IntArray, IntArray]:
+        """Nodes with GPUs that are unavailable, one entry for each, and the numbers of these GPUs."""
+        unavailable = self.coded("unavailable")
+        some = np.flatnonzero(unavailable.where(bool)).tolist()
+        pairs = [(i, gpu) for i in some for gpu in unavailable.values[unavailable.codes[i]]]
+        node, gpu = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return node, gpu
+
+    @cached_property
+    def available(self) -> IntArray:
+        """GPUs of each node that take jobs, shape (n_nodes,)."""
+        node, _ = self.broken
+        return self.counts("gpus") - np.bincount(node, minlength=len(self))
 
 
 class PowerDomain(Strict):
@@ -112,49 +146,87 @@ class Cluster(Strict):
 
     name: Name = "cluster"
     gpu_types: dict[Name, GpuType]
-    nodes: Annotated[list[Node], Field(min_length=1)]
-    groups: list[Group] = []
+    nodes: Annotated[
+        Annotated[list[Node], Field(min_length=1), Tag(ROWS)] | Annotated[NodeColumns, Tag(COLUMNS)],
+        Discriminator(form_of),
+    ]
+    groups: Annotated[
+        Annotated[list[Group], Tag(ROWS)] | Annotated[GroupColumns, Tag(COLUMNS)], Discriminator(form_of)
+    ] = []
     power_domains: list[PowerDomain] = []
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        circle = loop(self.parents())
+        nodes, groups, parents = self.node_columns(), self.group_columns(), self.parents()
+        circle = loop(parents) if len(top_down(parents)) < len(parents) else []
         faults = [
-            *_duplicate_names(self),
-            *_unknown_references(self),
+            *_duplicate_names(nodes, groups, self.power_domains),
+            *_unknown_references(self, nodes, groups),
             *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
-            *_bad_gpu_indices(self.nodes),
-            *_too_many_gpus(self.nodes),
+            *_bad_gpu_indices(nodes),
+            *_too_many_gpus(nodes),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
-        if faults or (faults := _unequal_labels(self)):
+        if faults or (faults := _unequal_labels(self, nodes)):
             raise ValueError("; ".join(faults))
         return self
+
+    def node_columns(self) -> NodeColumns:
+        """Nodes by column."""
+        return NodeColumns.from_records(self.nodes)
+
+    def group_columns(self) -> GroupColumns:
+        """Groups by column."""
+        return GroupColumns.from_records(self.groups)
 
     @property
     def total_gpus(self) -> int:
         """GPUs of the cluster that are available to jobs."""
-        return sum(node.gpus - len(node.unavailable) for node in self.nodes)
+        return int(self.node_columns().available.sum())
 
     def parents(self) -> dict[str, str | None]:
         """Group to the group above it, in file order."""
-        return {group.name: group.parent for group in self.groups}
+        groups = self.group_columns()
+        return dict(zip(groups.names, groups.coded("parent").tolist(), strict=True))
 
     def domain_names(self) -> dict[str, tuple[str, ...]]:
         """Power domains of every group and node, its own and those of the groups above it, in file order."""
-        order = {domain.name: i for i, domain in enumerate(self.power_domains)}
-        own: dict[str, list[str]] = defaultdict(list)
-        for domain in self.power_domains:
+        of_group = self._domains_of_groups()
+        of_nodes = zip(self.node_columns().names, self.node_domains().tolist(), strict=True)
+        return {name: self._names_of(of_group[name]) for name in self.parents()} | dict(of_nodes)
+
+    def node_domains(self) -> Coded:
+        """Power domains of the nodes, tuples of names, as `domain_names` has them."""
+        nodes, of_group, own = self.node_columns(), self._domains_of_groups(), self._own_domains()
+        parent = nodes.coded("parent")
+        number: dict[tuple[int, ...], int] = {}
+        # The last is for nodes without a parent, whose code is -1.
+        above = [number.setdefault(of_group[name], len(number)) for name in (*parent.values, None)]
+        codes, values = np.array(above, dtype=np.int64)[parent.codes], list(number)
+        for i in [i for i, name in enumerate(nodes.names) if name in own] if own else []:
+            domains = tuple(sorted({*values[codes[i]], *own[nodes.names[i]]}))
+            codes[i] = number.setdefault(domains, len(number))
+            values += [domains] if len(number) > len(values) else []
+        return Coded(codes, [self._names_of(domains) for domains in values])
+
+    def _domains_of_groups(self) -> dict[str | None, tuple[int, ...]]:
+        """Numbers of the power domains of the groups, and of what is above them all."""
+        own, above = self._own_domains(), self.parents()
+        found: dict[str | None, tuple[int, ...]] = {None: ()}
+        for name in top_down(above):
+            inherited = found[above[name]]
+            found[name] = tuple(sorted({*inherited, *own[name]})) if name in own else inherited
+        return found
+
+    def _own_domains(self) -> dict[str, list[int]]:
+        own: dict[str, list[int]] = defaultdict(list)
+        for number, domain in enumerate(self.power_domains):
             for member in domain.members:
-                own[member].append(domain.name)
-        above = self.parents() | {node.name: node.parent for node in self.nodes}
-        names: dict[str | None, tuple[str, ...]] = {None: ()}
-        for name in [*top_down(self.parents()), *(node.name for node in self.nodes)]:
-            domains = names[above[name]]
-            if name in own:
-                domains = tuple(sorted({*domains, *own[name]}, key=order.__getitem__))
-            names[name] = domains
-        return {name: names[name] for name in above}
+                own[member].append(number)
+        return dict(own)
+
+    def _names_of(self, domains: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(self.power_domains[number].name for number in domains)
 
 
 def top_down(parents: Mapping[str, str | None]) -> list[str]:
@@ -177,66 +249,66 @@ def loop(parents: Mapping[str, str | None]) -> list[str]:
     return []
 
 
-def _duplicate_names(cluster: Cluster) -> list[str]:
-    places = Counter([node.name for node in cluster.nodes] + [group.name for group in cluster.groups])
-    domains = Counter(domain.name for domain in cluster.power_domains)
-    return [
-        *(f"the name '{n}' is used for more than one node or group" for n in places if places[n] > 1),
-        *(f"duplicate power domain '{n}'" for n in domains if domains[n] > 1),
-    ]
+def _duplicate_names(nodes: NodeColumns, groups: GroupColumns, domains: list[PowerDomain]) -> Iterator[str]:
+    places, feeds = [*nodes.names, *groups.names], [domain.name for domain in domains]
+    for names, told in (
+        (places, "the name '{}' is used for more than one node or group"),
+        (feeds, "duplicate power domain '{}'"),
+    ):
+        if len(set(names)) < len(names):
+            yield from (told.format(name) for name, n in Counter(names).items() if n > 1)
 
 
-def _unknown_references(cluster: Cluster) -> list[str]:
-    groups = {None, *(group.name for group in cluster.groups)}
-    places = groups | {node.name for node in cluster.nodes}
-    types = cluster.gpu_types
-    unknown = [
-        *(("group", g.name, "parent", g.parent) for g in cluster.groups if g.parent not in groups),
-        *(("node", n.name, "parent", n.parent) for n in cluster.nodes if n.parent not in groups),
-        *(("node", n.name, "gpu_type", n.gpu_type) for n in cluster.nodes if n.gpu_type not in types),
-        *(
-            ("power domain", domain.name, "member", member)
-            for domain in cluster.power_domains
-            for member in domain.members
-            if member not in places
-        ),
-    ]
-    return [f"{kind} '{name}' has the unknown {what} '{to}'" for kind, name, what, to in unknown]
+def _unknown_references(cluster: Cluster, nodes: NodeColumns, groups: GroupColumns) -> Iterator[str]:
+    above = set(groups.names)
+    yield from _unknown("group", groups, "parent", above)
+    yield from _unknown("node", nodes, "parent", above)
+    yield from _unknown("node", nodes, "gpu_type", cluster.gpu_types)
+    if cluster.power_domains:
+        places = above.union(nodes.names)
+        for domain in cluster.power_domains:
+            strange = [member for member in domain.members if member not in places]
+            yield from (f"power domain '{domain.name}' has the unknown member '{name}'" for name in strange)
 
 
-def _bad_gpu_indices(nodes: list[Node]) -> list[str]:
-    twice = [node for node in nodes if len(set(node.unavailable)) != len(node.unavailable)]
-    absent = [(node, gpu) for node in nodes for gpu in node.unavailable if gpu >= node.gpus]
-    return [
-        *(f"node '{node.name}' lists an unavailable GPU twice" for node in twice),
-        *(f"node '{node.name}' has no GPU {gpu}, it has {node.gpus}" for node, gpu in absent),
-    ]
+def _unknown(kind: str, records: RecordColumns[Any], field: str, known: Collection[str]) -> Iterator[str]:
+    """Records that name what is not there."""
+    column = records.coded(field)
+    for i in np.flatnonzero(column.where(lambda name: name not in known)).tolist():
+        yield f"{kind} '{records.names[i]}' has the unknown {field} '{column.values[column.codes[i]]}'"
 
 
-def _too_many_gpus(nodes: list[Node]) -> list[str]:
+def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
+    node, gpu = nodes.broken
+    names, gpus = nodes.names, nodes.counts("gpus")
+    twice = (node[1:] == node[:-1]) & (gpu[1:] == gpu[:-1])
+    for i in dict.fromkeys(node[1:][twice].tolist()):
+        yield f"node '{names[i]}' lists an unavailable GPU twice"
+    for k in np.flatnonzero(gpu >= gpus[node]).tolist():
+        yield f"node '{names[node[k]]}' has no GPU {gpu[k]}, it has {gpus[node[k]]}"
+
+
+def _too_many_gpus(nodes: NodeColumns) -> Iterator[str]:
     """Pools lay every GPU on a line."""
-    gpus = sum(node.gpus for node in nodes)
-    return [f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []
+    if (gpus := int(nodes.counts("gpus").sum())) > MOST_GPUS:
+        yield f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"
 
 
-def _unequal_labels(cluster: Cluster) -> list[str]:
-    labelled = [node for node in cluster.nodes if node.pool is not None]
-    if not labelled:
-        return []
-    domains = cluster.domain_names()
-    first: dict[str, Node] = {}
-    faults = []
-    for node in labelled:
-        label = str(node.pool)
-        model = first.setdefault(label, node)
-        if label in cluster.gpu_types and label != node.gpu_type:
-            faults.append(f"the pool label '{label}' of node '{node.name}' is the name of another GPU type")
+def _unequal_labels(cluster: Cluster, nodes: NodeColumns) -> list[str]:
+    label = nodes.coded("pool")
+    domains, faults = cluster.node_domains(), []
+    first: dict[str, tuple[Node, tuple[str, ...]]] = {}
+    for i in np.flatnonzero(label.codes != NONE).tolist():
+        name, node = label.values[label.codes[i]], nodes[i]
+        model, expected_domains = first.setdefault(name, (node, domains.values[domains.codes[i]]))
+        if name in cluster.gpu_types and name != node.gpu_type:
+            faults.append(f"the pool label '{name}' of node '{node.name}' is the name of another GPU type")
         faults += [
-            f"pool '{label}': node '{node.name}' has {what} {value}, node '{model.name}' has {expected}"
+            f"pool '{name}': node '{node.name}' has {what} {value}, node '{model.name}' has {expected}"
             for what, value, expected in (
                 ("gpu_type", node.gpu_type, model.gpu_type),
                 ("gpus", node.gpus, model.gpus),
-                ("power domains", list(domains[node.name]), list(domains[model.name])),
+                ("power domains", list(domains.values[domains.codes[i]]), list(expected_domains)),
             )
             if value != expected
         ]

@@ -36,6 +36,9 @@ RecordT = TypeVar("RecordT", bound=BaseModel)
 ROWS, COLUMNS = "[rows]", "[columns]"
 """Forms of the records of a document: a list of objects, or an object with a list for every field."""
 
+BY_COLUMN = 10_000
+"""So many generated jobs, nodes or groups are by column, as are decisions of so many jobs."""
+
 NONE = -1
 """Code of a record that has no value."""
 
@@ -197,7 +200,14 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     def coded(self, field: str) -> Coded:
         """Column of any other field."""
         found = self.columns.get(field)
-        return found if isinstance(found, Coded) else Coded(np.full(len(self), NONE), [])
+        if isinstance(found, Coded):
+            return found
+        default = self.default(field)
+        return (
+            Coded(np.full(len(self), NONE), [])
+            if default is None
+            else Coded(np.zeros(len(self), np.int64), [default])
+        )
 
     def _filled(self, field: str, dtype: Any) -> Any:
         if field in self.columns:
@@ -214,6 +224,10 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         if isinstance(column, list) or _form(type(self), field) in ("flag", "whole"):
             return np.zeros(_length(column), dtype=bool)
         return np.asarray((column == 0) if column.dtype == np.int64 else np.isnan(column))
+
+    def listed(self) -> list[RecordT] | Self:
+        """The records as a list where they are few."""
+        return list(self) if len(self) < BY_COLUMN else self
 
     def without_empty(self) -> Self:
         """The same without columns in which no record has a value."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.cluster import Cluster, Node, top_down
-
-Chunk = IntArray  # GPUs of one aligned power-of-two block, numbered (node of the pool) * gpus_per_node + gpu
+from wattsched.topology.arrays import BoolArray, IntArray, alike
+from wattsched.topology.cluster import Cluster, NodeColumns
+from wattsched.topology.columns import Coded
+from wattsched.topology.structure import Lines, lines_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,8 @@ class Pool:
     gpus_per_node : int
     nodes : tuple of str
         Node names in file order.
+    members : int array, shape (n_nodes,)
+        Numbers of these nodes in the cluster.
     domains : tuple of str
         Names of the power domains that every node of the pool belongs to, in file order.
     node_index, gpu_index : int arrays, shape (n_gpus,)
@@ -45,6 +47,7 @@ class Pool:
     gpu_type: str
     gpus_per_node: int
     nodes: tuple[str, ...]
+    members: IntArray
     domains: tuple[str, ...]
     node_index: IntArray
     gpu_index: IntArray
@@ -120,37 +123,57 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
     added where the type has several node sizes and ``@{domain}+{domain}`` (``@none`` for no domain) where it
     has several sets of power domains.
     """
-    domains = cluster.domain_names()
-    members: dict[_Kind, list[Node]] = defaultdict(list)
-    for node in cluster.nodes:
-        members[_Kind(node.pool, node.gpu_type, node.gpus, domains[node.name])].append(node)
-    names = _names(list(members), set(cluster.gpu_types))
-    blocks = _structural_blocks(cluster, members)
-    return tuple(
-        _pool(name, kind, members[kind], blocks[kind]) for name, kind in zip(names, members, strict=True)
+    nodes, groups, domains = cluster.node_columns(), cluster.group_columns(), cluster.node_domains()
+    label, gpu_type, gpus = nodes.coded("pool"), nodes.coded("gpu_type"), nodes.counts("gpus")
+    first, kind = alike([label.codes, gpu_type.codes, gpus, domains.codes])
+    kinds = [_Kind(label.at(i), gpu_type.at(i), int(gpus[i]), domains.at(i)) for i in first.tolist()]
+    number = {name: g for g, name in enumerate(groups.names)}
+    lines = lines_of(
+        gpus, kind, _above(nodes.coded("parent"), number), _above(groups.coded("parent"), number)
     )
+    members = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
+    within = np.empty(len(kind), dtype=np.int64)
+    for own in members:
+        within[own] = np.arange(len(own))
+    works = _works(nodes, lines)
+    blocks = np.searchsorted(lines.block_pool, np.arange(len(kinds) + 1))
+    pools = []
+    for p, (name, (_, of_type, gpus_per_node, feeds)) in enumerate(
+        zip(_names(kinds, set(cluster.gpu_types)), kinds, strict=True)
+    ):
+        line = slice(lines.first[p], lines.first[p + 1])
+        sizes = lines.block_size[blocks[p] : blocks[p + 1]]
+        starts = np.cumsum(sizes) - sizes
+        assert not np.any(starts % sizes), "a structural block starts at a multiple of its size"
+        pools.append(
+            Pool(
+                name=name,
+                gpu_type=of_type,
+                gpus_per_node=gpus_per_node,
+                nodes=tuple(nodes.names[i] for i in members[p].tolist()),
+                members=members[p],
+                domains=feeds,
+                node_index=within[lines.node[line]],
+                gpu_index=lines.gpu[line],
+                blocks=np.array([starts, sizes]).T.copy(),
+                available=works[line],
+            )
+        )
+    return tuple(pools)
 
 
-def _pool(name: str, kind: _Kind, nodes: list[Node], chunks: list[Chunk]) -> Pool:
-    # Stable: blocks of one size keep the order of the tree.
-    chunks = sorted(chunks, key=len, reverse=True)
-    line = np.concatenate(chunks)
-    sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    assert not np.any(starts % sizes), "a structural block starts at a multiple of its size"
-    works = np.ones(len(line), dtype=bool)
-    works[[i * kind.gpus + gpu for i, node in enumerate(nodes) for gpu in node.unavailable]] = False
-    return Pool(
-        name=name,
-        gpu_type=kind.gpu_type,
-        gpus_per_node=kind.gpus,
-        nodes=tuple(node.name for node in nodes),
-        domains=kind.domains,
-        node_index=line // kind.gpus,
-        gpu_index=line % kind.gpus,
-        blocks=np.array([starts, sizes]).T.copy(),
-        available=works[line],
-    )
+def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
+    """Numbers of the groups above places, that of no group for none."""
+    return np.array([*(number[name] for name in parent.values), len(number)], dtype=np.int64)[parent.codes]
+
+
+def _works(nodes: NodeColumns, lines: Lines) -> BoolArray:
+    """Which GPUs take jobs."""
+    node, gpu = nodes.broken
+    if not len(node):
+        return np.ones(len(lines.node), dtype=bool)
+    width = int(nodes.counts("gpus").max())
+    return np.isin(lines.node * width + lines.gpu, node * width + gpu, invert=True)
 
 
 def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:
@@ -183,53 +206,3 @@ def _candidates(kind: _Kind, by_size: bool, by_domains: bool) -> Iterator[str]:
     longest = kind.gpu_type + size + domains
     yield longest
     yield from (f"{longest}#{i}" for i in count(2))
-
-
-def _structural_blocks(cluster: Cluster, members: Mapping[_Kind, list[Node]]) -> dict[_Kind, list[Chunk]]:
-    """Structural blocks of the tree restricted to the nodes of each pool.
-
-    Groups come before nodes among the children of a vertex, each in file order. Places without a parent
-    are children of one implicit root.
-    """
-    below: dict[str | None, dict[_Kind, deque[list[Chunk]]]] = defaultdict(lambda: defaultdict(deque))
-    for kind, nodes in members.items():
-        for i, node in enumerate(nodes):
-            below[node.parent][kind].append(_of_node(i * kind.gpus, kind.gpus))
-    parents = cluster.parents()
-    # From the leaves up, so that a group is complete before its parent needs it; the last of siblings first.
-    for name in reversed(top_down(parents)):
-        for kind, children in below.pop(name, {}).items():
-            below[parents[name]][kind].appendleft(_joined(children))
-    return {kind: _joined(below[None][kind]) for kind in members}
-
-
-def _joined(children: Iterable[list[Chunk]]) -> list[Chunk]:
-    """Structural blocks of a vertex from those of its children.
-
-    Children that are one whole block each, all of the same size, join in aligned runs of 2^m, decomposed in
-    binary from the first: 7 become 4 + 2 + 1. Blocks of a child with several blocks stay as they are.
-    """
-    whole: dict[int, list[Chunk]] = defaultdict(list)
-    chunks: list[Chunk] = []
-    for child in children:
-        if len(child) == 1:
-            whole[len(child[0])].append(child[0])
-        else:
-            chunks += child
-    for equal in whole.values():
-        start = 0
-        while start < len(equal):
-            run = 1 << ((len(equal) - start).bit_length() - 1)
-            chunks.append(np.concatenate(equal[start : start + run]))
-            start += run
-    return chunks
-
-
-def _of_node(first: int, gpus: int) -> list[Chunk]:
-    """The same of the GPUs of a node, which are one child each."""
-    chunks = []
-    while gpus:
-        run = 1 << (gpus.bit_length() - 1)
-        chunks.append(np.arange(first, first + run))
-        first, gpus = first + run, gpus - run
-    return chunks

@@ -52,7 +52,7 @@ def print_instance(out: Console, instance: Instance) -> None:
 
 def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     cluster = instance.cluster
-    levels = Counter(group.level for group in cluster.groups)
+    levels = Counter(cluster.group_columns().coded("level").tolist())
     tree = [count(n, level) for level, n in levels.items()]
     tree.append(count(len(cluster.nodes), "node"))
     heading(out, f"Cluster {cluster.name}", f"{count(cluster.total_gpus, 'GPU')} in {', '.join(tree)}")
@@ -86,10 +86,12 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
     budgets, cluster = instance.budgets, instance.cluster
     idle, full = standing_power_w(instance, options.pools), full_power_w(cluster, cluster.nodes)
     rows = [_power_row("site", budgets.power_w, idle, full)]
+    nodes, feeds = cluster.node_columns(), cluster.node_domains()
     for domain in cluster.power_domains[:MOST_DOMAINS]:
-        nodes = [n for n in cluster.nodes if domain.name in cluster.domain_names()[n.name]]
+        inside = np.array([domain.name in names for names in feeds.values])[feeds.codes]
+        fed = nodes.take(np.flatnonzero(inside))
         standing = standing_power_w(instance, options.pools, domain.name)
-        rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, nodes)))
+        rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, fed)))
     heading(out, "Power", "the cap between the idle cluster and every GPU at its board limit")
     columns = ["", ">idle", ">cap", ">full", ""]
     table(out, columns, rows, beyond=len(cluster.power_domains) - MOST_DOMAINS)

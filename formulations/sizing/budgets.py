@@ -149,12 +149,10 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
 
 def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
     """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
-    types = instance.cluster.gpu_types
-    base_w = {node.name: node.base_power_w for node in instance.cluster.nodes}
+    types, base_w = instance.cluster.gpu_types, instance.cluster.node_columns().numbers("base_power_w")
     return float(
         sum(
-            types[pool.gpu_type].idle_power_w * int(pool.available.sum())
-            + sum(base_w[name] for name in pool.nodes)
+            types[pool.gpu_type].idle_power_w * int(pool.available.sum()) + base_w[pool.members].sum()
             for pool in pools
             if domain is None or domain in pool.domains
         )

@@ -11,10 +11,9 @@ from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
 from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
-from wattsched.instances.sizing.job_columns import BY_COLUMN
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-from wattsched.topology.columns import Coded, Column
+from wattsched.topology.columns import BY_COLUMN, Coded, Column
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.instances.clusters import numbered
-from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.sizing.job_columns import BY_COLUMN, JobColumns
+from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.columns import Coded
@@ -149,11 +149,6 @@ def jobs_of_kinds(
             **{name: np.full(n, value) for name, value in fields.items()},
         }
     )
-
-
-def listed(jobs: JobColumns) -> list[Job] | JobColumns:
-    """Jobs of an instance, as a list where they are few."""
-    return list(jobs) if len(jobs) < BY_COLUMN else jobs
 
 
 def best_rates(table: OptionTable) -> dict[int, float]:

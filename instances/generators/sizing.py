@@ -20,7 +20,7 @@ from wattsched.instances.clusters import (
     with_rack_caps,
 )
 from wattsched.instances.errors import require_range
-from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, listed, requested_gpus
+from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -90,7 +90,7 @@ def uniform_round(
         budgets=budgets,
         cluster=cluster,
         tables=tables,
-        jobs=listed(drawn),
+        jobs=drawn.listed(),
     )
 
 
@@ -151,7 +151,7 @@ def sia_round(
         budgets=Budgets(power_w=None if power_fraction is None else capped_power_w(cluster, power_fraction)),
         cluster=cluster,
         tables=tables,
-        jobs=listed(drawn),
+        jobs=drawn.listed(),
     )
 
 
@@ -288,7 +288,7 @@ def hetero_round(
         budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
         cluster=cluster,
         tables=tables,
-        jobs=listed(_with_deadlines(rng, drawn, tables, round_s)),
+        jobs=_with_deadlines(rng, drawn, tables, round_s).listed(),
     )
 
 

@@ -14,11 +14,8 @@ from wattsched.instances.errors import MOST_LINES, refuse
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.columns import NONE, Coded, RecordColumns
-
-BY_COLUMN = 10_000
-"""Generated rounds of so many jobs, and their decisions, are by column."""
 
 CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w")
 """Fields that leave a job some of the options of its table or model."""
@@ -109,12 +106,4 @@ class JobColumns(RecordColumns[Job]):
         """
         columns = [self.coded(name).codes for name in ("options", "model", *CHOICES)]
         columns += [self.counts("min_gpus"), self.counts("max_gpus")]
-        code = np.zeros(len(self), dtype=np.int64)
-        for column in columns:
-            _, number = np.unique(column, return_inverse=True)
-            _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
-        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        return first[order], rank[kind]
+        return alike(columns)

@@ -17,6 +17,7 @@ from wattsched.perfmodels.profile import models
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Node
+from wattsched.topology.columns import NONE
 from wattsched.topology.pools import Pool, pools_of
 
 MOST_NEAR = 50
@@ -160,11 +161,17 @@ def _gpu_counts(instance: Instance, job: Job, pool: Pool) -> set[int]:
 
 
 def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
+    if not len(jobs.running):
+        return
     names = {pool.name for pool in pools}
     pool_of = {node: pool.name for pool in pools for node in pool.nodes}
-    nodes = {node.name: node for node in instance.cluster.nodes}
+    known = instance.cluster.node_columns()
+    suspects = _suspects(instance, jobs, pools).tolist()
+    used = {node for j in suspects if (held := jobs.held(j)) is not None for node in held.nodes}
+    named = np.array([i for i, name in enumerate(known.names) if name in used], dtype=np.int64)
+    nodes = {node.name: node for node in known.take(named)}
     holder: dict[tuple[str, int], tuple[Job, Placement]] = {}
-    for job in map(jobs.__getitem__, _suspects(instance, jobs, pools).tolist()):
+    for job in map(jobs.__getitem__, suspects):
         held = job.current
         assert held is not None
         if held.pool not in names:
@@ -172,7 +179,7 @@ def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
             yield f"job '{job.name}': current.pool '{held.pool}' is no pool of the cluster{near}"
         elif elsewhere := sorted(n for n in held.nodes if pool_of.get(n, held.pool) != held.pool):
             yield f"job '{job.name}': current.nodes: '{elsewhere[0]}' is not in the pool '{held.pool}'"
-        yield from (f"job '{job.name}': current.{fault}" for fault in _bad_gpus(held, nodes))
+        yield from (f"job '{job.name}': current.{fault}" for fault in _bad_gpus(held, nodes, known.names))
         for node, gpu in held.places:
             other, its = holder.setdefault((node, gpu), (job, held))
             if other is not job and (held.set is None or held.set != its.set):
@@ -190,14 +197,15 @@ def _suspects(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
     # Every GPU: is it one of the pool's, does it work, and who else holds it?
     holder = np.repeat(np.arange(len(held)), size)
     home = np.array([*(pool_of.get(name, -1) for name in held.node.values), -1])[held.node.codes]
-    nodes = {node.name: node for node in instance.cluster.nodes}
-    known = [nodes.get(name) for name in held.node.values]
-    most = np.array([*(0 if node is None else node.gpus for node in known), 0])[held.node.codes]
+    nodes = instance.cluster.node_columns()
+    place_of = {name: i for i, name in enumerate(nodes.names)}
+    node = np.array([*(place_of.get(name, NONE) for name in held.node.values), NONE])[held.node.codes]
+    most = np.where(node == NONE, 0, nodes.counts("gpus")[node])
     bad = (home != pool[holder]) | (held.gpu >= most)
-    width = max((node.gpus for node in instance.cluster.nodes), default=1)
-    broken = [n * width + gpu for n, node in enumerate(known) if node is not None for gpu in node.unavailable]
-    place = held.node.codes * width + np.minimum(held.gpu, width - 1)
-    bad |= np.isin(place, broken)
+    width = int(nodes.counts("gpus").max())
+    broken_node, broken_gpu = nodes.broken
+    place = node * width + np.minimum(held.gpu, width - 1)
+    bad |= np.isin(place, broken_node * width + broken_gpu)
     _, which, times = np.unique(place, return_inverse=True, return_counts=True)
     bad |= times[which] > 1
     odd[holder[bad]] = True
@@ -206,13 +214,13 @@ def _suspects(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
     return np.asarray(jobs.running[odd[codes]])
 
 
-def _bad_gpus(held: Placement, nodes: dict[str, Node]) -> Iterator[str]:
+def _bad_gpus(held: Placement, nodes: dict[str, Node], known: Collection[str]) -> Iterator[str]:
     if held.nodes and (listed := len(held.places)) != held.gpus:
         yield f"gpus is {held.gpus} but current.nodes lists {listed}"
     for name, numbers in held.nodes.items():
         node = nodes.get(name)
         if node is None:
-            yield f"nodes: '{name}' is no node of the cluster{_near(name, nodes)}"
+            yield f"nodes: '{name}' is no node of the cluster{_near(name, known)}"
             continue
         if len(set(numbers)) < len(numbers):
             yield f"nodes: node '{name}' lists a GPU twice"
