@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.topology.columns import Coded, RecordColumns
+from wattsched.topology.columns import NONE, Coded, RecordColumns
 
 _DOUBLE = struct.Struct("<d")
+_AT_ONCE = 20_000
 
 
 def digest_of(instance: BaseModel) -> str:
@@ -99,18 +100,22 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
 def _write_records(records: RecordColumns[Any], parts: list[bytes]) -> None:
     """Write the records as a list of models would be."""
     names = sorted(records.columns.keys() - records.several.keys())
-    columns = [_written(records, name, _text(name)) for name in names]
     parts.append(b"[%d:" % len(records))
-    parts += chain.from_iterable(zip(repeat(b"{"), *columns, repeat(b"}"), strict=False)) if columns else []
+    # A part at a time: small pieces take more memory than what they hold.
+    for begin in range(0, len(records), _AT_ONCE):
+        some = records.take(np.arange(begin, min(begin + _AT_ONCE, len(records))))
+        columns = [_written(some, name, _text(name)) for name in names]
+        pieces = zip(repeat(b"{"), *columns, repeat(b"}"), strict=False)
+        parts.append(b"".join(chain.from_iterable(pieces)))
 
 
 def _written(records: RecordColumns[Any], field: str, text: bytes) -> Iterable[bytes]:
     """What is written of a field for each record: nothing for its default."""
     column, default = records.columns[field], records.default(field)
     if isinstance(column, Coded):
-        each = [b"" if value == default else text + _alone(value) for value in column.values]
-        # The last stands for none.
-        each.append(b"" if default is None else text + b"n")
+        values = {code: column.values[code] for code in set(column.codes.tolist()) - {NONE}}
+        each = {code: b"" if v == default else text + _alone(v) for code, v in values.items()}
+        each[NONE] = b"" if default is None else text + b"n"
         return map(each.__getitem__, column.codes.tolist())
     if isinstance(column, list):
         encoded = map(str.encode, column)
