@@ -114,9 +114,9 @@ def _written(records: RecordColumns[Any], field: str, text: bytes) -> Iterable[b
     column, default = records.columns[field], records.default(field)
     if isinstance(column, Coded):
         values = {code: column.values[code] for code in set(column.codes.tolist()) - {NONE}}
-        each = {code: b"" if v == default else text + _alone(v) for code, v in values.items()}
-        each[NONE] = b"" if default is None else text + b"n"
-        return map(each.__getitem__, column.codes.tolist())
+        written = {code: b"" if v == default else text + _alone(v) for code, v in values.items()}
+        written[NONE] = b"" if default is None else text + b"n"
+        return map(written.__getitem__, column.codes.tolist())
     if isinstance(column, list):
         encoded = map(str.encode, column)
         return [b"%bs%d:%b" % (text, len(content), content) for content in encoded]

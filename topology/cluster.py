@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
@@ -14,6 +14,8 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.columns import COLUMNS, NONE, ROWS, Coded, RecordColumns, form_of
 from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
+
+ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])
 
 MOST_GPUS = 10_000_000
 
@@ -173,11 +175,24 @@ class Cluster(Strict):
 
     def node_columns(self) -> NodeColumns:
         """Nodes by column."""
-        return NodeColumns.from_records(self.nodes)
+        return self._by_column("nodes", NodeColumns)
 
     def group_columns(self) -> GroupColumns:
         """Groups by column."""
-        return GroupColumns.from_records(self.groups)
+        return self._by_column("groups", GroupColumns)
+
+    def _by_column(self, field: str, form: type[ColumnsT]) -> ColumnsT:
+        records = getattr(self, field)
+        known = self._columns.get(field)
+        # A copy of the cluster may have others.
+        if known is None or known[0] is not records:
+            known = self._columns[field] = records, form.from_records(records)
+        return cast(ColumnsT, known[1])
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[Any, RecordColumns[Any]]]:
+        """Lists of records that were asked for by column, and these columns, by field."""
+        return {}
 
     @property
     def total_gpus(self) -> int:
