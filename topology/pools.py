@@ -14,6 +14,7 @@ import numpy as np
 from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.columns import Coded
+from wattsched.topology.remembered import remembered
 from wattsched.topology.structure import Lines, lines_of
 
 
@@ -114,6 +115,7 @@ class _Kind(NamedTuple):
     domains: tuple[str, ...]
 
 
+@remembered
 def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
     """Pools of a cluster, in the file order of their first nodes.
 

@@ -103,6 +103,16 @@ class Configurations:
         found[with_rows] = order[self.start[with_rows]]
         return found
 
+    @cached_property
+    def thrifty_rows(self) -> IntArray:
+        """Rows of each kind that may take the least energy, whatever work and restart, ascending."""
+        per_work, number = self.power_w / self.rate, np.unique(self.power_w, return_inverse=True)[1]
+        order = np.lexsort((number, per_work, self.kind))
+        # Less power than all that take no more energy per work: kinds are apart, the later the lower.
+        height = number[order] - self.kind[order] * (len(self) + 1)
+        before = np.minimum.accumulate(np.append(len(self) + 1, height))[:-1]
+        return np.sort(order[height < before])
+
     def only(self, keep: BoolArray) -> Configurations:
         """Leave rows out."""
         return self.taken(np.flatnonzero(keep))

@@ -177,7 +177,7 @@ class RoundJobs:
         # What a restart takes may make another configuration the one of least energy.
         late = np.flatnonzero(self.restart_s)
         if len(late):
-            start, place, row = known.laid_out(self.kind[late])
+            start, place, row = known.laid_out(self.kind[late], known.thrifty_rows)
             rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
             each_j = power_w * (self.work[late][place] / rate + self.restart_s[late][place])
             energy_j[late] = np.minimum.reduceat(each_j, start[:-1])
