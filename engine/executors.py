@@ -38,6 +38,8 @@ ANSWER_S = 5.0
 """In which a scheduler answers, if there is one."""
 GRACE_S = 1.0
 """In which a worker of a local cluster ends by itself; one that is busy does not."""
+TRIM = "MALLOC_TRIM_THRESHOLD_"
+"""By which Dask has workers return memory at once; passes over arrays take twice as long then."""
 LIBRARIES = ("highspy", "ortools", "pyomo", "numpy", "scipy", "distributed")
 """Of which client and workers need the same versions, or their results would not be the same."""
 _ADDRESS = re.compile(r"(?:[a-z]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
@@ -353,12 +355,15 @@ def _require_scheduler(address: str) -> None:
 
 @contextmanager
 def _local_cluster(processes: int) -> Iterator[LocalCluster]:
+    import dask
     from distributed import LocalCluster
 
     cluster = None
     _start_tracker()
+    environment = dask.config.get("distributed.nanny.pre-spawn-environ")
+    kept = {name: value for name, value in environment.items() if name != TRIM}
     try:
-        with later_interrupts():
+        with later_interrupts(), dask.config.set({"distributed.nanny.pre-spawn-environ": kept}):
             cluster = LocalCluster(
                 n_workers=processes,
                 threads_per_worker=1,

@@ -27,9 +27,6 @@ CLUSTERS = 40
 _CELLS = 1 << 16
 """Reduced costs computed at once: they stay in the processor's cache."""
 
-_COUNTS = 1 << 20
-"""Counts of rows' uses, by block, that are held at once."""
-
 # Groups of a block at least, and blocks of a cluster at most.
 _BLOCK, _MOST_BLOCKS = 25_000, 8
 
@@ -171,7 +168,7 @@ def sums(shard: Shard, prices: FloatArray) -> Sums:
     reduced, cost = (
         np.bincount(block, of, n_blocks).astype(float) for of in (least, groups.costs(all_groups, code))
     )
-    step, use = max(1, _COUNTS // max(1, len(groups.kinds))), [np.zeros((0, groups.n_rows))]
+    step, use = max(1, _BLOCK * n_blocks // max(1, groups.n_groups)), [np.zeros((0, groups.n_rows))]
     for first in range(0, n_blocks, step):
         last = min(first + step, n_blocks)
         some = slice(start[first], start[last])

@@ -29,7 +29,7 @@ FAMILIES = {
 
 _COMMON = ("jobs", "gpus", "seed")
 
-MOST_JOBS = 1_000_000
+MOST_JOBS = 10_000_000
 MOST_GPUS = 10_000_000
 """Larger instances would not fit into the memory of most machines, nor be solved in a round."""
 
@@ -84,7 +84,7 @@ def generate(
     family : str
         One of `families`.
     jobs : int
-        Number of jobs, from 1 to 1,000,000; without it unknown families and options are told first.
+        Number of jobs, from 1 to 10,000,000; without it unknown families and options are told first.
     gpus : int, optional
         GPUs of the cluster, up to 10,000,000, rounded up to whole nodes (default: about half of what the
         jobs ask for).

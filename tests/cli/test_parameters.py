@@ -27,7 +27,7 @@ def folder(write, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("generate uniform --jobs 99999999999", "--jobs: must be at most 1,000,000"),
+        ("generate uniform --jobs 99999999999", "--jobs: must be at most 10,000,000"),
         ("generate sia-like --gpus 99999999999", "--gpus: must be at most 10,000,000"),
         ("generate uniform --jobs x", "'--jobs': 'x' is not a whole number"),
         ("generate uniform --round-s 0", "--round-s: must be greater than 0"),

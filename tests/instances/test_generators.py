@@ -119,7 +119,7 @@ def test_running_jobs_of_philly_fill_the_cluster() -> None:
         ("unknown", {}, "family: 'unknown' is not known, choose one of uniform, hetero"),
         ("uniform", {"jobs": 0}, "jobs: must be at least 1, got 0"),
         ("uniform", {"gpus": 0}, "gpus: must be at least 1, got 0"),
-        ("uniform", {"jobs": 99_999_999_999}, "jobs: must be at most 1,000,000, got 99,999,999,999"),
+        ("uniform", {"jobs": 99_999_999_999}, "jobs: must be at most 10,000,000, got 99,999,999,999"),
         ("hetero", {"gpus": 10**8}, "gpus: must be at most 10,000,000"),
         ("hetero", {"racks": 10**8}, "racks: must be at most 10,000"),
         ("hetero", {"rack_power_fraction": 0.01}, "rack_power_fraction: must be at least"),
