@@ -2,9 +2,9 @@
 
     python benchmarks/sharded_round.py --jobs 1000000 10000000
 
-prints the table; with ``--write`` it also puts it into docs/tables. Each size runs in a process of its own. The
-seconds of 16 machines are computed: what the workers computed in a pass, divided by 16, and what a pass of
-nothing takes.
+prints the table; with ``--write`` it also puts it into docs/tables. Each size runs in a process of its own.
+The seconds of 16 machines are computed: what the workers computed in a pass, divided by 16, and what a pass
+of nothing takes.
 """
 
 from __future__ import annotations

@@ -27,29 +27,25 @@ row may be left out of what is above the cheapest one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Numbers
 from wattsched.verification.sizing.configurations import alike
+from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import SHORTEST_HOLD_S, Choices, JobTerms, costs_of
-
-if TYPE_CHECKING:
-    from wattsched.verification.sizing.options import Options
+from wattsched.verification.sizing.skyline import skyline
 
 SEVERAL = 16
 """Jobs of a kind that are worth looking at together."""
 
 PRODUCT = 1 << 16
 """Numbers of a product of matrices that are found at once: they stay in the processor's cache."""
-
-MOST_COMPARED = 1_000
-"""Rows that all rows of a kind are compared with."""
 
 VALUE, WORK, RESTART, ONE = range(4)
 """Columns of coefficients, and what of a job they are multiplied with."""
@@ -271,25 +267,15 @@ class ByKind:
         return Rows(near - error, near + error)
 
 
+def by_kind_of(options: Options) -> ByKind:
+    """Jobs of options in doubles that are looked at together; they are kept with the options."""
+    if options.by_kind is None:
+        options.by_kind = ByKind(options)
+    found: ByKind = options.by_kind
+    return found
+
+
 def _parts(n_jobs: int, n_rows: int) -> Iterator[slice]:
     """Jobs of which products with rows are found at once."""
     step = max(1, PRODUCT // max(1, n_rows))
     return (slice(first, first + step) for first in range(0, n_jobs, step))
-
-
-def skyline(costs: Sequence[Numbers]) -> IntArray:
-    """Rows that no other row is as good as in all costs; of equal ones the first.
-
-    Of more than a thousand that each could do without, some are left.
-
-    Parameters
-    ----------
-    costs : sequence of arrays, shape (n_rows,)
-        Of each kind of cost what every row has.
-    """
-    order = np.lexsort(costs[::-1])
-    before = min(len(order), MOST_COMPARED)
-    beats = np.triu(np.ones((before, len(order)), dtype=bool), 1)
-    for cost in costs:
-        beats &= (cost[order[:before], None] <= cost[None, order]).astype(bool)
-    return np.asarray(order[~beats.any(axis=0)])

@@ -11,6 +11,7 @@ import numpy as np
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
+from wattsched.verification.sizing.by_kind import by_kind_of
 from wattsched.verification.sizing.options import LARGEST, SMALLEST, Listed, Options, Use, Worth
 from wattsched.verification.sizing.splits import Allowed
 from wattsched.verification.sizing.surrogate import Reach
@@ -113,7 +114,7 @@ def _least_of_all(
 def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[Numbers]:
     """Ends of the least costs of some of the jobs that are looked at by kind."""
     paid = _paid(options, prices)
-    ran = options.together.least(paid, jobs)
+    ran = by_kind_of(options).least(paid, jobs)
     waited = _ends(options.waiting(jobs), options, prices)
     found = [np.minimum(r, w) for r, w in zip(ran, waited, strict=True)]
     places, start, staying = options.staying(jobs)
@@ -125,7 +126,7 @@ def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[N
 
 def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None]:
     """Jobs that are looked at by kind, and the others; None for all."""
-    together = options.together.jobs
+    together = by_kind_of(options).jobs
     if left:
         together = together[~np.isin(together, list(left))]
     if not len(together):
@@ -144,7 +145,7 @@ def _dearest_of_all(options: Options, chunk: int) -> Numbers:
 
 def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
     """The same of some of the jobs that are looked at by kind."""
-    found = np.maximum(options.together.dearest(jobs), _most(options.waiting(jobs), options.arithmetic))
+    found = np.maximum(by_kind_of(options).dearest(jobs), _most(options.waiting(jobs), options.arithmetic))
     places, start, staying = options.staying(jobs)
     if len(places):
         stayed = np.maximum.reduceat(_most(staying, options.arithmetic), start)

@@ -21,10 +21,10 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.columns import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.by_kind import ByKind, skyline
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations, alike
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
 from wattsched.verification.sizing.pools import block_of, ranges
+from wattsched.verification.sizing.skyline import skyline
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
 """Up to this part of its deadline an option is in time by any arithmetic."""
@@ -113,6 +113,8 @@ class Options:
         Everything that options pay for, numbered; 0 is no use.
     dearest : Fraction, optional
         Not below what any choice of options costs, once that was found.
+    by_kind : by_kind.ByKind, optional
+        Jobs that are looked at by kind, once these were asked for.
     start : int array, shape (n_offers + 1,)
         Where each offer's configurations begin among the rows.
     unit_s, power_w, idle_w : arrays, shape (n_rows,)
@@ -137,6 +139,7 @@ class Options:
         self.instance, self.configurations, self.arithmetic = instance, configurations, arithmetic
         self.uses: dict[Use, int] = {("joule",): 1}
         self.dearest: Fraction | None = None
+        self.by_kind: Any = None
         self.round_s = arithmetic.number(instance.round_s)
         places = self._read_rows(*self._offers())
         self._read_jobs(places)
@@ -276,11 +279,6 @@ class Options:
         start = np.cumsum(counts) - counts
         row = ranges(self.start[self.offer[jobs]], counts)
         return Listed(jobs, start, self.running(np.repeat(jobs, counts), row), self.waiting(jobs))
-
-    @cached_property
-    def together(self) -> ByKind:
-        """Jobs that can be looked at by kind, in doubles."""
-        return ByKind(self)
 
     def staying(self, jobs: IntArray) -> tuple[IntArray, IntArray, Worth]:
         """Options of jobs in the place that they hold, of those that have any.

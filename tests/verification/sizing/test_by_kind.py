@@ -16,6 +16,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Enclosure
 from wattsched.verification.sizing import by_kind
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.by_kind import by_kind_of
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.options import Options
@@ -51,7 +52,7 @@ def test_both_enclose_the_same_sum(case: Priced, product: int) -> None:
     rational, together, alone = (Options(instance, configurations, a) for a in (RATIONALS, DOUBLES, DOUBLES))
     assume(in_range(together, paid))
     # Nobody is looked at by kind.
-    alone.together.jobs = np.zeros(0, dtype=np.int64)
+    by_kind_of(alone).jobs = np.zeros(0, dtype=np.int64)
     exact = least_costs(rational, paid)
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(by_kind, "PRODUCT", product)
@@ -80,8 +81,8 @@ def test_generated_rounds_are_looked_at_by_kind(family: str, objective: str) -> 
     paid = prices_of(rows, {name: scale[row.kind] for name, row in rows.items()})
     together, alone = (Options(instance, configurations, DOUBLES) for _ in range(2))
     if family in ("uniform", "hetero"):
-        assert len(together.together.jobs) == 150
-    alone.together.jobs = np.zeros(0, dtype=np.int64)
+        assert len(by_kind_of(together).jobs) == 150
+    by_kind_of(alone).jobs = np.zeros(0, dtype=np.int64)
     a, b = least_costs(together, paid).total, least_costs(alone, paid).total
     assert a.low <= b.high
     assert b.low <= a.high
