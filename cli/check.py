@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
 from wattsched.cli.files import STANDARD, read_document, read_instance, shown
 from wattsched.cli.parameters import Number
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     metavar="GAP",
     help="Refuse RESULT unless its decision is proven to this gap, by the certificate alone.",
 )
-def command(instance_file: str, result_file: str, require_gap: float | None) -> int:
+@dask_option("the proof of the bound of a large round of sizing")
+def command(instance_file: str, result_file: str, require_gap: float | None, dask: str | None) -> int:
     """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
 
     Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
@@ -44,15 +47,22 @@ def command(instance_file: str, result_file: str, require_gap: float | None) -> 
 
     instance, document = read_instance(instance_file), read_document(result_file)
     if is_pareto(document):
+        if dask is not None:
+            raise BadInput(f"{shown(result_file)}: is a frontier, which cannot be combined with --dask")
         return _check_pareto(instance, document, shown(result_file), require_gap)
     answer = answer_of(document, instance.problem, shown(result_file))
-    with progress(f"checking {shown(result_file)}"):
-        verdict = verdict_on(instance, document)
+    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, _refusing(dask):
+        verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
     told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
     return print_verdict(verdict.requiring(require_gap), told, required=require_gap is not None)
+
+
+def _refusing(dask: str | None) -> AbstractContextManager[None]:
+    """Say what a cluster cannot check."""
+    return nullcontext() if dask is None else refusing()
 
 
 def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None) -> int:

@@ -221,7 +221,11 @@ def _proof_said(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(
-    instance: BaseModel | str | Path, answer: BaseModel | str | Path, *, require_gap: float | None = None
+    instance: BaseModel | str | Path,
+    answer: BaseModel | str | Path,
+    *,
+    require_gap: float | None = None,
+    executor: Any = None,
 ) -> Verdict:
     """Check a decision, or a result with all that it claims, against its instance.
 
@@ -236,6 +240,8 @@ def check(
     require_gap : float, optional
         Refuse the answer unless its decision is proven to this gap, or infeasibility is proven; at least 0
         and below 1.
+    executor : Executor, optional
+        Has workers prove the bound of a round of sizing (`wattsched.dask_executor`). Default: this process.
 
     Returns
     -------
@@ -248,7 +254,7 @@ def check(
     TypeError
         For arguments of another type.
     ValueError
-        For a `require_gap` out of its range.
+        For a `require_gap` out of its range, and a problem or a round whose bound workers cannot prove.
     InputError
         For files that are no instance, or neither a result nor a decision.
     """
@@ -270,17 +276,22 @@ def check(
     if isinstance(answer, Result):
         # The decision of a large round is some seconds of writing and reading.
         document = answer.model_dump(mode="json", exclude={"decision"}) | {"decision": answer.decision}
-        return verdict_on(instance, document).requiring(require_gap)
+        return verdict_on(instance, document, executor).requiring(require_gap)
     require("answer", answer, (rules.decision,), f"a decision of {rules.name}, or a result")
-    return verdict_on(instance, answer.model_dump(mode="json")).requiring(require_gap)
+    return verdict_on(instance, answer.model_dump(mode="json"), executor).requiring(require_gap)
 
 
-def verdict_on(instance: Any, document: dict[str, Any]) -> Verdict:
-    """Check a parsed result, its decision perhaps a model, or a bare decision against its instance."""
+def verdict_on(instance: Any, document: dict[str, Any], executor: Any = None) -> Verdict:
+    """Check a parsed result, its decision perhaps a model, or a bare decision against its instance.
+
+    With an executor its workers prove the bound; a ValueError where they cannot.
+    """
     from wattsched.problems import problem
     from wattsched.verification.claims import Verdict, check_result
 
     rules = problem(instance.problem)
+    if executor is not None:
+        rules = rules.proving_by(executor)
     if is_decision(document):
         report = rules.check(instance, validated(rules.decision, document))
         return Verdict(report.faults, report)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,7 +27,7 @@ INTERNAL = ("worst:", "share:", "job:", "task:")
 PROVEN = ("optimal", "infeasible")
 """Reasons to stop before any limit was reached."""
 
-PHASES = ("expand", "build", "reference", "safety", "solve", "decode", "check", "prove", "total")
+PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
 """What seconds are counted of."""
 
 SAME_BOUND = 1e-8
@@ -64,6 +65,8 @@ class Rules(Generic[InstanceT, DecisionT]):
         Instance and decision to a report; it shares no code with formulations and solvers.
     prover : callable
         Instance to what proves certificate prices and the leaves of certificate trees, likewise.
+    sharded_prover : callable, optional
+        The same from what hands shards of jobs to workers, and an instance.
     """
 
     name: str
@@ -72,6 +75,19 @@ class Rules(Generic[InstanceT, DecisionT]):
     objectives: Mapping[str, Literal["min", "max"]]
     check: Callable[[InstanceT, DecisionT], Report]
     prover: Callable[[InstanceT], ProveLeaf]
+    sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
+
+    def proving_by(self, workers: Any) -> Self:
+        """Rules by which workers prove; a ValueError for a problem without.
+
+        Parameters
+        ----------
+        workers : Executor
+            Keeps values on workers.
+        """
+        if self.sharded_prover is None:
+            raise ValueError(f"only rounds of sizing are checked over a cluster, this is of '{self.name}'")
+        return replace(self, prover=partial(self.sharded_prover, workers))
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,12 @@ def test_by_command(large: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = CliRunner().invoke(main, [*options, "--dask", "local:2"])
     assert result.exit_code == 0, result.stderr
     assert "spread" in wattsched.read_result("answer.json").time_s
-    assert CliRunner().invoke(main, ["check", "round.json", "answer.json"]).exit_code == 0
+    here, spread = (
+        CliRunner().invoke(main, ["check", "round.json", "answer.json", *more])
+        for more in ([], ["--dask", "local:2"])
+    )
+    assert here.exit_code == spread.exit_code == 0
+    assert here.stdout == spread.stdout
 
 
 @pytest.mark.parametrize("family", ["uniform", "shifting"])
@@ -110,5 +115,11 @@ def test_what_is_not_solved_in_shards(family: str, tmp_path: Path, monkeypatch: 
     result = CliRunner().invoke(main, ["solve", "round.json", "--dask", "local:1"])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert told in result.stderr
+    result = CliRunner().invoke(main, ["solve", "round.json", "-o", "answer.json"])
+    assert result.exit_code == 0
+    if family == "shifting":
+        result = CliRunner().invoke(main, ["check", "round.json", "answer.json", "--dask", "local:1"])
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "only rounds of sizing are checked over a cluster, this is of 'shifting'" in result.stderr
     with pytest.raises(TypeError, match="executor must be what dask_executor gives"):
         wattsched.solve(small, executor="local")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -113,15 +113,25 @@ class Prover:
 
     def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
         paid = prices_of(self.rows, charged)
-        given = _Given(self, paid, allowed, in_range(self.near, paid))
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
-        prove_by = _threshold if self.instance.objective in BOTTLENECK else _sum
-        proven, reach, leeway, excess = prove_by(given, used)
+        given: Given
+        if self.instance.objective in BOTTLENECK:
+            given = self._given_here(paid, allowed)
+            proven, reach, leeway, excess = _threshold(given, used)
+        else:
+            given = self.given(paid, allowed)
+            proven, reach, leeway, excess = _sum(given, used)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
-        exact = given.options.arithmetic.exact
-        return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
+        return Proof([], bound, honest, float_above(leeway), float_below(excess), given.exact)
+
+    def given(self, paid: RowPrices, allowed: Allowed) -> Given:
+        """Least costs at prices, where splits leave the jobs so much."""
+        return self._given_here(paid, allowed)
+
+    def _given_here(self, paid: RowPrices, allowed: Allowed) -> _Given:
+        return _Given(self, paid, allowed, in_range(self.near, paid))
 
     def _require_configurations(self) -> None:
         of = self.configurations
@@ -140,6 +150,21 @@ class Prover:
         return Options(self.instance, self.configurations, RATIONALS)
 
 
+class Given(Protocol):
+    """What a bound is proven of."""
+
+    @property
+    def prover(self) -> Prover:
+        """Of the instance."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is proven in rational numbers."""
+
+    def least(self) -> LeastCosts:
+        """Least costs of the jobs."""
+
+
 class _Given(NamedTuple):
     """What is proven of what, in which arithmetic."""
 
@@ -154,6 +179,11 @@ class _Given(NamedTuple):
         few = len(self.prover.near) <= EXACT_OPTIONS
         return self.prover.exact if few or not self.in_range else self.prover.near
 
+    @property
+    def exact(self) -> bool:
+        """Whether that is rational numbers."""
+        return self.options.arithmetic.exact
+
     def least(self) -> LeastCosts:
         """Least costs of the jobs."""
         near = self.prover.near if self.in_range else None
@@ -163,7 +193,7 @@ class _Given(NamedTuple):
 Charged = Sequence[tuple["Row", Fraction]]
 
 
-def _sum(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """Of a sum what is proven, what can have been claimed, and leeway and excess of `Proof`."""
     cheapest = given.least()
     bound = cheapest.total - _capacity(charged)

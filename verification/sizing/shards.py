@@ -1,0 +1,119 @@
+"""Proving the bound of a large round whose jobs are in shards elsewhere, as on the workers of a cluster.
+
+What prices prove is a sum over the jobs, so every shard tells three numbers. They are of blocks of jobs that
+do not depend on the number of shards, and rational numbers add without rounding: neither does the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.verification.arithmetic import DOUBLES, Enclosure
+from wattsched.verification.sizing.bound import EXACT_OPTIONS, Given, Prover
+from wattsched.verification.sizing.by_kind import SUMS
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.least_cost import LeastCosts, RowPrices, in_range, least_costs
+from wattsched.verification.sizing.options import Options
+from wattsched.verification.sizing.pools import pools_of
+from wattsched.verification.sizing.splits import Allowed
+
+R = TypeVar("R")
+
+BLOCK = 50_000
+"""Jobs whose least costs are summed together."""
+
+SHARDS = 2
+"""For each worker: what is lost with one is made again by several."""
+
+TOGETHER = ("work-value",)
+"""Objectives for which what a job is worth depends on all others."""
+
+
+class Spread(Protocol):
+    """Values on workers."""
+
+    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """Call a function with each value and the arguments."""
+
+
+class Workers(Protocol):
+    """What hands values out to workers."""
+
+    def workers(self) -> int:
+        """How many there are."""
+
+    def kept(self, values: Iterable[Any]) -> Spread:
+        """Hand out values that stay there."""
+
+
+class ShardedProver(Prover):
+    """Proves as `Prover` does, in doubles and without splits by workers.
+
+    Raises
+    ------
+    ValueError
+        For a round that cannot be divided: what a job costs must not depend on others.
+    """
+
+    def __init__(self, workers: Workers, instance: Instance):
+        if instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
+            told = "rounds without sets of jobs under an objective that is a sum of what each job costs"
+            raise ValueError(f"only {told} are checked over a cluster")
+        super().__init__(instance)
+        self._workers = workers
+
+    def given(self, paid: RowPrices, allowed: Allowed) -> Given:
+        """Least costs that the workers find, where `Prover` would look for them in doubles."""
+        of = self.configurations
+        if allowed or int(np.diff(of.start)[of.kind].sum()) <= EXACT_OPTIONS:
+            return super().given(paid, allowed)
+        blocks = _shards(self.instance, of.jobs, SHARDS * self._workers.workers())
+        found = [one for shard in self._workers.kept(blocks).each(_least_of, dict(paid)) for one in shard]
+        costs = [one for one in found if one is not None]
+        if len(costs) < len(found):
+            return super().given(paid, allowed)
+        nothing = Fraction(0)
+        total = sum((one.total for one in costs), Enclosure(nothing, nothing))
+        size, dearest = (
+            sum(terms, nothing) for terms in zip(*((c.size, c.dearest) for c in costs), strict=True)
+        )
+        return _Summed(self, LeastCosts(total, size, dearest))
+
+
+class _Summed(NamedTuple):
+    """Least costs that are known."""
+
+    prover: Prover
+    costs: LeastCosts
+    exact: bool = False
+
+    def least(self) -> LeastCosts:
+        """Least costs of the jobs."""
+        return self.costs
+
+
+def _shards(instance: Instance, jobs: JobColumns, shards: int) -> list[list[Instance]]:
+    """Rounds of a block of jobs each, in about so many parts."""
+    starts = range(0, len(jobs), BLOCK)
+    blocks = [
+        instance.model_copy(update={"jobs": jobs.take(np.arange(start, min(start + BLOCK, len(jobs))))})
+        for start in starts
+    ]
+    ends = np.unique(np.arange(shards + 1) * len(blocks) // shards).tolist()
+    return [blocks[first:last] for first, last in pairwise(ends)]
+
+
+def _least_of(blocks: list[Instance], paid: RowPrices) -> list[LeastCosts | None]:
+    """Least costs of blocks of jobs in doubles, None where numbers are out of their range."""
+    found: list[LeastCosts | None] = []
+    for block in blocks:
+        options = Options(block, JobConfigurations(block, pools_of(block.cluster)), DOUBLES)
+        found.append(least_costs(options, paid) if in_range(options, paid) else None)
+    return found
