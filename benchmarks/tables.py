@@ -47,6 +47,11 @@ TABLES = {
         "python benchmarks/large_rounds.py --write",
         "performance.md#large-rounds",
     ),
+    "sharded-round": Table(
+        "One round in shards on a local Dask cluster of two processes",
+        "python benchmarks/sharded_round.py --write",
+        "cluster.md#one-large-round",
+    ),
     "deadlines": Table(
         "Calls with a time limit: how late they are",
         "python benchmarks/deadlines.py --solves 10000 --processes 2 --write",

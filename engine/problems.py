@@ -187,6 +187,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         safety_net="greedy",
         check=check,
         prover=Prover,
+        sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
         misspelt=unknown_pools,

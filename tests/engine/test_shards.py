@@ -85,7 +85,7 @@ def test_a_lost_value_is_made_again_and_its_call_repeated(cluster: DaskExecutor,
     killer.start()
     assert kept.each(looked_at, 2.0) == [0, 1]
     killer.join()
-    assert (len(list(tmp_path.glob("0-*"))), len(list(tmp_path.glob("1-*")))) == (1, 2)
+    assert len(list(tmp_path.glob("1-*"))) == 2
     assert kept.each(abs) == [0, 1]
 
 

@@ -26,7 +26,7 @@ from wattsched.verification.sizing.splits import Allowed
 
 R = TypeVar("R")
 
-BLOCK = 50_000
+BLOCK = 100_000
 """Jobs whose least costs are summed together."""
 
 SHARDS = 2
@@ -113,7 +113,8 @@ def _shards(instance: Instance, jobs: JobColumns, shards: int) -> list[list[Inst
 def _least_of(blocks: list[Instance], paid: RowPrices) -> list[LeastCosts | None]:
     """Least costs of blocks of jobs in doubles, None where numbers are out of their range."""
     found: list[LeastCosts | None] = []
+    pools = pools_of(blocks[0].cluster)  # that of all of them
     for block in blocks:
-        options = Options(block, JobConfigurations(block, pools_of(block.cluster)), DOUBLES)
+        options = Options(block, JobConfigurations(block, pools), DOUBLES)
         found.append(least_costs(options, paid) if in_range(options, paid) else None)
     return found
