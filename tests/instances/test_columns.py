@@ -20,6 +20,8 @@ from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.cluster import Cluster, NodeColumns
+from wattsched.topology.pools import pools_of
 
 KEPT = "a job that is not preemptible needs 'current' with its nodes"
 
@@ -111,6 +113,53 @@ def test_gpus_of_a_decision_are_counted() -> None:
     jobs = {"job": ["a"], "gpus": [2], "pool": ["A"], "node": ["n"], "gpu": [0]}
     with pytest.raises(ValueError, match="'node' has 1 entries, the jobs have 2 GPUs"):
         Decision.model_validate({"jobs": jobs, "waiting": []})
+
+
+@given(small_instances())
+def test_a_cluster_by_column_is_the_same(instance: Instance) -> None:
+    cluster = instance.cluster
+    by_column = cluster.model_copy(
+        update={"nodes": cluster.node_columns(), "groups": cluster.group_columns()}
+    )
+    read = Cluster.model_validate(json.loads(document_text(by_column)))
+    assert isinstance(read.nodes, NodeColumns)
+    assert read == cluster
+    assert read.total_gpus == cluster.total_gpus
+    assert read.domain_names() == cluster.domain_names()
+    assert digest_of(instance.model_copy(update={"cluster": read})) == digest_of(instance)
+    for one, other in zip(pools_of(read), pools_of(cluster), strict=True):
+        assert one.name == other.name
+        assert one.nodes == other.nodes
+        assert (one.node_index == other.node_index).all()
+        assert (one.available == other.available).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"gpus": [4, 0]}, "cluster.nodes.gpus[1]: must be greater than or equal to 1, got 0"),
+        ({"gpus": [4]}, "cluster.nodes: the columns differ in length: {'name': 2, 'gpu_type': 2, 'gpus': 1}"),
+        ({"parent": [None, "x"]}, "cluster: node 'm' has the unknown parent 'x'"),
+        ({"gpu_type": ["A", "B"]}, "cluster: node 'm' has the unknown gpu_type 'B'"),
+        ({"unavailable": [[], [4]]}, "cluster: node 'm' has no GPU 4, it has 4"),
+        ({"unavailable": [[], [1, 0, 1]]}, "cluster: node 'm' lists an unavailable GPU twice"),
+        ({"name": ["n", "n"]}, "cluster: the name 'n' is used for more than one node or group"),
+        ({"name": [], "gpu_type": [], "gpus": []}, "cluster.nodes: must not be empty"),
+        ({"colour": ["red", "red"]}, "cluster.nodes.colour: is not a known field"),
+    ],
+)
+def test_a_fault_of_a_node_names_its_place(change: dict[str, Any], told: str) -> None:
+    nodes: dict[str, Any] = {"name": ["n", "m"], "gpu_type": ["A", "A"], "gpus": [4, 4], **change}
+    cluster = {"gpu_types": {"A": {"idle_power_w": 10}}, "nodes": nodes}
+    with pytest.raises(InputError) as error:
+        instance_of({"format": "wattsched-instance/1", "cluster": cluster, "jobs": []})
+    assert error.value.faults == [told]
+
+
+def test_copies_of_a_cluster_have_their_own_columns() -> None:
+    cluster = wattsched.generate("uniform", jobs=20, seed=1).cluster
+    assert len(cluster.node_columns()) == len(cluster.nodes) > 1
+    assert len(cluster.model_copy(update={"nodes": cluster.nodes[:1]}).node_columns()) == 1
 
 
 def test_by_column_it_is_smaller(tmp_path: Path) -> None:
