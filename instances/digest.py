@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
 
+from wattsched.instances.sizing.holdings import Holdings
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import NONE, Coded, RecordColumns
+from wattsched.topology.ragged import Ragged
+from wattsched.topology.remembered import remembered
 
 _DOUBLE = struct.Struct("<d")
-_AT_ONCE = 20_000
+_AT_ONCE = 1 << 15
+"""Records that are written at once: they stay in the processor's cache."""
 
 
 def digest_of(instance: BaseModel) -> str:
@@ -35,7 +40,10 @@ def digest_of(instance: BaseModel) -> str:
     """
     parts: list[bytes] = []
     _write_fields(instance, parts, ("objective",))
-    return sha256(b"".join(parts)).hexdigest()
+    found = sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
 
 
 def _write(value: Any, parts: list[bytes]) -> None:
@@ -43,6 +51,8 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(_text(value))
     elif isinstance(value, float | int):
         parts.append(b"d" + _DOUBLE.pack(value))
+    elif isinstance(value, Cluster):
+        parts.append(_cluster(value))
     elif isinstance(value, BaseModel):
         _write_fields(value, parts)
     elif value is None:
@@ -57,6 +67,14 @@ def _write(value: Any, parts: list[bytes]) -> None:
             parts.append(_text(name))
             _write(value[name], parts)
         parts.append(b"}")
+
+
+@remembered
+def _cluster(cluster: Cluster) -> bytes:
+    """What is written of a cluster, which is the same from round to round."""
+    parts: list[bytes] = []
+    _write_fields(cluster, parts)
+    return b"".join(parts)
 
 
 def _write_fields(model: BaseModel, parts: list[bytes], without: tuple[str, ...] = ()) -> None:
@@ -100,35 +118,85 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
 def _write_records(records: RecordColumns[Any], parts: list[bytes]) -> None:
     """Write the records as a list of models would be."""
     names = sorted(records.columns.keys() - records.several.keys())
+    fields = [_field(records, name) for name in names]
     parts.append(b"[%d:" % len(records))
-    # A part at a time: small pieces take more memory than what they hold.
-    for begin in range(0, len(records), _AT_ONCE):
-        some = records.take(np.arange(begin, min(begin + _AT_ONCE, len(records))))
-        columns = [_written(some, name, _text(name)) for name in names]
-        pieces = zip(repeat(b"{"), *columns, repeat(b"}"), strict=False)
-        parts.append(b"".join(chain.from_iterable(pieces)))
+    for first in range(0, len(records), _AT_ONCE):
+        some = slice(first, min(first + _AT_ONCE, len(records)))
+        written: list[Ragged | bytes] = [b"{", *(field(some) for field in fields), b"}"]
+        parts.append(Ragged.joined(some.stop - first, written).content.tobytes())
 
 
-def _written(records: RecordColumns[Any], field: str, text: bytes) -> Iterable[bytes]:
-    """What is written of a field for each record: nothing for its default."""
-    column, default = records.columns[field], records.default(field)
+def _field(records: RecordColumns[Any], field: str) -> Callable[[slice], Ragged]:
+    """What is written of a field for some records: nothing for its default."""
+    column, default, text = records.columns[field], records.default(field), _text(field)
+    if isinstance(column, Coded) and isinstance(holdings := column.values, Holdings):
+        return lambda some: _held(holdings, column.codes[some], text)
     if isinstance(column, Coded):
-        values = {code: column.values[code] for code in set(column.codes.tolist()) - {NONE}}
-        written = {code: b"" if v == default else text + _alone(v) for code, v in values.items()}
-        written[NONE] = b"" if default is None else text + b"n"
-        return map(written.__getitem__, column.codes.tolist())
+        each = [b"" if value == default else text + _alone(value) for value in column.values]
+        # The last stands for none.
+        table = Ragged.of([*each, b"" if default is None else text + b"n"])
+        return lambda some: table.take(column.codes[some] % len(table))
     if isinstance(column, list):
-        encoded = map(str.encode, column)
-        return [b"%bs%d:%b" % (text, len(content), content) for content in encoded]
-    packed, start = column.astype("<f8").tobytes(), text + b"d"
-    each = [start + packed[place : place + 8] for place in range(0, len(packed), 8)]
+        return lambda some: _texts(column[some], text)
     # No value is the default where it is none.
     unwritten = records.without(field)
     if default not in (None, ...):
         unwritten |= column == default
-    for place in np.flatnonzero(unwritten).tolist():
-        each[place] = b""
-    return each
+    return lambda some: _doubles(column[some], text).where(~unwritten[some])
+
+
+def _held(holdings: Holdings, codes: IntArray, text: bytes) -> Ragged:
+    """Placements as their models would be written."""
+    held = holdings.take(codes[codes != NONE])
+    fields = {
+        "batch_size": _doubles(held.batch_size, _text("batch_size")).where(held.batch_size != 0),
+        "frequency_mhz": _doubles(held.frequency_mhz, _text("frequency_mhz")).where(held.frequency_mhz != 0),
+        "gpus": _doubles(held.gpus, _text("gpus")),
+        "nodes": _nodes(held),
+        "pool": _named(held.pool, "pool"),
+        "power_limit_w": _doubles(held.power_limit_w, _text("power_limit_w")).where(
+            ~np.isnan(held.power_limit_w)
+        ),
+        "set": _named(held.set, "set"),
+    }
+    written = Ragged.joined(len(held), [text + b"{", *fields.values(), b"}"])
+    return written.merged((codes != NONE).astype(np.int64))
+
+
+def _nodes(held: Holdings) -> Ragged:
+    """Nodes with the numbers of their GPUs, ordered by name."""
+    holder = np.repeat(np.arange(len(held)), np.diff(held.start))
+    names, number = np.unique(np.array([*held.node.values, ""]), return_inverse=True)
+    node = number[held.node.codes]
+    order = np.lexsort((node, holder))
+    holder, node = holder[order], node[order]
+    first = np.flatnonzero(np.diff(holder, prepend=-1) | np.diff(node, prepend=-1))
+    counts = np.diff(first, append=len(order))
+    table = Ragged.of([_text(name) for name in names.tolist()])
+    gpus = Ragged.doubles(held.gpu[order]).merged(counts)
+    nodes = Ragged.joined(len(first), [table.take(node[first]), b"D", _digits(counts), b":", gpus])
+    of_each = nodes.merged(np.bincount(holder[first], minlength=len(held)))
+    return Ragged.joined(len(held), [_text("nodes") + b"{", of_each, b"}"]).where(np.diff(held.start) > 0)
+
+
+def _named(column: Coded, field: str) -> Ragged:
+    table = Ragged.of([*(_text(field) + _text(value) for value in column.values), b""])
+    return table.take(column.codes % len(table))
+
+
+def _texts(texts: list[str], text: bytes) -> Ragged:
+    content = Ragged.texts(texts)
+    return Ragged.joined(len(texts), [text + b"s", _digits(content.size), b":", content])
+
+
+def _doubles(values: FloatArray | IntArray | BoolArray, text: bytes) -> Ragged:
+    return Ragged.joined(len(values), [text + b"d", Ragged.doubles(values)])
+
+
+def _digits(numbers: IntArray) -> Ragged:
+    """Whole numbers in decimal digits."""
+    values, place = np.unique(numbers, return_inverse=True)
+    return Ragged.of([b"%d" % value for value in values.tolist()]).take(place)
 
 
 def _alone(value: Any) -> bytes:

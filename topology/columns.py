@@ -74,6 +74,10 @@ class Coded:
             codes.append(code)
         return cls(np.array(codes, dtype=np.int64), values)
 
+    def take(self, places: IntArray) -> Coded:
+        """Column of some of the records."""
+        return Coded(self.codes[places], self.values)
+
     def at(self, place: int) -> Any:
         """Value of a record."""
         code = int(self.codes[place])
@@ -400,7 +404,7 @@ def _value(form: str, column: Column, j: int) -> Any:
 
 def _taken(column: Column, places: IntArray) -> Column:
     if isinstance(column, Coded):
-        return Coded(column.codes[places], column.values)
+        return column.take(places)
     return [column[j] for j in places.tolist()] if isinstance(column, list) else column[places]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Placement
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, ranges
 from wattsched.topology.columns import NONE, Coded
 
 
@@ -76,6 +76,22 @@ class Holdings(Sequence[Placement]):
             start=jobs.start,
             node=jobs.coded("node"),
             gpu=jobs.gpu,
+        )
+
+    def take(self, places: IntArray) -> Holdings:
+        """Some of the placements."""
+        size = np.diff(self.start)[places]
+        entries = ranges(self.start[places], size)
+        return Holdings(
+            gpus=self.gpus[places],
+            pool=self.pool.take(places),
+            set=self.set.take(places),
+            frequency_mhz=self.frequency_mhz[places],
+            power_limit_w=self.power_limit_w[places],
+            batch_size=self.batch_size[places],
+            start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
+            node=self.node.take(entries),
+            gpu=self.gpu[entries],
         )
 
     def assignments(self, places: IntArray, names: list[str]) -> AssignmentColumns | None:

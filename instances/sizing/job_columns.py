@@ -47,7 +47,7 @@ class JobColumns(RecordColumns[Job]):
         fewest, most = self.counts("min_gpus"), self.counts("max_gpus")
         odd = (self.coded("options").codes == NONE) == (self.coded("model").codes == NONE)
         odd |= (fewest > most) & (most > 0)
-        odd |= self.fixed & ~self._is_placed
+        odd |= self.fixed & ~self.placed
         for j in np.flatnonzero(odd).tolist():
             yield from (f"job '{self.names[j]}': {told}" for told in faults_of(self[j]))
 
@@ -77,7 +77,7 @@ class JobColumns(RecordColumns[Job]):
         return Holdings.of(self.current.values)
 
     @property
-    def _is_placed(self) -> BoolArray:
+    def placed(self) -> BoolArray:
         """Which jobs hold GPUs that are known."""
         return np.append(np.diff(self.holdings.start) > 0, False)[self.current.codes]
 

@@ -21,6 +21,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.columns import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
+from wattsched.verification.sizing.assigned import together
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations, alike
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
 from wattsched.verification.sizing.pools import block_of, ranges
@@ -226,8 +227,12 @@ class Options:
         current = jobs.current
         self.runs = current.codes != NONE
         self.restart_s = np.where(self.runs, a.array(jobs.numbers("restart_s")), 0)
-        held = [places.get((one.gpus, one.batch_size, one.pool), -1) for one in current.values]
-        self.held = np.array([*held, -1], dtype=np.int64)[current.codes]
+        held = jobs.holdings
+        first, number = together([held.gpus, held.batch_size, held.pool.codes])
+        pools = [held.pool.at(i) for i in first.tolist()]
+        settings = zip(held.gpus[first].tolist(), held.batch_size[first].tolist(), pools, strict=True)
+        place = np.array([places.get((gpus, batch or None, pool), -1) for gpus, batch, pool in settings])
+        self.held = np.append(place[number], -1).astype(np.int64)[current.codes]
         self.kept = jobs.fixed
         self.can_wait = jobs.flags("can_wait") & ~self.kept
         late, surely = 1 + a.number(TOLERANCE), a.number(SURELY_IN_TIME)

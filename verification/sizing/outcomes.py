@@ -90,13 +90,12 @@ class Outcomes:
     @cached_property
     def moves(self) -> BoolArray:
         """Jobs that run on other GPUs than they are known to hold."""
-        current, places = self.configurations.jobs.current, self.assigned.places
-        known = self.runs & current.where(lambda held: bool(held.nodes))[self.jobs]
-        asked = np.flatnonzero(known)
-        held = [current.values[code].places for code in current.codes[self.jobs[asked]].tolist()]
-        nodes = np.array([places.node[node] for gpus in held for node, _ in gpus], dtype=np.int64)
-        numbers = places.first[nodes] + np.array([gpu for gpus in held for _, gpu in gpus], dtype=np.int64)
-        holder = np.repeat(np.arange(len(held)), [len(gpus) for gpus in held])
+        known, places = self.configurations.jobs, self.assigned.places
+        asked = np.flatnonzero(self.runs & known.placed[self.jobs])
+        held = known.holdings.take(known.current.codes[self.jobs[asked]])
+        number = np.array([*(places.node.get(name, 0) for name in held.node.values), 0])
+        numbers = places.first[number[held.node.codes]] + held.gpu
+        holder = np.repeat(np.arange(len(held)), np.diff(held.start))
         listed, user = self.assigned.listed(self.assignment[asked])
         # The last number is that of all GPUs that there are not.
         span = len(places.available) + 1
@@ -184,13 +183,13 @@ def _restarts(
     configurations: JobConfigurations, assigned: Assigned, jobs: IntArray, chosen: IntArray
 ) -> BoolArray:
     """Running jobs that change GPU count, batch size or pool, or stop."""
-    current = configurations.jobs.current
-    code, number = current.codes[jobs], {name: n for n, name in enumerate(configurations.pools)}
-    settings = [(one.gpus, one.batch_size or 0, number.get(one.pool, UNKNOWN)) for one in current.values]
-    held = np.array([*settings, (0, 0, UNKNOWN)], dtype=np.int64)[code]
+    known, number = configurations.jobs, {name: n for n, name in enumerate(configurations.pools)}
+    code, held = known.current.codes[jobs], known.holdings
+    pool = np.array([*(number.get(name, UNKNOWN) for name in held.pool.values), UNKNOWN])[held.pool.codes]
     same = chosen != WAITS
-    for column, before in zip((assigned.gpus, assigned.batch_size, assigned.pool), held.T, strict=True):
-        same &= np.append(column, 0)[chosen] == before
+    before = (held.gpus, held.batch_size, pool)
+    for column, known_before in zip((assigned.gpus, assigned.batch_size, assigned.pool), before, strict=True):
+        same &= np.append(column, 0)[chosen] == np.append(known_before, UNKNOWN)[code]
     return np.asarray((code != NONE) & ~same)
 
 
