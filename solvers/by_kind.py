@@ -68,6 +68,8 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     program = _threaded(program, limits)
     search = _Search(program, limits, timer)
     search.offer(start.x)
+    if search.go_on(start):
+        return search.found()
     tolerance = _tolerance(program, limits)
     dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.enough())
     if dual.bound == np.inf:
@@ -151,6 +153,23 @@ class _Search:
         for size in SIZES:
             if self._done() or self._look(size):
                 break
+        return self.found()
+
+    def go_on(self, start: Start) -> bool:
+        """Whether the prices and the point of a similar program, such as last round's, close the gap at once.
+
+        That takes a few passes: among the columns in question at these prices are those of the point.
+        """
+        if self._point is None or start.prices is None or start.dual is not None or _sifted(self._program):
+            return False
+        self.take_prices(*certified(self._program, start.prices))
+        self._points = [self._point]
+        if not self._done():
+            self._look(SIZES[0])
+        return self._done()
+
+    def found(self) -> Solution:
+        """The best point and the best bound."""
         limit: Limit | None = "time" if self._timer.over() else None
         if self._bound == np.inf:
             return infeasible(self._prices, "no decision satisfies the rows")
