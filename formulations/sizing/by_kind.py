@@ -74,7 +74,9 @@ class _Round:
 
     def model(self) -> Model[Decision]:
         """Program, and the way between its points and decisions."""
-        program = self.program()
+        program, own = self.program(), self.own
+        # Rows in which jobs of kinds need not restart are among their kind's, too.
+        again = np.count_nonzero((own.row != WAIT) & self.of_kind[own.job])
         return Model(
             program=program,
             decode=lambda point, starts: self.decision_of(point),
@@ -84,7 +86,7 @@ class _Round:
             lagrangian=True,
             written_out=lambda: mckp.build(self.known, self.objective.name),
             options=self.known.n_options,
-            dropped=self.known.n_options - program.n_columns,
+            dropped=self.known.n_options - program.n_columns + int(again),
         )
 
     def program(self) -> KindProgram:

@@ -1,0 +1,93 @@
+"""Round after round from arrays: what was decided is what jobs hold, and where the next round begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets, small_instances
+
+import wattsched
+from wattsched.formulations.sizing import by_kind
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
+
+GAP = 1e-6
+
+
+def next_round(instance: Instance, decision: Decision, choice: np.random.Generator) -> Instance:
+    """A round of the jobs that are left, in another order, and new ones; nothing can write to its arrays."""
+    jobs = JobColumns.from_records(instance.jobs)
+    many = np.arange(len(jobs))
+    keep = choice.permutation(many)[: max(1, len(jobs) - 1)]
+    members = {name for declared in instance.sets for name in declared.rates}
+    fixed = [j for j in range(len(jobs)) if jobs.fixed[j] or jobs.names[j] in members]
+    keep = np.union1d(keep, fixed).astype(np.int64)
+    choice.shuffle(keep)
+    new = choice.choice(np.setdiff1d(many, fixed), 2) if len(fixed) < len(jobs) else keep[:0]
+    both = jobs.take(np.concatenate([keep, new]))
+    columns: dict[str, Any] = {**both.columns, "current": AssignmentColumns.from_records(decision.jobs)}
+    columns["name"] = [*both.names[: len(keep)], *(f"é{i}" for i in range(len(new)))]
+    columns["restart_s"] = choice.choice([0.0, 40.0, 400.0], len(both))
+    columns["remaining_work"] = both.numbers("remaining_work") * choice.uniform(0.5, 1.0, len(both))
+    freeze(columns["current"].columns)
+    freeze(columns)
+    return instance.model_copy(update={"jobs": JobColumns(columns)})
+
+
+def freeze(columns: dict[str, Any]) -> None:
+    """Let nobody write to arrays."""
+    for column in columns.values():
+        for array in (column, getattr(column, "codes", None)):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+
+@settings(max_examples=150)
+@given(
+    st.one_of(small_instances(max_jobs=6, min_jobs=2), instances_with_sets()),
+    st.sampled_from(sorted(OBJECTIVES)),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_warm_round_is_as_good_as_a_cold_one(
+    instance: Instance, objective: str, kinds: bool, seed: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        first = wattsched.solve(instance, objective=objective, gap=GAP)
+        assume(first.decision is not None)
+        second = next_round(instance, first.decision, np.random.default_rng(seed))
+        warm = wattsched.solve(second, objective=objective, gap=GAP, initial_solution=first)
+        cold = wattsched.solve(second, objective=objective, gap=GAP)
+        rows = Instance.model_validate({**dict(second), "jobs": list(second.jobs)})
+        of_rows = wattsched.solve(rows, objective=objective, gap=GAP)
+    assert warm.digest == cold.digest == of_rows.digest
+    assert warm.termination.reason == cold.termination.reason == of_rows.termination.reason
+    if cold.decision is None:
+        return
+    for other in (cold, of_rows):
+        assert warm.objective == pytest.approx(other.objective, rel=2 * GAP, abs=1e-9)
+        assert warm.bound == pytest.approx(other.bound, rel=2 * GAP, abs=1e-9)
+    assert not wattsched.check(second, warm).faults
+
+
+def test_what_the_decision_before_leaves_is_where_a_large_round_begins() -> None:
+    instance = wattsched.generate("uniform", jobs=400, seed=2)
+    first = wattsched.solve(instance, gap=1e-4)
+    jobs = JobColumns.from_records(instance.jobs)
+    left = jobs.take(np.append(np.arange(4, 400), np.arange(4)))
+    names = [*left.names[:-4], "a", "b", "c", "d"]
+    held = AssignmentColumns.from_records(first.decision.jobs)
+    columns = {**left.columns, "name": names, "current": held, "restart_s": np.full(400, 30.0)}
+    second = instance.model_copy(update={"jobs": JobColumns.of(columns)})
+    result = wattsched.solve(second, gap=1e-3, initial_solution=first)
+    assert result.termination.reason == "optimal"
+    assert result.faults == []
+    assert "safety" not in result.time_s
+    assert result.bound <= wattsched.solve(second, gap=1e-5).objective * (1 + 1e-9)

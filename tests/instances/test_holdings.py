@@ -1,0 +1,54 @@
+"""What running jobs hold, by column or as models: the same file, digest and faults."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from strategies.instances import instances_with_sets
+
+from wattsched.instances.digest import digest_of
+from wattsched.instances.sizing.holdings import Holdings
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.validity import faults_of
+from wattsched.topology.columns import NONE, Coded
+
+
+def by_column(instance: Instance) -> JobColumns:
+    """Jobs by column, and what they hold, too."""
+    jobs = JobColumns.from_records(instance.jobs)
+    if not len(jobs.running):
+        return jobs
+    current = Coded(jobs.current.codes, Holdings.of(jobs.current.values))
+    return JobColumns({**jobs.columns, "current": current})
+
+
+@given(instances_with_sets())
+def test_they_are_the_same_instance(instance: Instance) -> None:
+    jobs = by_column(instance)
+    columns = instance.model_copy(update={"jobs": jobs})
+    assert list(jobs) == instance.jobs
+    assert faults_of(columns) == faults_of(instance)
+    assert digest_of(columns) == digest_of(instance)
+    text = columns.model_dump_json()
+    read = Instance.model_validate_json(text)
+    assert isinstance(read.jobs, JobColumns)
+    assert digest_of(read) == digest_of(instance)
+    assert list(read.jobs) == instance.jobs
+    if len(jobs.running):
+        held = json.loads(text)["jobs"]["current"]
+        assert held["job"] == [jobs.names[j] for j in jobs.running.tolist()]
+        assert sorted(held)[:3] == ["gpu", "gpus", "job"]
+
+
+@given(instances_with_sets())
+def test_others_than_the_jobs_are_left_out(instance: Instance) -> None:
+    jobs = by_column(instance)
+    if len(jobs.running):
+        held = jobs.holdings.assignments(
+            jobs.current.codes[jobs.running], [jobs.names[j] for j in jobs.running.tolist()]
+        )
+        fewer = JobColumns({**jobs.take(jobs.running[1:]).columns, "current": held})
+        assert list(fewer) == [jobs[j] for j in jobs.running[1:].tolist()]
+        assert (fewer.current.codes != NONE).all()
