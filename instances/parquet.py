@@ -53,7 +53,9 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
             table = file.read()
         document = json.loads(_expanded((table.schema.metadata or {})[_KEY]))
         place = document.pop("records")
-    except (pa.ArrowException, OSError, TooLargeError) as error:
+    except TooLargeError as error:
+        raise InputError([str(error)], source) from None
+    except (pa.ArrowException, OSError) as error:
         raise InputError([f"is no Parquet file that can be read: {error}"], source) from None
     except (KeyError, ValueError, TypeError, AttributeError, zlib.error):
         raise InputError(["is a Parquet file, but not of a round or a result"], source) from None

@@ -86,8 +86,11 @@ def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         written(tmp_path / "rest.parquet", {"name": ["a"]}, {b"wattsched": rest}),
     ]
     for file in files:
-        with pytest.raises(InputError, match="WATTSCHED_INPUT_MB=2 would allow twice as much"):
+        with pytest.raises(InputError) as error:
             wattsched.read_instance(file)
+        (told,) = error.value.faults
+        assert told.startswith("has more than 1,000,000 ")
+        assert told.endswith("; WATTSCHED_INPUT_MB=2 would allow twice as much")
 
 
 def test_other_problems_are_not_for_parquet(tmp_path: Path) -> None:
