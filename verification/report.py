@@ -82,7 +82,7 @@ def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Itera
     """Every job of the instance runs or waits, once."""
     running, waiting = list(running), list(waiting)
     named = {*running, *waiting}
-    if len(running) + len(waiting) == len(named) == len(jobs) and all(name in jobs for name in named):
+    if len(running) + len(waiting) == len(named) and named == set(jobs):
         return
     runs, waits = Counter(running), Counter(waiting)
     for name in dict.fromkeys([*runs, *waits]):

@@ -21,7 +21,7 @@ stability of numerical algorithms", section 3.1); adding :math:`z_j` rounds once
 :math:`10u` from its own factors, :math:`9u` absolute where it is a logarithm, so together less than
 :math:`18u S`: what is found with coefficients shifted down is below every option, and what is found with
 those shifted up above one. Rows are compared by the coefficients that are shifted down, without any error: to
-leave out a row that another one is as good as there leaves the least of what these lead to as it is, and any
+leave out a row where another one is as good leaves the least of what these lead to as it is, and any
 row may be left out of what is above the cheapest one.
 """
 
@@ -39,7 +39,7 @@ from wattsched.verification.arithmetic import DOUBLES, Numbers
 from wattsched.verification.sizing.configurations import alike
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import SHORTEST_HOLD_S, Choices, JobTerms, costs_of
-from wattsched.verification.sizing.skyline import skyline
+from wattsched.verification.sizing.skyline import MOST_COMPARED, skyline
 
 SEVERAL = 16
 """Jobs of a kind that are worth looking at together."""
@@ -171,7 +171,9 @@ class ByKind:
         columns = [VALUE, WORK, RESTART, ONE] if group.restarts else [VALUE, WORK, ONE]
         low, high = (ends[:, of, columns].reshape(-1, len(columns)) for ends in rows)
         unit_s = np.tile(self._options.unit_s[of], len(rows.low))
-        left = skyline([*low.T, unit_s] if group.timed else list(low.T))
+        # To compare rows with so many takes as long as to multiply all of them with the jobs' numbers.
+        most = min(MOST_COMPARED, len(jobs))
+        left = skyline([*low.T, unit_s] if group.timed else list(low.T), most)
         low, high, unit_s = low[left], high[left], unit_s[left]
         options = self._options
         numbers = [self._value[0][jobs], options.work[jobs], options.restart_s[jobs], np.ones(len(jobs))]

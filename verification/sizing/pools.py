@@ -6,9 +6,9 @@ It walks the tree of nodes, and finds again what `topology` computes in another 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -138,15 +138,15 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
     siblings: dict[str, list[_Kind]] = defaultdict(list)
     for kind in alike:
         siblings[kind[1]].append(kind)
-    first, tree = _numbering(cluster)[0].tolist(), _Tree(cluster)
+    first, tree, every = _numbering(cluster)[0].tolist(), _Tree(cluster), cluster.nodes
     taken = {kind[0] for kind in alike if kind[0] is not None} | set(cluster.gpu_types)
     pools: dict[str, Pool] = {}
     for kind, numbers in alike.items():
         label, gpu_type, gpus, power = kind
         name = label or _name(kind, siblings[gpu_type], taken)
         taken.add(name)
-        nodes = [cluster.nodes[n] for n in numbers]
-        blocks = tree.blocks([(node.parent, first[n]) for node, n in zip(nodes, numbers, strict=True)], gpus)
+        nodes = [every[n] for n in numbers]
+        blocks = tree.blocks(((node.parent, first[n]) for node, n in zip(nodes, numbers, strict=True)), gpus)
         pools[name] = Pool(name, gpu_type, gpus, power, nodes, *_line(blocks))
     return pools
 
@@ -253,27 +253,26 @@ def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Bloc
         if len(blocks) == 1:
             size, firsts = blocks[0]
             equal[size] += firsts
-    pieces = list(_powers(gpus))
+    pieces = _powers(gpus)
     if len(pieces) == 1:
         equal[gpus] += nodes
     else:
         joined += [(size, [first + offset]) for first in nodes for offset, size in pieces]
     for size, firsts in equal.items():
         each = size // gpus
-        joined += [
-            (size * count, firsts[done * each : (done + count) * each])
-            for done, count in _powers(len(firsts) // each)
-        ]
+        for done, count in _powers(len(firsts) // each):
+            joined.append((size * count, firsts[done * each : (done + count) * each]))
     return joined
 
 
-def _powers(count: int) -> Iterator[tuple[int, int]]:
+@cache
+def _powers(count: int) -> tuple[tuple[int, int], ...]:
     """Where powers of two begin that a number is the sum of, the largest first; and they."""
-    done = 0
+    found, done = [], 0
     while done < count:
-        power = 1 << (count - done).bit_length() - 1
-        yield done, power
-        done += power
+        found.append((done, 1 << (count - done).bit_length() - 1))
+        done += found[-1][1]
+    return tuple(found)
 
 
 def _line(blocks: list[Block]) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ from strategies.instances import instances_with_sets, small_instances
 from strategies.priced import OBJECTIVE, with_objective
 
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.verification.sizing.checker import check
 
@@ -22,6 +22,8 @@ ROUNDS = small_instances(max_jobs=5) | instances_with_sets()
 @given(data=st.data(), instance=ROUNDS, objective=OBJECTIVE)
 def test_sound_decisions_pass_and_no_others(data: st.DataObject, instance: Instance, objective: str) -> None:
     instance = with_objective(instance, objective)
+    if data.draw(st.booleans()):
+        instance = instance.model_copy(update={"budgets": Budgets(scope=instance.budgets.scope)})
     decision = data.draw(decisions(instance))
     report, worth = check(instance, decision), Judge(instance).objective(decision)
     assert (report.faults == []) == (worth is not None), report.faults
