@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import IntArray
 from wattsched.topology.columns import NONE, Coded
 from wattsched.verification.sizing.configurations import Setting
-from wattsched.verification.sizing.pools import Places, Pool, ranges
+from wattsched.verification.sizing.grouping import ranges, together
+from wattsched.verification.sizing.pools import Places, Pool
 
 UNKNOWN = -1
 """Number of a job, pool or GPU that there is not."""
@@ -137,13 +138,3 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
 def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
     known = [numbers.get(name, UNKNOWN) for name in column.values]
     return np.array([*known, UNKNOWN], dtype=np.int64)[column.codes]
-
-
-def together(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-    """Records that agree in all columns: the first of each group, and the group of every record."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        _, number = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
-    return first, code

@@ -15,7 +15,7 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -276,8 +276,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
 def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:
     budgets, types = instance.budgets, instance.cluster.gpu_types
     standing_w = {
-        name: Fraction(types[pool.gpu_type].idle_power_w) * pool.available
-        + sum((Fraction(watts) * n for watts, n in _base_power_w(pool).items()), Fraction(0))
+        name: Fraction(types[pool.gpu_type].idle_power_w) * pool.available + _servers_w(pool)
         for name, pool in pools.items()
     }
     capped = [
@@ -299,9 +298,11 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
         yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
 
 
-def _base_power_w(pool: Pool) -> Counter[float]:
-    """Watts of servers, and how many draw each."""
-    return Counter(node.base_power_w for node in pool.nodes)
+def _servers_w(pool: Pool) -> Fraction:
+    """Draw of a pool's servers without their GPUs."""
+    watts, counts = np.unique(pool.base_power_w, return_counts=True)
+    known = zip(watts.tolist(), counts.tolist(), strict=True)
+    return sum((Fraction(base_w) * count for base_w, count in known), Fraction(0))
 
 
 def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:

@@ -36,7 +36,7 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Numbers
-from wattsched.verification.sizing.configurations import alike
+from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import SHORTEST_HOLD_S, Choices, JobTerms, costs_of
 from wattsched.verification.sizing.skyline import MOST_COMPARED, skyline

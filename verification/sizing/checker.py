@@ -127,7 +127,7 @@ class _Drawn:
             pools.items(), self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
         ):
             here = order[start:end]
-            servers_w = sum(node.base_power_w for node in pool.nodes)
+            servers_w = total(pool.base_power_w.tolist())
             self.standing_w[name] = (pool.available - int(leading[here].sum())) * idle_w + servers_w
             self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -18,6 +18,7 @@ from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.columns import NONE
+from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
 
 Setting = tuple[str, int, int | None, float | None, int | None]
@@ -269,14 +270,6 @@ class JobConfigurations:
             for gpus, batch, mhz, limit_w in settings
         ]
         return Configurations(named, rates, watts, np.full(len(named), np.nan))
-
-
-def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
-    """Kinds, and the places that have each."""
-    order = np.argsort(kind, kind="stable")
-    kinds, first = np.unique(kind[order], return_index=True)
-    for number, start, end in zip(kinds.tolist(), first, [*first[1:], len(order)], strict=False):
-        yield number, order[start:end]
 
 
 def _settings(

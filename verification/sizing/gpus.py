@@ -12,7 +12,8 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.pools import block_of, ranges
+from wattsched.verification.sizing.grouping import ranges
+from wattsched.verification.sizing.pools import block_of
 
 Told = tuple[int, int, str, int, str]
 """A fault after what it is sorted by: its user, the number of the rule, a name, a GPU."""

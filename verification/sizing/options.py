@@ -21,10 +21,10 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.columns import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import together
-from wattsched.verification.sizing.configurations import Configuration, JobConfigurations, alike
+from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.grouping import alike, ranges, together
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
-from wattsched.verification.sizing.pools import block_of, ranges
+from wattsched.verification.sizing.pools import block_of
 from wattsched.verification.sizing.skyline import skyline
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)

@@ -6,15 +6,17 @@ It walks the tree of nodes, and finds again what `topology` computes in another 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.cluster import Cluster, Node
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Cluster, NodeColumns
+from wattsched.topology.columns import NONE, Coded
+from wattsched.verification.sizing.grouping import alike, ranges, together
 
 Block = tuple[int, list[int]]
 """GPUs of a structural block, and where the GPUs that follow each other in it begin."""
@@ -33,7 +35,10 @@ class Pool:
     gpus_per_node : int
     domains : tuple of str
         Power domains of its nodes.
-    nodes : list of Node
+    available : int
+        GPUs that take jobs.
+    base_power_w : float array, shape (n_nodes,)
+        Of its servers.
     sizes : int array, shape (n_blocks,)
         Of the structural blocks, descending, so that each begins at a multiple of its size.
     line : int array, shape (n_gpus,)
@@ -44,7 +49,8 @@ class Pool:
     gpu_type: str
     gpus_per_node: int
     domains: tuple[str, ...]
-    nodes: list[Node]
+    available: int
+    base_power_w: FloatArray
     sizes: IntArray
     line: IntArray
 
@@ -52,11 +58,6 @@ class Pool:
     def largest_block(self) -> int:
         """Size of the largest block a job can have here."""
         return int(self.sizes[0])
-
-    @cached_property
-    def available(self) -> int:
-        """GPUs that take jobs."""
-        return len(self.line) - sum(len(node.unavailable) for node in self.nodes)
 
 
 class Places:
@@ -80,8 +81,9 @@ class Places:
 
     def __init__(self, cluster: Cluster, pools: dict[str, Pool]):
         self.pools = list(pools)
-        self.node = {node.name: n for n, node in enumerate(cluster.nodes)}
-        self.first, self.size = _numbering(cluster)
+        nodes = cluster.node_columns()
+        self.node = {name: n for n, name in enumerate(nodes.names)}
+        self.first, self.size = _first(nodes), nodes.counts("gpus")
         n_gpus = int(self.size.sum())
         self.position, self.block, pool = (np.zeros(n_gpus, dtype=np.int64) for _ in range(3))
         for number, one in enumerate(pools.values()):
@@ -92,9 +94,8 @@ class Places:
         lengths = np.array([len(one.line) for one in pools.values()], dtype=np.int64)
         self.line = np.cumsum(lengths) - lengths
         self.available = np.ones(n_gpus, dtype=bool)
-        for first, node in zip(self.first.tolist(), cluster.nodes, strict=True):
-            if node.unavailable:
-                self.available[[first + gpu for gpu in node.unavailable]] = False
+        broken, gpu = nodes.broken
+        self.available[self.first[broken] + gpu] = False
 
     def gpus(self, nodes: dict[str, list[int]]) -> IntArray:
         """Numbers of GPUs that exist."""
@@ -132,29 +133,45 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
     count and power domains. It is called like its type where the type has one pool, else ``x`` with the GPU
     count and ``@`` with the domains are added, each where it differs within the type.
     """
-    alike: dict[_Kind, list[int]] = defaultdict(list)
-    for n, (node, domains) in enumerate(zip(cluster.nodes, _domains(cluster), strict=True)):
-        alike[node.pool, node.gpu_type, node.gpus, domains].append(n)
+    nodes, kinds, tree = cluster.node_columns(), _kinds(cluster), _Tree(cluster)
     siblings: dict[str, list[_Kind]] = defaultdict(list)
-    for kind in alike:
+    for kind, _ in kinds:
         siblings[kind[1]].append(kind)
-    first, tree, every = _numbering(cluster)[0].tolist(), _Tree(cluster), cluster.nodes
-    taken = {kind[0] for kind in alike if kind[0] is not None} | set(cluster.gpu_types)
+    taken = {kind[0] for kind, _ in kinds if kind[0] is not None} | set(cluster.gpu_types)
     pools: dict[str, Pool] = {}
-    for kind, numbers in alike.items():
+    for kind, inside in kinds:
         label, gpu_type, gpus, power = kind
         name = label or _name(kind, siblings[gpu_type], taken)
         taken.add(name)
-        nodes = [every[n] for n in numbers]
-        blocks = tree.blocks(((node.parent, first[n]) for node, n in zip(nodes, numbers, strict=True)), gpus)
-        pools[name] = Pool(name, gpu_type, gpus, power, nodes, *_line(blocks))
+        available, base_power_w = int(nodes.available[inside].sum()), nodes.numbers("base_power_w")[inside]
+        line = _line(tree.blocks(inside, gpus))
+        pools[name] = Pool(name, gpu_type, gpus, power, available, base_power_w, *line)
     return pools
 
 
-def _numbering(cluster: Cluster) -> tuple[IntArray, IntArray]:
-    """First GPU and GPU count of every node."""
-    size = np.array([node.gpus for node in cluster.nodes], dtype=np.int64)
-    return np.cumsum(size) - size, size
+def _kinds(cluster: Cluster) -> list[tuple[_Kind, IntArray]]:
+    """Kinds of nodes, and the numbers of those that are of each, in the order of the first ones."""
+    nodes, power = cluster.node_columns(), _domains(cluster)
+    label, gpu_type, gpus = nodes.coded("pool"), nodes.coded("gpu_type"), nodes.counts("gpus")
+    _, kind = together([_same(label).codes, _same(gpu_type).codes, gpus, power.codes])
+    found = []
+    for inside in sorted((inside for _, inside in alike(kind)), key=lambda inside: int(inside[0])):
+        n = int(inside[0])
+        found.append(((label.at(n), gpu_type.at(n), int(gpus[n]), power.at(n)), inside))
+    return found
+
+
+def _same(column: Coded) -> Coded:
+    """The column with one code for each value."""
+    number: dict[Hashable, int] = {}
+    codes = [number.setdefault(value, len(number)) for value in column.values]
+    return Coded(np.array([*codes, NONE], dtype=np.int64)[column.codes], list(number))
+
+
+def _first(nodes: NodeColumns) -> IntArray:
+    """First GPU of every node."""
+    size = nodes.counts("gpus")
+    return np.asarray(np.cumsum(size) - size)
 
 
 def _name(kind: _Kind, siblings: list[_Kind], taken: set[str]) -> str:
@@ -174,62 +191,60 @@ def _name(kind: _Kind, siblings: list[_Kind], taken: set[str]) -> str:
     return name
 
 
-def _domains(cluster: Cluster) -> list[tuple[str, ...]]:
+def _domains(cluster: Cluster) -> Coded:
     """Power domains of each node, through any group above it, in file order."""
-    parents = {group.name: group.parent for group in cluster.groups}
+    nodes, parents = cluster.node_columns(), cluster.parents()
     memberships: dict[str, set[int]] = defaultdict(set)
     for number, domain in enumerate(cluster.power_domains):
         for member in domain.members:
             memberships[member].add(number)
-    above: dict[str | None, set[int]] = {None: set()}
 
-    def named(numbers: set[int]) -> tuple[str, ...]:
-        return tuple(cluster.power_domains[number].name for number in sorted(numbers))
+    def above(group: str | None) -> set[int]:
+        """Domains of a group and of those above it."""
+        found: set[int] = set()
+        while group is not None:
+            found |= memberships.get(group, set())
+            group = parents[group]
+        return found
 
-    through: dict[str | None, tuple[str, ...]] = {None: ()}
-    found = []
-    for node in cluster.nodes:
-        if node.parent not in through:
-            path, group = [], node.parent
-            while group not in above:
-                assert group is not None
-                path.append(group)
-                group = parents[group]
-            for name in reversed(path):
-                above[name] = above[parents[name]] | memberships.get(name, set())
-            through[node.parent] = named(above[node.parent])
-        own = memberships.get(node.name)
-        found.append(through[node.parent] if own is None else named(above[node.parent] | own))
-    return found
+    parent = nodes.coded("parent")
+    # The last is that of nodes without a parent.
+    sets = [*map(above, parent.values), set()]
+    codes = np.where(parent.codes == NONE, len(parent.values), parent.codes)
+    named = memberships.keys() - parents.keys()
+    for n, name in enumerate(nodes.names) if named else ():
+        if name in named:
+            sets.append(sets[codes[n]] | memberships[name])
+            codes[n] = len(sets) - 1
+    tuples = [tuple(cluster.power_domains[number].name for number in sorted(found)) for found in sets]
+    return _same(Coded(codes, tuples))
 
 
 class _Tree:
     """The groups of a cluster, those that are deepest in its tree first, siblings in file order."""
 
     def __init__(self, cluster: Cluster):
-        self._parent = {group.name: group.parent for group in cluster.groups}
+        nodes = cluster.node_columns()
+        self._first, self._above, self._parent = (
+            _first(nodes),
+            _same(nodes.coded("parent")),
+            cluster.parents(),
+        )
         children: dict[str | None, list[str]] = defaultdict(list)
-        for group in cluster.groups:
-            children[group.parent].append(group.name)
+        for group, parent in self._parent.items():
+            children[parent].append(group)
         level, levels = children[None], []
         while level:
             levels.append(level)
             level = [name for group in level for name in children.get(group, [])]
         self._rank = {name: rank for rank, name in enumerate(n for one in reversed(levels) for n in one)}
 
-    def blocks(self, nodes: Iterable[tuple[str | None, int]], gpus: int) -> list[Block]:
-        """Structural blocks of the tree over some nodes only.
-
-        Parameters
-        ----------
-        nodes : iterable of tuples
-            Group above each node, and its first GPU.
-        gpus : int
-            That each has.
-        """
-        leaves: dict[str | None, list[int]] = defaultdict(list)
-        for parent, first in nodes:
-            leaves[parent].append(first)
+    def blocks(self, nodes: IntArray, gpus: int) -> list[Block]:
+        """Structural blocks of the tree over some nodes only, of which each has so many GPUs."""
+        leaves: dict[str | None, list[int]] = {}
+        for parent, inside in alike(self._above.codes[nodes]):
+            name = None if parent == NONE else self._above.values[parent]
+            leaves[name] = self._first[nodes[inside]].tolist()
         above: set[str] = set()
         for leaf in leaves:
             group = leaf
@@ -239,7 +254,7 @@ class _Tree:
         groups: dict[str | None, list[list[Block]]] = defaultdict(list)
         for name in sorted(above, key=self._rank.__getitem__):
             groups[self._parent[name]].append(_merged(groups.pop(name, []), leaves.get(name, []), gpus))
-        return _merged(groups[None], leaves[None], gpus)
+        return _merged(groups[None], leaves.get(None, []), gpus)
 
 
 def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Block]:
@@ -283,12 +298,6 @@ def _line(blocks: list[Block]) -> tuple[IntArray, IntArray]:
     first = np.array([gpu for _, firsts in blocks for gpu in firsts], dtype=np.int64)
     length = np.repeat(sizes // runs, runs)
     return sizes, ranges(first, length)
-
-
-def ranges(first: IntArray, length: IntArray) -> IntArray:
-    """Whole numbers from each first one on, so many of them, one after the other."""
-    before = np.cumsum(length) - length
-    return np.asarray(np.arange(int(length.sum())) + np.repeat(first - before, length))
 
 
 def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int, int]]:

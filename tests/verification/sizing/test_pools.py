@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from strategies.instances import clusters, small_instances
 
@@ -21,7 +22,12 @@ from wattsched.verification.sizing import pools as checked
 def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
     """The checker walks the tree itself; pools, blocks and places are those of the topology."""
     cluster = Cluster.model_validate(content)
+    by_column = cluster.model_copy(
+        update={"nodes": cluster.node_columns(), "groups": cluster.group_columns()}
+    )
     pools, read = pools_of(cluster), checked.pools_of(cluster)
+    for name, pool in checked.pools_of(by_column).items():
+        assert np.array_equal(pool.line, read[name].line)
     places = checked.Places(cluster, read)
     assert list(read) == [pool.name for pool in pools]
     for pool in pools:
@@ -30,7 +36,8 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
         assert (own.domains, own.largest_block) == (pool.domains, pool.largest_block)
         assert own.sizes.tolist() == pool.blocks[:, 1].tolist()
         assert own.available == pool.available.sum()
-        for node in own.nodes:
+        assert len(own.base_power_w) == len(pool.nodes)
+        for node in (node for node in cluster.nodes if node.name in pool.nodes):
             for gpu in range(node.gpus):
                 (number,) = places.gpus({node.name: [gpu]})
                 assert places.position[number] == pool.position(node.name, gpu)
