@@ -130,7 +130,7 @@ def _field(records: RecordColumns[Any], field: str) -> Callable[[slice], Ragged]
     """What is written of a field for some records: nothing for its default."""
     column, default, text = records.columns[field], records.default(field), _text(field)
     if isinstance(column, Coded) and isinstance(holdings := column.values, Holdings):
-        return lambda some: _held(holdings, column.codes[some], text)
+        return _held(holdings, column.codes, text)
     if isinstance(column, Coded):
         each = [b"" if value == default else text + _alone(value) for value in column.values]
         # The last stands for none.
@@ -145,36 +145,40 @@ def _field(records: RecordColumns[Any], field: str) -> Callable[[slice], Ragged]
     return lambda some: _doubles(column[some], text).where(~unwritten[some])
 
 
-def _held(holdings: Holdings, codes: IntArray, text: bytes) -> Ragged:
+def _held(holdings: Holdings, codes: IntArray, text: bytes) -> Callable[[slice], Ragged]:
     """Placements as their models would be written."""
-    held = holdings.take(codes[codes != NONE])
-    fields = {
-        "batch_size": _doubles(held.batch_size, _text("batch_size")).where(held.batch_size != 0),
-        "frequency_mhz": _doubles(held.frequency_mhz, _text("frequency_mhz")).where(held.frequency_mhz != 0),
-        "gpus": _doubles(held.gpus, _text("gpus")),
-        "nodes": _nodes(held),
-        "pool": _named(held.pool, "pool"),
-        "power_limit_w": _doubles(held.power_limit_w, _text("power_limit_w")).where(
-            ~np.isnan(held.power_limit_w)
-        ),
-        "set": _named(held.set, "set"),
-    }
-    written = Ragged.joined(len(held), [text + b"{", *fields.values(), b"}"])
-    return written.merged((codes != NONE).astype(np.int64))
+    nodes, numbers = holdings.node.values, ("batch_size", "frequency_mhz", "power_limit_w")
+    by_name = sorted(range(len(nodes)), key=nodes.__getitem__)
+    rank = np.empty(len(nodes), dtype=np.int64)
+    rank[by_name] = np.arange(len(nodes))
+    names = Ragged.of([_text(nodes[code]) for code in by_name])
+
+    def write(some: slice) -> Ragged:
+        runs = codes[some] != NONE
+        held = holdings.take(codes[some][runs])
+        given = {name: getattr(held, name) for name in numbers}
+        fields = {
+            name: _doubles(values, _text(name)).where(values > 0)  # 0 and nan are none
+            for name, values in given.items()
+        }
+        fields["gpus"] = _doubles(held.gpus, _text("gpus"))
+        fields["nodes"] = _nodes(held, rank, names)
+        fields |= {name: _named(getattr(held, name), name) for name in ("pool", "set")}
+        written = (fields[name] for name in sorted(fields))
+        return Ragged.joined(len(held), [text + b"{", *written, b"}"]).merged(runs.astype(np.int64))
+
+    return write
 
 
-def _nodes(held: Holdings) -> Ragged:
+def _nodes(held: Holdings, rank: IntArray, names: Ragged) -> Ragged:
     """Nodes with the numbers of their GPUs, ordered by name."""
-    holder = np.repeat(np.arange(len(held)), np.diff(held.start))
-    names, number = np.unique(np.array([*held.node.values, ""]), return_inverse=True)
-    node = number[held.node.codes]
+    holder, node = np.repeat(np.arange(len(held)), np.diff(held.start)), rank[held.node.codes]
     order = np.lexsort((node, holder))
     holder, node = holder[order], node[order]
     first = np.flatnonzero(np.diff(holder, prepend=-1) | np.diff(node, prepend=-1))
     counts = np.diff(first, append=len(order))
-    table = Ragged.of([_text(name) for name in names.tolist()])
     gpus = Ragged.doubles(held.gpu[order]).merged(counts)
-    nodes = Ragged.joined(len(first), [table.take(node[first]), b"D", _digits(counts), b":", gpus])
+    nodes = Ragged.joined(len(first), [names.take(node[first]), b"D", _digits(counts), b":", gpus])
     of_each = nodes.merged(np.bincount(holder[first], minlength=len(held)))
     return Ragged.joined(len(held), [_text("nodes") + b"{", of_each, b"}"]).where(np.diff(held.start) > 0)
 

@@ -40,6 +40,9 @@ from wattsched.topology.arrays import FloatArray, IntArray
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 """Columns besides each group's least that are written down, one after the other."""
 
+_CHANGED = 0.01
+"""Columns that are looked at, for each group, where prices are those of a similar program."""
+
 _GREEDY_SIZE = 0.1
 """The same for `greedy_point`, for each group."""
 
@@ -165,7 +168,7 @@ class _Search:
         self.take_prices(*certified(self._program, start.prices))
         self._points = [self._point]
         if not self._done():
-            self._look(SIZES[0])
+            self._look(max(SIZES[0], int(_CHANGED * self._program.n_groups)))
         return self._done()
 
     def found(self) -> Solution:

@@ -100,7 +100,8 @@ class Outcomes:
         # The last number is that of all GPUs that there are not.
         span = len(places.available) + 1
         used = user * span + self.assigned.number[listed] % span
-        different = np.setxor1d(holder * span + numbers, used)
+        held_once, used_once = _distinct(holder * span + numbers), _distinct(used)
+        different = np.setxor1d(held_once, used_once, assume_unique=True)
         moves = np.zeros(len(self.jobs), dtype=bool)
         moves[asked[different // span]] = True
         return moves
@@ -171,6 +172,12 @@ def _rows(
     row = np.full(len(kind), NO_ROW)
     row[runs] = np.array(found, dtype=np.int64)[pair]
     return row
+
+
+def _distinct(values: IntArray) -> IntArray:
+    """The values once each; of so many, sorting tells sooner than hashing."""
+    ordered = np.sort(values)
+    return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
 
 
 def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Configuration | None:
