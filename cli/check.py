@@ -51,6 +51,8 @@ def command(instance_file: str, result_file: str, require_gap: float | None, das
             raise BadInput(f"{shown(result_file)}: is a frontier, which cannot be combined with --dask")
         return _check_pareto(instance, document, shown(result_file), require_gap)
     answer = answer_of(document, instance.problem, shown(result_file))
+    if (decision := getattr(answer, "decision", None)) is not None:
+        document |= {"decision": decision}  # read once
     with progress(f"checking {shown(result_file)}"), spread(dask) as executor, _refusing(dask):
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
