@@ -7,6 +7,7 @@ do not depend on the number of shards, and rational numbers add without rounding
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,14 +15,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.cluster import Cluster
 from wattsched.verification.arithmetic import DOUBLES, Enclosure
 from wattsched.verification.sizing.bound import EXACT_OPTIONS, Given, Prover
 from wattsched.verification.sizing.by_kind import SUMS
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import LeastCosts, RowPrices, in_range, least_costs
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.pools import pools_of
+from wattsched.verification.sizing.pools import Pool
 from wattsched.verification.sizing.splits import Allowed
 
 R = TypeVar("R")
@@ -74,8 +75,8 @@ class ShardedProver(Prover):
         of = self.configurations
         if allowed or int(np.diff(of.start)[of.kind].sum()) <= EXACT_OPTIONS:
             return super().given(paid, allowed)
-        blocks = _shards(self.instance, of.jobs, SHARDS * self._workers.workers())
-        found = [one for shard in self._workers.kept(blocks).each(_least_of, dict(paid)) for one in shard]
+        shards = _shards(self.instance, of, SHARDS * self._workers.workers())
+        found = [one for shard in self._workers.kept(shards).each(_least_of, dict(paid)) for one in shard]
         costs = [one for one in found if one is not None]
         if len(costs) < len(found):
             return super().given(paid, allowed)
@@ -99,22 +100,34 @@ class _Summed(NamedTuple):
         return self.costs
 
 
-def _shards(instance: Instance, jobs: JobColumns, shards: int) -> list[list[Instance]]:
-    """Rounds of a block of jobs each, in about so many parts."""
-    starts = range(0, len(jobs), BLOCK)
+class Shard(NamedTuple):
+    """Rounds of a block of jobs each, without nodes, and the cluster's pools without GPUs."""
+
+    blocks: list[Instance]
+    pools: dict[str, Pool]
+
+
+def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shard]:
+    """The round in about so many parts."""
+    n, none = len(of.jobs), np.zeros(0, dtype=np.int64)
+    pools = {
+        name: replace(pool, line=none, base_power_w=none.astype(float), sizes=pool.sizes[:1])
+        for name, pool in of.pools.items()
+    }
+    cluster = Cluster.model_construct(name=instance.cluster.name, gpu_types=instance.cluster.gpu_types)
+    bare = instance.model_copy(update={"cluster": cluster})
     blocks = [
-        instance.model_copy(update={"jobs": jobs.take(np.arange(start, min(start + BLOCK, len(jobs))))})
-        for start in starts
+        bare.model_copy(update={"jobs": of.jobs.take(np.arange(start, min(start + BLOCK, n)))})
+        for start in range(0, n, BLOCK)
     ]
     ends = np.unique(np.arange(shards + 1) * len(blocks) // shards).tolist()
-    return [blocks[first:last] for first, last in pairwise(ends)]
+    return [Shard(blocks[first:last], pools) for first, last in pairwise(ends)]
 
 
-def _least_of(blocks: list[Instance], paid: RowPrices) -> list[LeastCosts | None]:
+def _least_of(shard: Shard, paid: RowPrices) -> list[LeastCosts | None]:
     """Least costs of blocks of jobs in doubles, None where numbers are out of their range."""
     found: list[LeastCosts | None] = []
-    pools = pools_of(blocks[0].cluster)  # that of all of them
-    for block in blocks:
-        options = Options(block, JobConfigurations(block, pools), DOUBLES)
+    for block in shard.blocks:
+        options = Options(block, JobConfigurations(block, shard.pools), DOUBLES)
         found.append(least_costs(options, paid) if in_range(options, paid) else None)
     return found
