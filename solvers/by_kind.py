@@ -11,6 +11,7 @@ r"""Programs by kind: row prices from passes over the kinds, then small programs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,7 @@ from wattsched.solvers.solution import (
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SIZES = (1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Columns besides each group's least that are written down, one after the other."""
 
 _CHANGED = 0.01
@@ -59,6 +60,8 @@ _SIFTINGS = 6
 # A part's own bound is above the program's, so what is good enough for the part need not be for the program.
 _PART_GAP = 0.5
 _PART_SHARE = 0.6
+# A part is all that can be better where that is at most so many times as much.
+_ALL = 3
 # The dual may leave this share of the gap asked for, within limits.
 _DUAL_SHARE, _DUAL_TOLERANCE = 0.05, (1e-9, 1e-5)
 # The same where the LP relaxation is solved by sifting, and what that may leave.
@@ -127,6 +130,10 @@ class _Search:
             return np.inf
         return self._objective - self._limits.gap * abs(self._objective)
 
+    def _target(self) -> float:
+        """Cost of a point that closes the gap."""
+        return self._bound + self._limits.gap * abs(self._bound)
+
     def take_prices(self, prices: FloatArray, bound: float) -> None:
         """Take prices that prove more."""
         if bound > self._priced:
@@ -154,7 +161,7 @@ class _Search:
         if _sifted(self._program):
             self._round()
         for size in SIZES:
-            if self._done() or self._look(size):
+            if self._done() or self._look(size, brief=size == SIZES[0]):
                 break
         return self.found()
 
@@ -230,19 +237,22 @@ class _Search:
             points.append(program.cheapest(lp.prices))
         return found
 
-    def _look(self, size: int) -> bool:
+    def _look(self, size: int, *, brief: bool = False) -> bool:
         """Solve the part with about so many columns besides the groups' least; whether all was in it."""
         program = self._program
         margin = self._objective - self._priced + rounding(program, self._objective)
         threshold = program.threshold(self._prices, size)
         complete = not threshold < margin
+        if not brief and not complete and program.threshold(self._prices, _ALL * size) >= margin:
+            threshold, complete = margin, True
         part = part_of(program, self._prices, min(threshold, margin), self._points)
         gap = self._limits.gap * (1.0 if complete else _PART_GAP)
         timer = self._timer if complete else self._timer.share(_PART_SHARE)
         limits = replace(self._limits, gap=gap, time_s=timer.remaining_s())
         begun = Start(None if self._point is None else part.lower(self._point), self._prices)
+        target = np.inf if complete else self._target()
         with announcing_under(self._bound, part.lift):
-            answer = _solved(part, limits, begun)
+            answer = _solved(part, limits, begun, target, self._steps(complete, brief))
         self.offer(None if answer.x is None else part.lift(answer.x))
         if answer.prices is not None and not self._done():
             self.take_prices(*certified(program, answer.prices))
@@ -250,12 +260,24 @@ class _Search:
             self._bound = max(self._bound, min(self._objective, answer.bound))
         return complete
 
+    def _steps(self, complete: bool, brief: bool) -> tuple[price.Step, ...]:
+        """What is done about a part: where rows are few, larger parts take the place of kernels that grow."""
+        if _sifted(self._program):
+            return "glance", "grow", "finish"
+        return ("glance",) if brief and not complete else ("glance", "finish")
 
-def _solved(part: Part, limits: Limits, start: Start) -> Solution:
+
+def _solved(
+    part: Part,
+    limits: Limits,
+    start: Start,
+    target: float = np.inf,
+    steps: Sequence[price.Step] = (),
+) -> Solution:
     """Answer to a part, which may have no open group at all."""
     program = part.program
     if program.n_columns:
-        return price.solve(program, limits, start)
+        return price.solve(program, limits, start, target, steps)
     nothing = np.zeros(0)
     x = nothing if program.violation(nothing) <= VIOLATION else None
     if x is None:

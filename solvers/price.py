@@ -20,8 +20,10 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Literal
 
 import numpy as np
 
@@ -48,6 +50,8 @@ from wattsched.solvers.solution import (
     unsupported,
 )
 from wattsched.topology.arrays import BoolArray, FloatArray
+
+Step = Literal["glance", "grow", "finish"]
 
 SMALL = 1_000
 """Up to this many columns HiGHS is done before prices would be."""
@@ -79,10 +83,23 @@ _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = (1e-9, 1e-6)
 
 
-def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution:
+def solve(
+    program: Program,
+    limits: Limits,
+    start: Start | None = None,
+    target: float = np.inf,
+    steps: Sequence[Step] = ("glance", "grow", "finish"),
+) -> Solution:
     """Solve by prices, kernels, reduced-cost fixing and branching; see the module's text.
 
     The solution's prices prove `Program.lagrangian_bound`; its bound may be better, by branching.
+
+    Parameters
+    ----------
+    target : float
+        Points that cost more are of no use: once it is proven that there are no others, nothing else is done.
+    steps : sequence of str
+        What is done one after the other; see the methods of these names.
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
@@ -98,9 +115,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, enough)
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    search = _Search(program, limits, timer, prices, bound)
+    search = _Search(program, limits, timer, prices, bound, target)
     search.offer(start.x)
-    search.run()
+    for step in steps:
+        getattr(search, step)()
     return search.conclude()
 
 
@@ -113,11 +131,18 @@ class _Search:
     """The best point and the best bound while they approach each other."""
 
     def __init__(
-        self, program: Program, limits: Limits, timer: Timer, prices: FloatArray, bound: float
+        self,
+        program: Program,
+        limits: Limits,
+        timer: Timer,
+        prices: FloatArray,
+        bound: float,
+        target: float = np.inf,
     ) -> None:
         self._program = program
         self.limits = limits
         self.timer = timer
+        self.target = target
         self._prices = prices
         # What the prices prove, and what is proven by and by.
         self._priced = self._bound = bound
@@ -134,8 +159,8 @@ class _Search:
                 self._x, self.objective = x, objective
                 announce(self._bound, self._prices, x, objective)
 
-    def run(self) -> None:
-        """Improve the best point by kernels until branching can finish."""
+    def glance(self) -> None:
+        """Look for a point near the LP relaxation's optimum, and in the first kernel."""
         few, *more = core.SIZES
         lp = self._relax() if not self._done() and core.fits(self._program) else None
         if lp is not None:
@@ -146,15 +171,21 @@ class _Search:
             self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
         if lp is not None and not self._done():
             self.offer(core.search(self._program, lp, self.enough(self._bound), more))
+
+    def grow(self) -> None:
+        """Improve the best point by kernels until few columns are open."""
         few_fail = self._x is None
         if not self._done() and self._open_columns() > _MOST_COLUMNS:
             self.offer(greedy.ascend(self._program, self._prices, self.timer))
-            if lp is None:  # with few rows kernels are enough, and sooner
+            if not core.fits(self._program):  # with few rows kernels are enough, and sooner
                 self._search_neighbourhoods()
         for size in KERNELS if few_fail else KERNELS[1:]:
             if self._done() or self._open_columns() <= _MOST_COLUMNS:
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
+
+    def finish(self) -> None:
+        """Branch, and solve what is open."""
         if not self._done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
             rest = kernel(self._program, self._open())
             self._raise_bound(_Branching(self, rest).branch(self._bound, self._prices))
@@ -194,7 +225,8 @@ class _Search:
     def _done(self) -> bool:
         """Whether the gap is closed or cannot be."""
         closed = self._x is not None and relative_gap(self.objective, self._bound) <= self.limits.gap
-        return closed or bool(self._failure) or self._bound == np.inf or self.timer.over()
+        hopeless = self._bound == np.inf or self._bound > self.target
+        return closed or hopeless or bool(self._failure) or self.timer.over()
 
     def _cheapest(self, size: int) -> BoolArray:
         """Every group's cheapest column, about `size` others, and those of the best point."""
@@ -297,7 +329,8 @@ class _Branching:
     def _worth(self, bound: float) -> bool:
         """Whether a node of that bound may hold a point that is better by more than the gap."""
         best = self._search.objective
-        return not np.isfinite(best) or bound < best - self._search.limits.gap * abs(best)
+        better = not np.isfinite(best) or bound < best - self._search.limits.gap * abs(best)
+        return better and bound <= self._search.target
 
     def _push(self, node: _Node) -> None:
         if node.bound < np.inf:
