@@ -29,7 +29,7 @@ from wattsched.verification.sizing.outcomes import (
     set_faults,
     total,
 )
-from wattsched.verification.sizing.pools import Places, Pool, pools_of
+from wattsched.verification.sizing.pools import Pool, places_of, pools_of
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -61,7 +61,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     configurations = JobConfigurations(instance, pools)
     jobs = configurations.jobs
     numbers = {name: j for j, name in enumerate(jobs.names)}
-    assigned = Assigned(decision, numbers, pools, Places(instance.cluster, pools))
+    assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
     faults = list(pairing_faults(numbers, assigned.names, decision.waiting))
     faults += [*set_faults(instance, assigned), *gpu_faults(assigned, kept)]

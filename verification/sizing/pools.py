@@ -16,6 +16,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.remembered import remembered
 from wattsched.verification.sizing.grouping import alike, ranges, together
 
 Block = tuple[int, list[int]]
@@ -126,6 +127,13 @@ class Places:
         return begin, within & (np.minimum.reduceat(self.block[gpus], start) >= size)
 
 
+@remembered
+def places_of(cluster: Cluster) -> Places:
+    """Every GPU of a cluster."""
+    return Places(cluster, pools_of(cluster))
+
+
+@remembered
 def pools_of(cluster: Cluster) -> dict[str, Pool]:
     """Pools of a cluster by name, in the order of their first nodes.
 
@@ -306,7 +314,7 @@ def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int,
     Unavailable GPUs are not free, nor are the blocks of jobs that keep what they hold. Sizes go up to the
     pool's largest block.
     """
-    places, jobs = Places(instance.cluster, pools), instance.by_column()
+    places, jobs = places_of(instance.cluster), instance.by_column()
     free = {name: places.available[pool.line] for name, pool in pools.items()}
     for j in np.flatnonzero(jobs.fixed).tolist():
         if (held := jobs.held(j)) is not None:
