@@ -52,6 +52,11 @@ TABLES = {
         "python benchmarks/sharded_round.py --write",
         "cluster.md#one-large-round",
     ),
+    "warm-rounds": Table(
+        "A second round from arrays, with the answer to the first",
+        f"{ONE_CORE}/warm_rounds.py --write",
+        "python.md#round-after-round-from-arrays",
+    ),
     "deadlines": Table(
         "Calls with a time limit: how late they are",
         "python benchmarks/deadlines.py --solves 10000 --processes 2 --write",

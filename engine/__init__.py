@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from wattsched.executors import dask_executor as dask_executor
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
+    from wattsched.instances.sizing.decision import AssignmentColumns as AssignmentColumns
     from wattsched.instances.sizing.decision import Decision as Decision
     from wattsched.instances.sizing.instance import Instance as Instance
+    from wattsched.instances.sizing.job_columns import JobColumns as JobColumns
     from wattsched.perfmodels.fit import fit_profile as fit_profile
     from wattsched.placements import place_tasks as place_tasks
     from wattsched.placements import read_experiment as read_experiment
@@ -36,14 +38,18 @@ if TYPE_CHECKING:
     from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
+    from wattsched.topology.columns import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
 
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {
+    "AssignmentColumns": "wattsched.instances.sizing.decision",
+    "Coded": "wattsched.topology.columns",
     "Decision": "wattsched.instances.sizing.decision",
     "InputError": "wattsched.instances.errors",
     "Instance": "wattsched.instances.sizing.instance",
+    "JobColumns": "wattsched.instances.sizing.job_columns",
     "JobSource": "wattsched.replays",
     "Journal": "wattsched.replays",
     "ReplaySettings": "wattsched.replays",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.columns import NONE, Coded, Column, RecordColumns
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ VALUES_PER_MB = 1_000_000
 """Entries of columns that a file may have for each megabyte of `inputs.most_mb`: they need no objects."""
 
 _KEY = b"wattsched"
+_CURRENT = "current."
 _JSON = {b"wattsched": b"json"}
 _MISSING = (
     "reading and writing Parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')"
@@ -61,7 +64,7 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
         raise InputError(["is a Parquet file, but not of a round or a result"], source) from None
     columns = {field.name: _column(table.column(n), field) for n, field in enumerate(table.schema)}
     if place == "jobs":
-        return {**document, "jobs": columns}
+        return {**document, "jobs": _jobs(columns)}
     return {"decision": _decision(columns), **document}
 
 
@@ -90,9 +93,16 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
     parquet = _parquet()
     import pyarrow as pa
 
-    fields, columns = [], []
+    fields: list[pa.Field] = []
+    columns: list[Any] = []
     start = getattr(records, "start", None)
+    assigned = records.assigned if isinstance(records, JobColumns) else None
     for name, column in records.columns.items():
+        if name == "current" and isinstance(records, JobColumns) and assigned is not None:
+            held = dict(_held(assigned, records.running, len(records)))
+            fields += [pa.field(field, array.type) for field, array in held.items()]
+            columns += held.values()
+            continue
         array = _array(column, records.without(name))
         if name in records.several:
             array = pa.ListArray.from_arrays(pa.array(start, pa.int32()), array)
@@ -107,6 +117,23 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
     sink = io.BytesIO()
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
+
+
+def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tuple[str, pa.Array]]:
+    """Columns of what jobs hold, null for those that do not run."""
+    import pyarrow as pa
+
+    place = np.full(n, len(assigned))
+    place[running] = np.arange(len(assigned))
+    for name, column in assigned.columns.items():
+        if name in assigned.several:
+            size = np.append(np.diff(assigned.start), 0)[place]
+            offsets = pa.array(np.concatenate([[0], np.cumsum(size)]), pa.int32())
+            entries = _array(column, np.zeros(int(size.sum()), dtype=bool))
+            yield _CURRENT + name, pa.ListArray.from_arrays(offsets, entries)
+        elif name != assigned.key:
+            array = _array(column, assigned.without(name))
+            yield _CURRENT + name, array.take(pa.array(place, mask=place == len(assigned)))
 
 
 def _parquet() -> Any:
@@ -165,16 +192,30 @@ def _column(column: pa.ChunkedArray, field: pa.Field) -> Any:
     return found
 
 
+def _jobs(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns of jobs, with a table of what those hold that run."""
+    others = {name: column for name, column in columns.items() if not name.startswith(_CURRENT)}
+    held = {name.removeprefix(_CURRENT): columns[name] for name in columns.keys() - others.keys()}
+    if "gpus" not in held or "name" not in columns:
+        return columns
+    return {**others, "current": _with_gpus({"job": columns["name"], **held})}
+
+
+def _with_gpus(columns: dict[str, Any]) -> dict[str, Any]:
+    """The rows that have GPUs, and the entries of their lists."""
+    runs = columns["gpus"].is_valid()
+    found = {name: column.filter(runs) for name, column in columns.items()}
+    for name, column in found.items():
+        if hasattr(column, "flatten") and str(column.type).startswith("list"):
+            found[name] = column.flatten()
+    return found
+
+
 def _decision(columns: dict[str, Any]) -> dict[str, Any] | None:
     """Running jobs by column, and the names of those that wait: they have no GPUs."""
     import pyarrow.compute as pc
 
     if "gpus" not in columns or "job" not in columns:
         return None
-    runs = columns["gpus"].is_valid()
-    waiting = columns["job"].filter(pc.invert(runs)).to_pylist()
-    jobs = {name: column.filter(runs) for name, column in columns.items()}
-    for name, column in jobs.items():
-        if hasattr(column, "flatten") and str(column.type).startswith("list"):
-            jobs[name] = column.flatten()
-    return {"jobs": jobs, "waiting": waiting}
+    waiting = columns["job"].filter(pc.invert(columns["gpus"].is_valid())).to_pylist()
+    return {"jobs": _with_gpus(columns), "waiting": waiting}

@@ -41,9 +41,6 @@ from wattsched.topology.arrays import FloatArray, IntArray
 SIZES = (1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Columns besides each group's least that are written down, one after the other."""
 
-_CHANGED = 0.01
-"""Columns that are looked at, for each group, where prices are those of a similar program."""
-
 _GREEDY_SIZE = 0.1
 """The same for `greedy_point`, for each group."""
 
@@ -74,8 +71,6 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     program = _threaded(program, limits)
     search = _Search(program, limits, timer)
     search.offer(start.x)
-    if search.go_on(start):
-        return search.found()
     tolerance = _tolerance(program, limits)
     dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.enough())
     if dual.bound == np.inf:
@@ -163,23 +158,6 @@ class _Search:
         for size in SIZES:
             if self._done() or self._look(size, brief=size == SIZES[0]):
                 break
-        return self.found()
-
-    def go_on(self, start: Start) -> bool:
-        """Whether the prices and the point of a similar program, such as last round's, close the gap at once.
-
-        That takes a few passes: among the columns in question at these prices are those of the point.
-        """
-        if self._point is None or start.prices is None or start.dual is not None or _sifted(self._program):
-            return False
-        self.take_prices(*certified(self._program, start.prices))
-        self._points = [self._point]
-        if not self._done():
-            self._look(max(SIZES[0], int(_CHANGED * self._program.n_groups)))
-        return self._done()
-
-    def found(self) -> Solution:
-        """The best point and the best bound."""
         limit: Limit | None = "time" if self._timer.over() else None
         if self._bound == np.inf:
             return infeasible(self._prices, "no decision satisfies the rows")

@@ -86,16 +86,20 @@ class JobColumns(RecordColumns[Job]):
         """Which jobs share their GPUs now."""
         return np.append(self.holdings.set.codes != NONE, False)[self.current.codes]
 
+    @cached_property
+    def assigned(self) -> AssignmentColumns | None:
+        """What running jobs hold as assignments, in their order; None where not all of it is by column."""
+        if not isinstance(self.current.values, Holdings):
+            return None
+        names = [self.names[j] for j in self.running.tolist()]
+        return self.holdings.assignments(self.current.codes[self.running], names)
+
     def document(self) -> dict[str, Any]:
         """Columns as a file has them."""
-        names, running = self.names, self.running
-        if not isinstance(self.current.values, Holdings):
-            return super().document()
-        held = self.holdings.assignments(self.current.codes[running], [names[j] for j in running.tolist()])
-        if held is None:
+        if self.assigned is None:
             return super().document()
         others = JobColumns({name: column for name, column in self.columns.items() if name != "current"})
-        return {**others.document(), "current": held.document()}
+        return {**others.document(), "current": self.assigned.document()}
 
     @cached_property
     def kinds(self) -> tuple[IntArray, IntArray]:

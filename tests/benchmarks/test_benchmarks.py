@@ -29,6 +29,10 @@ def test_building_is_measured_for_every_case() -> None:
     assert rows == ["uniform", "hetero"]
 
 
+def test_warm_rounds_are_measured() -> None:
+    assert re.search(r"^\| 1,000 \| .* \|$", run("warm_rounds.py", "--quick"), flags=re.MULTILINE)
+
+
 def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
     """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
     data = str(data_dir)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given, settings
 from strategies.instances import instances_with_sets
 
+import wattsched
 from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.holdings import Holdings
 from wattsched.instances.sizing.instance import Instance
@@ -40,6 +44,20 @@ def test_they_are_the_same_instance(instance: Instance) -> None:
         held = json.loads(text)["jobs"]["current"]
         assert held["job"] == [jobs.names[j] for j in jobs.running.tolist()]
         assert sorted(held)[:3] == ["gpu", "gpus", "job"]
+
+
+@settings(max_examples=50)
+@given(instances_with_sets())
+def test_parquet_has_them_by_column(instance: Instance) -> None:
+    pytest.importorskip("pyarrow")
+    assume(not faults_of(instance))
+    columns = instance.model_copy(update={"jobs": by_column(instance)})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "round.parquet"
+        wattsched.write_document(path, columns)
+        read = wattsched.read_instance(path)
+    assert digest_of(read) == digest_of(instance)
+    assert list(read.jobs) == instance.jobs
 
 
 @given(instances_with_sets())
