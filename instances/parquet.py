@@ -109,8 +109,7 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
         array = pa.chunked_array([array, pa.array(waiting)] if name == records.key and waiting else [array])
         if waiting and name != records.key:
             array = pa.chunked_array([*array.chunks, pa.nulls(len(waiting), array.type)])
-        coded = isinstance(column, Coded) and any(not isinstance(value, str) for value in column.values)
-        fields.append(pa.field(name, array.type, metadata=_JSON if coded else None))
+        fields.append(pa.field(name, array.type, metadata=_JSON if _mixed(column) else None))
         columns.append(array)
     metadata = {_KEY: zlib.compress(json.dumps({"records": place, **rest}).encode())}
     table = pa.table(columns, pa.schema(fields, metadata))
@@ -166,12 +165,17 @@ def _array(column: Column, none: BoolArray) -> pa.Array:
     import pyarrow as pa
 
     if isinstance(column, Coded):
-        texts = [v if isinstance(v, str) else json.dumps(_dumped(v)) for v in column.values]
+        texts = [json.dumps(_dumped(v)) for v in column.values] if _mixed(column) else list(column.values)
         codes = pa.array(column.codes.astype(np.int32), mask=none)
         return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string()))
     if isinstance(column, list):
         return pa.array(column, pa.string())
     return pa.array(column, mask=none if none.any() else None)
+
+
+def _mixed(column: Any) -> bool:
+    """Whether a column has values that are no texts, so that it is JSON."""
+    return isinstance(column, Coded) and any(not isinstance(value, str) for value in column.values)
 
 
 def _dumped(value: Any) -> Any:

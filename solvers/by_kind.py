@@ -41,8 +41,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 SIZES = (1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Columns besides each group's least that are written down, one after the other."""
 
-_GREEDY_SIZE = 0.1
-"""The same for `greedy_point`, for each group."""
+_GREEDY_SIZE, _GREEDY_MOST = 0.1, 200_000
+"""The same for `greedy_point`, for each group; and for all where that was too few."""
 
 _ROUNDED = (0, 25, 50, 50, 100, 100, 200, 200)
 """Groups besides those that the LP relaxation splits that are decided together with these, by round."""
@@ -275,16 +275,27 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     if timer.over() and frugal is not None:
         return replace(conclude(program, limits, frugal, bound, prices, "time"), dual=dual)
     size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
-    part = part_of(program, prices, program.threshold(prices, size))
-    with announcing_under(bound, part.lift):
-        if part.program.n_columns:
-            found = greedy.ascend(part.program, prices, timer)
-        else:
-            found = _solved(part, limits, Start()).x
-    point = frugal if found is None else part.lift(found)
+    point = _ascended(program, dual, size, (), timer)
+    if point is None and frugal is not None and not timer.over():
+        # Under many rows what is near the prices need not fit together; what uses least does.
+        point = _ascended(program, dual, max(size, _GREEDY_MOST), (frugal,), timer)
+    point = frugal if point is None else point
     detail = "" if point is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if point is None and timer.over() else None
     return replace(conclude(program, limits, point, bound, prices, limit, detail), dual=dual)
+
+
+def _ascended(
+    program: KindProgram, dual: Dual, size: int, points: Sequence[IntArray], timer: Timer
+) -> IntArray | None:
+    """Point that an ascent among about so many columns, and those of points, finds; None for none."""
+    part = part_of(program, dual.prices, program.threshold(dual.prices, size), points)
+    with announcing_under(dual.bound, part.lift):
+        if part.program.n_columns:
+            found = greedy.ascend(part.program, dual.prices, timer)
+        else:
+            found = _solved(part, Limits(time_s=timer.remaining_s()), Start()).x
+    return None if found is None else part.lift(found)
 
 
 def _frugal(program: KindProgram) -> IntArray | None:

@@ -140,7 +140,15 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     @classmethod
     def _read(cls, columns: Mapping[str, Any], validate: Callable[[Any], Any]) -> Self:
         known = {name: _from_arrow(values) for name, values in columns.items()}
-        arrays = {name: values for name, values in known.items() if isinstance(values, np.ndarray | Coded)}
+        if isinstance(names := known.get(cls.key), Coded):
+            known[cls.key] = names.tolist()
+        # What is no field is refused with all its values.
+        arrays = {
+            name: values
+            for name, values in known.items()
+            if isinstance(values, np.ndarray | Coded) and name in table_of(cls).model_fields
+        }
+        known = {name: values if name in arrays else _plain(values) for name, values in known.items()}
         brief = {name: _brief(values, _form(cls, name)) for name, values in arrays.items()}
         try:
             table = validate({**known, **brief})
@@ -413,7 +421,13 @@ def _length(column: Column) -> int:
 
 
 def _from_arrow(values: Any) -> Any:
-    """Arrow's numbers as numpy's, with nan for none; its texts as a list, or coded where they are."""
+    """Arrow's numbers as numpy's, with nan for none; texts as a list, or coded where they are.
+
+    Arrays of numpy that are no plain numbers become lists, too; masked ones where they lack a value.
+    """
+    if isinstance(values, np.ndarray):
+        plain = values.ndim == 1 and values.dtype.kind in "biuf" and not isinstance(values, np.ma.MaskedArray)
+        return values if plain else values.tolist()
     if not hasattr(values, "to_pylist"):
         return values
     values = values.combine_chunks() if hasattr(values, "combine_chunks") else values

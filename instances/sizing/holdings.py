@@ -140,8 +140,17 @@ class Holdings(Sequence[Placement]):
 
 
 def held_by(names: list[str], jobs: AssignmentColumns) -> Coded:
-    """Column of what jobs hold by their names, after jobs that are others' names were left out."""
+    """Column of what jobs hold by their names; jobs of other names are left out.
+
+    Raises
+    ------
+    ValueError
+        Which names a job that is there twice.
+    """
     place = {name: i for i, name in enumerate(jobs.names)}
+    if len(place) < len(jobs):
+        twice = next(name for i, name in enumerate(jobs.names) if place[name] != i)
+        raise ValueError(f"'current' has job '{twice}' more than once")
     codes = np.fromiter((place.get(name, NONE) for name in names), np.int64, len(names))
     return Coded(codes, Holdings.of_assignments(jobs))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from pydantic import ValidationError
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -166,3 +167,30 @@ def test_by_column_it_is_smaller(tmp_path: Path) -> None:
     made = wattsched.generate("uniform", jobs=200, seed=1)
     by_column = document_text(made.model_copy(update={"jobs": made.by_column()}))
     assert len(by_column) < len(document_text(made))
+
+
+@pytest.mark.parametrize(
+    "made", [np.array, lambda v: np.array(v, dtype=object), lambda v: pa.array(v).dictionary_encode()]
+)
+def test_texts_may_be_arrays_of_any_kind(made: Any) -> None:
+    plain = JobColumns.of({"name": ["a", "b"], "options": ["s", "t"], "remaining_work": [1.0, 2.0]})
+    work = np.array([1.0, 2.0], dtype=object)
+    assert (
+        JobColumns.of({"name": made(["a", "b"]), "options": made(["s", "t"]), "remaining_work": work})
+        == plain
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"foo": np.ones(2)}, "foo"),
+        ({"remaining_work": np.ones((2, 2))}, "remaining_work.0"),
+        ({"remaining_work": np.array(1.0)}, "remaining_work"),
+        ({"remaining_work": np.array(["x", "y"])}, "remaining_work.1"),
+        ({"remaining_work": np.ma.array([1.0, 2.0], mask=[0, 1])}, "remaining_work.1"),
+    ],
+)
+def test_arrays_that_are_no_columns_are_refused(column: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        JobColumns.of({"name": ["a", "b"], "options": ["s", "t"], **column})

@@ -12,6 +12,7 @@ from strategies.instances import instances_with_sets
 
 import wattsched
 from wattsched.instances.digest import digest_of
+from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
@@ -70,3 +71,11 @@ def test_others_than_the_jobs_are_left_out(instance: Instance) -> None:
         fewer = JobColumns({**jobs.take(jobs.running[1:]).columns, "current": held})
         assert list(fewer) == [jobs[j] for j in jobs.running[1:].tolist()]
         assert (fewer.current.codes != NONE).all()
+
+
+def test_a_job_holds_one_placement() -> None:
+    held = AssignmentColumns.from_records(
+        [Assignment(job="a", gpus=1, pool="A100", nodes={"n": [i]}) for i in range(2)]
+    )
+    with pytest.raises(ValueError, match="'current' has job 'a' more than once"):
+        JobColumns.of({"name": ["a", "b"], "options": ["s", "s"], "current": held})

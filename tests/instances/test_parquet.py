@@ -98,3 +98,22 @@ def test_other_problems_are_not_for_parquet(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Parquet is for rounds"):
         wattsched.write_document(tmp_path / "a.parquet", made)
     assert not (tmp_path / "a.parquet").exists()
+
+
+def test_tables_of_jobs_and_names_of_tables_may_stand_in_one_column(tmp_path: Path) -> None:
+    made = wattsched.generate("uniform", jobs=3, seed=1)
+    own = {"gpus": [1], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
+    job = {"name": "own", "options": own}
+    mixed = Instance.model_validate(
+        {**made.model_dump(), "jobs": [*(j.model_dump() for j in made.jobs), job]}
+    )
+    wattsched.write_document(tmp_path / "a.parquet", mixed)
+    assert digest_of(wattsched.read_instance(tmp_path / "a.parquet")) == digest_of(mixed)
+
+
+def test_a_column_that_is_no_field_is_refused(tmp_path: Path) -> None:
+    wattsched.write_document(tmp_path / "a.parquet", wattsched.generate("uniform", jobs=3, seed=1))
+    table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(table.append_column("owner_id", pa.array([1, 1, 1])), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="owner_id"):
+        wattsched.read_instance(tmp_path / "b.parquet")
