@@ -76,8 +76,7 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     if dual.bound == np.inf:
         return infeasible(dual.prices, "the LP relaxation is infeasible")
     search.take_prices(dual.prices, dual.bound)
-    search.mix(dual)
-    return search.run()
+    return search.run(dual)
 
 
 def _threaded(program: KindProgram, limits: Limits) -> KindProgram:
@@ -135,7 +134,7 @@ class _Search:
             self._prices, self._priced = prices, bound
             self._bound = max(self._bound, bound)
 
-    def mix(self, dual: Dual) -> None:
+    def _mix(self, dual: Dual) -> None:
         """Take the points that a nearly optimal point of the LP relaxation mixes.
 
         They are in question, each for the clusters of groups that it takes some of. So the parts' LP
@@ -151,8 +150,11 @@ class _Search:
             np.where(taken[cluster] > 0.0, point, base) for taken, point in zip(weight, chosen, strict=True)
         ]
 
-    def run(self) -> Solution:
+    def run(self, dual: Dual) -> Solution:
         """Write more and more columns down until the gap is closed."""
+        if self._done():
+            return self.found()
+        self._mix(dual)
         if _sifted(self._program):
             self._round()
         for size in SIZES:
