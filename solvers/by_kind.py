@@ -153,13 +153,17 @@ class _Search:
     def run(self, dual: Dual) -> Solution:
         """Write more and more columns down until the gap is closed."""
         if self._done():
-            return self.found()
+            return self._found()
         self._mix(dual)
         if _sifted(self._program):
             self._round()
         for size in SIZES:
             if self._done() or self._look(size, brief=size == SIZES[0]):
                 break
+        return self._found()
+
+    def _found(self) -> Solution:
+        """The best point and the best bound."""
         limit: Limit | None = "time" if self._timer.over() else None
         if self._bound == np.inf:
             return infeasible(self._prices, "no decision satisfies the rows")

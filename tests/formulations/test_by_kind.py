@@ -146,3 +146,12 @@ def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch
         assert kinds.objective(point) == pytest.approx(found[0][1].sum(), rel=1e-12)
         everyone = np.arange(kinds.n_groups)
         assert kinds.uses_in_all(everyone, point) == pytest.approx(found[0][2].sum(axis=0), rel=1e-12)
+
+
+def test_greedy_leaves_no_cluster_idle_under_many_rows() -> None:
+    instance = generate("hetero", jobs=300, racks=32, seed=1)
+    kinds = by_kind.of_kinds(comparable_jobs(instance), OBJECTIVES[instance.objective]).program
+    assert isinstance(kinds, KindProgram)
+    found = solver.greedy_point(kinds, Limits())
+    assert found.objective is not None
+    assert found.objective <= found.bound * 1.05
