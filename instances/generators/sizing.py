@@ -26,7 +26,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.traces.snapshot import TraceJob, first_come_round
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.topology.cluster import Cluster, Group, Node
+from wattsched.topology.cluster import MOST_GPUS, Cluster, Group, Node
 
 GPU_COUNTS = (1, 2, 4, 8, 16, 32)
 NODE_GPUS = 8
@@ -34,7 +34,10 @@ NODE_GPUS = 8
 
 def _half(wanted: IntArray, gpus: int | None) -> int:
     """GPUs for half of the demand, where nothing else is asked for."""
-    return max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    half = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
+    if half > MOST_GPUS:
+        raise ValueError(f"gpus: half of the demand is {half:,}, say at most {MOST_GPUS:,}")
+    return half
 
 
 FREQUENCIES_MHZ = (705, 810, 915, 1020, 1125, 1230, 1320, 1410)

@@ -64,7 +64,11 @@ def test_the_answer_is_that_of_one_process_also_when_a_worker_is_lost(
 
 
 def cmdline(process: psutil.Process) -> str:
-    return " ".join(process.cmdline())
+    """Words of a process, none of one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
 
 
 def test_a_lost_value_is_made_again_and_its_call_repeated(cluster: DaskExecutor, tmp_path: Path) -> None:
