@@ -36,7 +36,7 @@ GAP = 1e-6
 SEED = 1
 JSON_JOBS = 100_000
 """Up to so many jobs there are JSON files, too; larger ones are above the limit of 50 MB."""
-PEER_SIZES = (1_000, 5_000, 20_000)
+PEER_SIZES = (1_000, 20_000)
 PEERS = ("highs", "cpsat", "scip")
 CLAIMED = 5
 """Exit code of a check that finds a result valid, and its bound beyond what is proven."""
@@ -262,7 +262,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--most", type=int, default=SIZES[-1], metavar="N", help="jobs of the largest round")
-    parser.add_argument("--peers", type=float, default=60.0, metavar="S", help="limit of others; 0 for none")
+    parser.add_argument("--peers", type=float, default=20.0, metavar="S", help="limit of others; 0 for none")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
     parser.add_argument("--phases", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
