@@ -57,10 +57,13 @@ class Requests:
         """How many GPUs each job holds now, 0 when it is not running."""
         return np.bincount(self.holder, minlength=len(self))
 
+    @cached_property
+    def _held_before(self) -> IntArray:
+        return _before(self.n_held)
+
     def held_by(self, j: int) -> IntArray:
         """Positions that one job holds now."""
-        first, end = np.searchsorted(self.holder, [j, j + 1])
-        return self.held[first:end]
+        return self.held[self._held_before[j] : self._held_before[j + 1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,30 +152,30 @@ class _Places:
         before = _before(cover > 1)
         only = np.bincount(self.job, minlength=len(requests))[self.job] == 1
         self.alone = only & (before[end] == before[self.start])
+        self._places_before = _before(np.bincount(self.job, minlength=len(requests)))
         crowd = ~usable
         crowd[requests.held] = True
         self._crowd_before = _before(crowd)
 
     def of(self, j: int) -> IntArray:
         """Starts of one job's places."""
-        first, end = np.searchsorted(self.job, [j, j + 1])
-        return np.asarray(self.start[first:end])
+        return np.asarray(self.start[self._places_before[j] : self._places_before[j + 1]])
 
     def best(self, j: int, starts: IntArray) -> int:
         """Best fit of some places of a job.
 
         For one that shrinks: the place whose surroundings others use most, nearest level first.
         """
-        if len(starts) == 1:
-            return int(starts[0])
         held, n = self.requests.held_by(j), self.pool.n_gpus
-        keys = [starts]
-        for level in reversed(range(int(self.requests.level[j]) + 1, n.bit_length())):
+        for level in range(int(self.requests.level[j]) + 1, n.bit_length()):
             begin = starts >> level << level
+            if begin[0] == begin[-1]:  # and at all higher levels
+                break
             end = np.minimum(begin + (1 << level), n)
             own = np.searchsorted(held, end) - np.searchsorted(held, begin)
-            keys.append(own - (self._crowd_before[end] - self._crowd_before[begin]))
-        return int(starts[np.lexsort(keys)[0]])
+            others = self._crowd_before[end] - self._crowd_before[begin] - own
+            starts = starts[others == others.max()]
+        return int(starts[0])
 
 
 def _attempt(places: _Places, order: IntArray) -> Allocation:
@@ -311,8 +314,8 @@ def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
 
 
-def _before(holds: BoolArray) -> IntArray:
-    """How often something holds before each place; one entry more for the end."""
+def _before(holds: BoolArray | IntArray) -> IntArray:
+    """How often something holds, or how many there are, before each place; one entry more for the end."""
     return np.concatenate([[0], np.cumsum(holds)])
 
 
