@@ -41,7 +41,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 SIZES = (1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Columns besides each group's least that are written down, one after the other."""
 
-_GREEDY_SIZE, _GREEDY_MOST = 0.1, 200_000
+_GREEDY_SIZE, _GREEDY_MOST = 0.1, 50_000
 """The same for `greedy_point`, for each group; and for all where that was too few."""
 
 _ROUNDED = (0, 25, 50, 50, 100, 100, 200, 200)
