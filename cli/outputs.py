@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -97,20 +98,27 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, if its outputs are none of its inputs."""
-        refuse_missing_folders(ctx)
+        refuse_folders(ctx)
         refuse_overwriting(ctx)
         return super().invoke(ctx)
 
 
-def refuse_missing_folders(context: click.Context) -> None:
-    """Refuse files in folders that are not there, but for the folder that the command makes."""
+def refuse_folders(context: click.Context) -> None:
+    """Refuse files in folders that are not there, or take none, but for the folder that the command makes."""
     values = [(param, context.params.get(param.name or "")) for param in context.command.params]
     outputs = [(p.opts[0], str(v), p.type.suffixes) for p, v in values if isinstance(p.type, Output) and v]
     made = {os.path.realpath(name) for _, name, suffixes in outputs if not suffixes}
     for option, name, suffixes in outputs:
         folder = Path(name).parent
-        if suffixes and name != STANDARD and not folder.is_dir() and os.path.realpath(folder) not in made:
+        if not suffixes or name == STANDARD or os.path.realpath(folder) in made:
+            continue
+        if not folder.is_dir():
             raise BadInput(f"{option} '{name}': the folder '{folder}' does not exist")
+        try:
+            TemporaryFile(dir=folder).close()
+        except OSError as error:
+            told = error.strerror or error
+            raise BadInput(f"{option} '{name}': the folder '{folder}' takes no files: {told}") from None
 
 
 def refuse_overwriting(context: click.Context) -> None:
