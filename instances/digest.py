@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from pydantic import BaseModel
 
 from wattsched.instances.sizing.holdings import Holdings
+from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import NONE, Coded, RecordColumns
-from wattsched.topology.ragged import Ragged
 from wattsched.topology.remembered import remembered
 
 _DOUBLE = struct.Struct("<d")
-_AT_ONCE = 1 << 15
-"""Records that are written at once: they stay in the processor's cache."""
 
 
 def digest_of(instance: BaseModel) -> str:
@@ -36,7 +34,9 @@ def digest_of(instance: BaseModel) -> str:
       and 8 bytes for each; one of texts alone as ``S``, the list of their lengths in characters, and they;
     - an object as ``{``, for each field its name, as a text, and its value, in the order of the names by code
       points, and ``}``. Of objects with fixed fields those with their default are left out; options in rows
-      count as columns.
+      count as columns;
+    - jobs, nodes and groups as ``T``, their number, ``:``, and, in place of each of these fields that one of
+      them states, a column, as `_write_columns` has it, and ``}``.
     """
     parts: list[bytes] = []
     _write_fields(instance, parts, ("objective",))
@@ -58,7 +58,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
     elif value is None:
         parts.append(b"n")
     elif isinstance(value, RecordColumns):
-        _write_records(value, parts)
+        _write_columns(value, parts)
     elif isinstance(value, list | tuple):
         _write_list(value, parts)
     else:
@@ -81,29 +81,56 @@ def _write_fields(model: BaseModel, parts: list[bytes], without: tuple[str, ...]
     """Write the fields that have not their default."""
     content = vars(model)
     parts.append(b"{")
-    for name, text, default in _fields(type(model)):
-        value = content[name]
-        if value is not default and value != default and name not in without:
-            parts.append(text)
-            _write(value, parts)
+    for field in _fields(type(model)):
+        value = content[field.name]
+        if value is field.default or value == field.default or field.name in without:
+            continue
+        parts.append(field.text)
+        records = field.records
+        if records and isinstance(value, list) and all(isinstance(one, records.record) for one in value):
+            value = records.from_records(value)
+        _write(value, parts)
     parts.append(b"}")
 
 
+class _Field(NamedTuple):
+    """A field of a model: its name, how that is written, its default, and its records' type by column."""
+
+    name: str
+    text: bytes
+    default: Any
+    records: type[RecordColumns[Any]] | None
+
+
 @cache
-def _fields(model: type[BaseModel]) -> list[tuple[str, bytes, Any]]:
-    """Names of the fields, as texts and as they are written, and their defaults."""
+def _fields(model: type[BaseModel]) -> list[_Field]:
+    """Fields in the order of their names."""
     return [
-        (name, _text(name), ... if field.is_required() else field.get_default(call_default_factory=True))
+        _Field(
+            name,
+            _text(name),
+            ... if field.is_required() else field.get_default(call_default_factory=True),
+            next(filter(_is_columns, _parts_of(field.annotation)), None),
+        )
         for name, field in sorted(model.model_fields.items())
     ]
+
+
+def _parts_of(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts_of(part)
+
+
+def _is_columns(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, RecordColumns)
 
 
 def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None:
     # Columns of options are most of an instance.
     try:
         if values and isinstance(values[0], str):
-            texts = "".join(values).encode()
-            parts += [b"S", _numbers([len(text) for text in values]), texts]
+            _write_texts(values, parts)
             return
         if values and isinstance(values[0], float | int):
             parts.append(_numbers(values))
@@ -115,98 +142,89 @@ def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None
         _write(value, parts)
 
 
-def _write_records(records: RecordColumns[Any], parts: list[bytes]) -> None:
-    """Write the records as a list of models would be."""
-    names = sorted(records.columns.keys() - records.several.keys())
-    fields = [_field(records, name) for name in names]
-    parts.append(b"[%d:" % len(records))
-    for first in range(0, len(records), _AT_ONCE):
-        some = slice(first, min(first + _AT_ONCE, len(records)))
-        written: list[Ragged | bytes] = [b"{", *(field(some) for field in fields), b"}"]
-        parts.append(Ragged.joined(some.stop - first, written).content.tobytes())
+def _write_texts(texts: Sequence[str], parts: list[bytes]) -> None:
+    joined = "".join(texts).encode()
+    parts += [b"S", _doubles(np.fromiter(map(len, texts), float, len(texts))), joined]
 
 
-def _field(records: RecordColumns[Any], field: str) -> Callable[[slice], Ragged]:
-    """What is written of a field for some records: nothing for its default."""
-    column, default, text = records.columns[field], records.default(field), _text(field)
-    if isinstance(column, Coded) and isinstance(holdings := column.values, Holdings):
-        return _held(holdings, column.codes, text)
-    if isinstance(column, Coded):
-        each = [b"" if value == default else text + _alone(value) for value in column.values]
-        # The last stands for none.
-        table = Ragged.of([*each, b"" if default is None else text + b"n"])
-        return lambda some: table.take(column.codes[some] % len(table))
+def _write_columns(records: RecordColumns[Any], parts: list[bytes]) -> None:
+    """Write the columns, by name, in which a record has another value than the field's default.
+
+    - Numbers, counts and truth values are a list of numbers: null is not a number there, 0 of counts.
+    - Names are a list of texts.
+    - Everything else is ``C``, the list of the different values in the order in which they occur first, and
+      the list of their places in it, -1 for null.
+    - What jobs hold now is ``H``, the list of the places, and the columns of those that hold something; a
+      GPU is an entry of ``node`` and of ``gpu``, by node names, and ``size`` says how many there are.
+    """
+    parts.append(b"T%d:" % len(records))
+    for name in sorted(records.columns):
+        if written := _column(records, name):
+            parts += [_text(name), *written]
+    parts.append(b"}")
+
+
+def _column(records: RecordColumns[Any], name: str) -> list[bytes]:
+    """A column, nothing where all have the default."""
+    column, default = records.columns[name], records.default(name)
     if isinstance(column, list):
-        return lambda some: _texts(column[some], text)
-    # No value is the default where it is none.
-    unwritten = records.without(field)
-    if default not in (None, ...):
-        unwritten |= column == default
-    return lambda some: _doubles(column[some], text).where(~unwritten[some])
+        written: list[bytes] = []
+        _write_texts(column, written)
+        return written
+    if isinstance(column, Coded):
+        held = column.values[:1] and isinstance(column.values[0], Placement)
+        return _held(column) if held else _coded(column, default)
+    unstated = records.without(name) if default in (None, ...) else column == default
+    return [] if unstated.all() else [_doubles(column)]
 
 
-def _held(holdings: Holdings, codes: IntArray, text: bytes) -> Callable[[slice], Ragged]:
-    """Placements as their models would be written."""
-    nodes, numbers = holdings.node.values, ("batch_size", "frequency_mhz", "power_limit_w")
-    by_name = sorted(range(len(nodes)), key=nodes.__getitem__)
+def _coded(column: Coded, default: Any = ...) -> list[bytes]:
+    """A column of few values, nothing where all have the default."""
+    number: dict[bytes, int] = {}
+    same = [number.setdefault(_alone(value), len(number)) for value in column.values]
+    codes = np.array([*same, NONE])[column.codes]  # the last stands for none
+    unstated = NONE if default is None else len(same) if default is ... else number.get(_alone(default))
+    if (codes == unstated).all():
+        return []
+    used, first = np.unique(codes, return_index=True)
+    used = used[np.argsort(first)]
+    used = used[used != NONE]
+    place = np.full(len(number) + 1, NONE)
+    place[used] = np.arange(len(used))
+    values = list(number)
+    return [b"C[%d:" % len(used), *(values[code] for code in used.tolist()), _doubles(place[codes])]
+
+
+def _held(column: Coded) -> list[bytes]:
+    """What jobs hold, nothing where none does."""
+    runs = np.flatnonzero(column.codes != NONE)
+    if not len(runs):
+        return []
+    held = Holdings.of(column.values).take(column.codes[runs])
+    size = np.diff(held.start)
+    nodes = held.node.values
     rank = np.empty(len(nodes), dtype=np.int64)
-    rank[by_name] = np.arange(len(nodes))
-    names = Ragged.of([_text(nodes[code]) for code in by_name])
-
-    def write(some: slice) -> Ragged:
-        runs = codes[some] != NONE
-        held = holdings.take(codes[some][runs])
-        given = {name: getattr(held, name) for name in numbers}
-        fields = {
-            name: _doubles(values, _text(name)).where(values > 0)  # 0 and nan are none
-            for name, values in given.items()
-        }
-        fields["gpus"] = _doubles(held.gpus, _text("gpus"))
-        fields["nodes"] = _nodes(held, rank, names)
-        fields |= {name: _named(getattr(held, name), name) for name in ("pool", "set")}
-        written = (fields[name] for name in sorted(fields))
-        return Ragged.joined(len(held), [text + b"{", *written, b"}"]).merged(runs.astype(np.int64))
-
-    return write
-
-
-def _nodes(held: Holdings, rank: IntArray, names: Ragged) -> Ragged:
-    """Nodes with the numbers of their GPUs, ordered by name."""
-    holder, node = np.repeat(np.arange(len(held)), np.diff(held.start)), rank[held.node.codes]
-    order = np.lexsort((node, holder))
-    holder, node = holder[order], node[order]
-    first = np.flatnonzero(np.diff(holder, prepend=-1) | np.diff(node, prepend=-1))
-    counts = np.diff(first, append=len(order))
-    gpus = Ragged.doubles(held.gpu[order]).merged(counts)
-    nodes = Ragged.joined(len(first), [names.take(node[first]), b"D", _digits(counts), b":", gpus])
-    of_each = nodes.merged(np.bincount(holder[first], minlength=len(held)))
-    return Ragged.joined(len(held), [_text("nodes") + b"{", of_each, b"}"]).where(np.diff(held.start) > 0)
-
-
-def _named(column: Coded, field: str) -> Ragged:
-    table = Ragged.of([*(_text(field) + _text(value) for value in column.values), b""])
-    return table.take(column.codes % len(table))
-
-
-def _texts(texts: list[str], text: bytes) -> Ragged:
-    content = Ragged.texts(texts)
-    return Ragged.joined(len(texts), [text + b"s", _digits(content.size), b":", content])
-
-
-def _doubles(values: FloatArray | IntArray | BoolArray, text: bytes) -> Ragged:
-    return Ragged.joined(len(values), [text + b"d", Ragged.doubles(values)])
-
-
-def _digits(numbers: IntArray) -> Ragged:
-    """Whole numbers in decimal digits."""
-    values, place = np.unique(numbers, return_inverse=True)
-    return Ragged.of([b"%d" % value for value in values.tolist()]).take(place)
+    rank[sorted(range(len(nodes)), key=nodes.__getitem__)] = np.arange(len(nodes))
+    order = np.lexsort((rank[held.node.codes], np.repeat(np.arange(len(held)), size)))
+    written = [b"H", _doubles(runs)]
+    for numbers in (held.gpus, held.frequency_mhz, held.power_limit_w, held.batch_size, size):
+        written.append(_doubles(numbers))
+    for coded in (held.pool, held.set, held.node.take(order)):
+        written += _coded(coded) or [b"n"]
+    return [*written, _doubles(held.gpu[order])]
 
 
 def _alone(value: Any) -> bytes:
     parts: list[bytes] = []
     _write(value, parts)
     return b"".join(parts)
+
+
+def _doubles(values: FloatArray | IntArray | BoolArray) -> bytes:
+    """A list of numbers; what is no number is written in one way."""
+    doubles = values.astype("<f8")
+    doubles[np.isnan(doubles)] = np.nan
+    return b"D%d:" % len(doubles) + doubles.tobytes()
 
 
 def _numbers(values: list[Any] | tuple[Any, ...]) -> bytes:
