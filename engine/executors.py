@@ -160,9 +160,13 @@ class DaskExecutor:
                 yield number, outcome
 
     def workers(self) -> int:
-        """Threads of all workers that there are."""
+        """Threads of all workers that there are, or workers that a cluster has asked for, if these are more.
+
+        Those of a batch system come when they come, and rounds are divided before.
+        """
         info = self._client.scheduler_info(n_workers=-1)["workers"]
-        return max(1, sum(int(worker["nthreads"]) for worker in info.values()))
+        asked = len(getattr(self._client.cluster, "plan", ()))
+        return max(1, asked, sum(int(worker["nthreads"]) for worker in info.values()))
 
     def kept(self, values: Iterable[Any]) -> Kept:
         """As `Executor.kept`; what is lost with a worker is made again from bytes that the scheduler has."""

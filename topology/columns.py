@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import (
     Annotated,
     Any,
@@ -196,6 +196,11 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         names = self.columns[self.key]
         assert isinstance(names, list)
         return names
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Place of each record by its name, of several the last."""
+        return dict(zip(self.names, range(len(self)), strict=True))
 
     def numbers(self, field: str) -> FloatArray:
         """Column of a field that is a number, nan for none; shape (n_records,)."""

@@ -81,12 +81,8 @@ class RoundJobs:
         """Numbers of jobs by their names, `NONE` for those that are not in the round."""
         if names is self.jobs.names:
             return np.arange(len(self))
-        number = self._number
-        return np.fromiter((number.get(name, NONE) for name in names), np.int64, len(names))
-
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {name: j for j, name in enumerate(self.jobs.names)}
+        place = self.jobs.place
+        return np.fromiter((place.get(name, NONE) for name in names), np.int64, len(names))
 
     @property
     def work(self) -> FloatArray:

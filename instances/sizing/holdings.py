@@ -147,7 +147,7 @@ def held_by(names: list[str], jobs: AssignmentColumns) -> Coded:
     ValueError
         Which names a job that is there twice.
     """
-    place = {name: i for i, name in enumerate(jobs.names)}
+    place = jobs.place
     if len(place) < len(jobs):
         twice = next(name for i, name in enumerate(jobs.names) if place[name] != i)
         raise ValueError(f"'current' has job '{twice}' more than once")

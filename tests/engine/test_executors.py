@@ -199,6 +199,13 @@ def test_workers_that_come_later_are_used() -> None:
     assert sorted(found) == [(0, 1), (1, 2)]
 
 
+def test_workers_that_were_asked_for_count() -> None:
+    with in_this_process(0, 1) as made, wattsched.dask_executor(made) as executor:
+        assert executor.workers() == 1
+        made.scale(3)
+        assert executor.workers() == 3
+
+
 def test_workers_of_several_threads_are_refused() -> None:
     with in_this_process(1, 2) as made, Client(made) as client, wattsched.dask_executor(client) as executor:
         with pytest.raises(ClusterError, match="has 2 threads, whose runs would hold each other up"):

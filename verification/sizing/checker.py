@@ -60,7 +60,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     pools = pools_of(instance.cluster)
     configurations = JobConfigurations(instance, pools)
     jobs = configurations.jobs
-    numbers = {name: j for j, name in enumerate(jobs.names)}
+    numbers = jobs.place
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
     faults = list(pairing_faults(numbers, assigned.names, decision.waiting))
