@@ -232,6 +232,16 @@ class Passes:
         above : float array, shape (n,)
             At most the threshold.
         """
+        groups, codes, above = self._near(prices, threshold)
+        order = np.lexsort((codes, groups))
+        return groups[order], codes[order], above[order]
+
+    def above(self, prices: FloatArray) -> FloatArray:
+        """Reduced costs of all columns above their group's least, in no order."""
+        return self._near(prices, np.inf)[2]
+
+    def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
+        """As `within`, in no order."""
         threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
         least = self._least_own(prices)[0]
@@ -257,7 +267,6 @@ class Passes:
         codes = np.concatenate([np.arange(len(own)), of_kind[1] + len(own)])
         above = np.concatenate([of_own, of_kind[2]])
         near = np.flatnonzero(above <= threshold)
-        near = near[np.lexsort((codes[near], groups[near]))]
         return groups[near], codes[near], np.maximum(above[near], 0.0)
 
     def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -152,9 +152,11 @@ class KindProgram(KindGroups):
             return np.inf
         many = min(_SAMPLE, self.n_groups, max(1, _SAMPLED * self.n_groups // self.n_columns))
         sample = np.linspace(0, self.n_groups - 1, many).astype(np.int64)
-        above = np.sort(Passes(self.take(sample)).within(prices, np.inf)[2])[len(sample) :]
-        place = int(size * len(sample) / self.n_groups)
-        return float(above[min(place, len(above) - 1)]) if len(above) else np.inf
+        above = Passes(self.take(sample)).above(prices)
+        if len(above) <= len(sample):
+            return np.inf
+        place = min(len(sample) + int(size * len(sample) / self.n_groups), len(above) - 1)
+        return float(np.partition(above, place)[place])
 
     def shards(self, shards: int) -> list[Shard]:
         """The groups in shards, for a `Spread`."""

@@ -288,7 +288,10 @@ def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolAr
     rows, budgets = known.configurations, known.instance.budgets
     extra_w = rows.power_w - _idle_w(known, rows)
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
-    criteria = [value, rows.block.astype(float), 1.0 / rows.rate]
+    pace = 1.0 / rows.rate
+    criteria = [value, rows.block.astype(float)]
+    if not np.array_equal(value, pace):
+        criteria.append(pace)
     energy = budgets.energy_j is not None or budgets.carbon_g is not None
     capped = budgets.power_w is not None or bool(known.instance.cluster.power_domains)
     if capped or (energy and budgets.scope == "round"):
