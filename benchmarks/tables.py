@@ -47,6 +47,11 @@ TABLES = {
         "python benchmarks/large_rounds.py --write",
         "performance.md#large-rounds",
     ),
+    "large-seeds": Table(
+        "Large rounds over many seeds: whole commands from file to file",
+        "python benchmarks/large_seeds.py --write",
+        "performance.md#large-rounds",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

@@ -33,6 +33,11 @@ def test_warm_rounds_are_measured() -> None:
     assert re.search(r"^\| 1,000 \| .* \|$", run("warm_rounds.py", "--quick"), flags=re.MULTILINE)
 
 
+def test_large_rounds_are_measured_over_seeds() -> None:
+    printed = run("large_seeds.py", "--quick", "--seeds", "2")
+    assert re.search(r"^\| `uniform .*` \| 0.0001 \| .* \|$", printed, flags=re.MULTILINE)
+
+
 def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
     """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
     data = str(data_dir)
