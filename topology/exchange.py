@@ -16,7 +16,7 @@ from wattsched.topology.tree import cluster_from_tree, tree
 
 MAX_HOSTS = 200_000
 """Of a file; the largest machine there was has 158,976."""
-_ITEM = re.compile(r"(?:[^\[\],]++|\[[^\[\]]*+\])++")
+_ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _IN_ALL = f" (more than {MAX_HOSTS:,} in all)"

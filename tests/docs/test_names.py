@@ -15,7 +15,7 @@ from wattsched.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir())
-OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers"}
+OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers", "--dashboard-address"}
 """Options of no command of ours: click's own, that of glpsol, and those of dask."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
