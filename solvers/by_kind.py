@@ -59,8 +59,9 @@ _PART_GAP = 0.5
 _PART_SHARE = 0.6
 # A part is all that can be better where that is at most so many times as much.
 _ALL = 3
-# The dual may leave this share of the gap asked for, within limits.
-_DUAL_SHARE, _DUAL_TOLERANCE = 0.05, (1e-9, 1e-5)
+# The dual may leave this share of the gap asked for, and of what a group costs on average, within limits:
+# prices that leave more have the ascent look at very many groups.
+_DUAL_SHARE, _DUAL_GROUPS, _DUAL_TOLERANCE = 0.05, 0.2, (1e-9, 1e-5)
 # The same where the LP relaxation is solved by sifting, and what that may leave.
 _SIFTED_SHARE, _SIFTED_TOLERANCE, _SIFTED_GAP = 1.0, (1e-9, 1e-3), 0.1
 
@@ -76,6 +77,8 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     if dual.bound == np.inf:
         return infeasible(dual.prices, "the LP relaxation is infeasible")
     search.take_prices(dual.prices, dual.bound)
+    if start.dual is None and not _sifted(program) and not search.done():
+        search.offer(_ascended(program, dual, _near(program), (), timer))
     return search.run(dual)
 
 
@@ -86,9 +89,11 @@ def _threaded(program: KindProgram, limits: Limits) -> KindProgram:
 
 def _tolerance(program: KindProgram, limits: Limits) -> float:
     """Relative distance to the best bound at which the dual is good enough: sifting closes the rest."""
-    share, (least, most) = (
-        (_SIFTED_SHARE, _SIFTED_TOLERANCE) if _sifted(program) else (_DUAL_SHARE, _DUAL_TOLERANCE)
-    )
+    if _sifted(program):
+        share, (least, most) = _SIFTED_SHARE, _SIFTED_TOLERANCE
+    else:
+        share, (least, most) = _DUAL_SHARE, _DUAL_TOLERANCE
+        most = min(most, _DUAL_GROUPS / max(1, program.n_groups))
     return min(max(share * limits.gap, least), most)
 
 
@@ -152,13 +157,13 @@ class _Search:
 
     def run(self, dual: Dual) -> Solution:
         """Write more and more columns down until the gap is closed."""
-        if self._done():
+        if self.done():
             return self._found()
         self._mix(dual)
         if _sifted(self._program):
             self._round()
         for size in SIZES:
-            if self._done() or self._look(size, brief=size == SIZES[0]):
+            if self.done() or self._look(size, brief=size == SIZES[0]):
                 break
         return self._found()
 
@@ -169,7 +174,8 @@ class _Search:
             return infeasible(self._prices, "no decision satisfies the rows")
         return conclude(self._program, self._limits, self._point, self._bound, self._prices, limit)
 
-    def _done(self) -> bool:
+    def done(self) -> bool:
+        """Whether the gap is closed, cannot be, or time is up."""
         closed = self._point is not None and self._bound >= self.enough()
         return closed or self._bound == np.inf or self._timer.over()
 
@@ -187,7 +193,7 @@ class _Search:
         base = part.lift(x)
         near = np.unique(part.group)
         for number, many in enumerate(_ROUNDED):
-            if self._done():
+            if self.done():
                 return
             others = near[number :: max(1, len(near) // many)] if many else near[:0]
             groups = np.union1d(split, others)
@@ -238,7 +244,7 @@ class _Search:
         with announcing_under(self._bound, part.lift):
             answer = _solved(part, limits, begun, target, self._steps(complete, brief))
         self.offer(None if answer.x is None else part.lift(answer.x))
-        if answer.prices is not None and not self._done():
+        if answer.prices is not None and not self.done():
             self.take_prices(*certified(program, answer.prices))
         if complete:
             self._bound = max(self._bound, min(self._objective, answer.bound))
@@ -280,7 +286,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     frugal = _frugal(program)
     if timer.over() and frugal is not None:
         return replace(conclude(program, limits, frugal, bound, prices, "time"), dual=dual)
-    size = max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
+    size = _near(program)
     point = _ascended(program, dual, size, (), timer)
     if point is None and frugal is not None and not timer.over():
         # Under many rows what is near the prices need not fit together; what uses least does.
@@ -289,6 +295,11 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
     detail = "" if point is not None else "no choice that satisfies all rows was found greedily"
     limit: Limit | None = "time" if point is None and timer.over() else None
     return replace(conclude(program, limits, point, bound, prices, limit, detail), dual=dual)
+
+
+def _near(program: KindProgram) -> int:
+    """How many columns besides each group's least an ascent looks at."""
+    return max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
 
 
 def _ascended(
