@@ -1,6 +1,7 @@
 r"""Programs by kind: row prices from passes over the kinds, then small programs over the columns in question.
 
-1. Prices :math:`y` that nearly maximise the Lagrangian bound (`dual`); a pass writes no column down.
+1. Prices :math:`y` that nearly maximise the Lagrangian bound (`dual`); a pass writes no column down. Under
+   few rows an ascent among the columns near these prices is often within the gap.
 2. The columns whose reduced cost is little above the least of their group are written down as a program of
    their own, in which most groups are decided; `price` solves it. A few thousand of a million groups are
    often enough, as rounding takes a few groups for each row.
