@@ -172,8 +172,9 @@ def _column(records: RecordColumns[Any], name: str) -> list[bytes]:
         _write_texts(column, written)
         return written
     if isinstance(column, Coded):
-        held = column.values[:1] and isinstance(column.values[0], Placement)
-        return _held(column) if held else _coded(column, default)
+        if len(column.values) and isinstance(column.values[0], Placement):
+            return _held(column)
+        return _coded(column, default)
     unstated = records.without(name) if default in (None, ...) else column == default
     return [] if unstated.all() else [_doubles(column)]
 
@@ -183,7 +184,11 @@ def _coded(column: Coded, default: Any = ...) -> list[bytes]:
     number: dict[bytes, int] = {}
     same = [number.setdefault(_alone(value), len(number)) for value in column.values]
     codes = np.array([*same, NONE])[column.codes]  # the last stands for none
-    unstated = NONE if default is None else len(same) if default is ... else number.get(_alone(default))
+    nowhere = len(number)
+    if default is None:
+        unstated = NONE
+    else:
+        unstated = nowhere if default is ... else number.get(_alone(default), nowhere)
     if (codes == unstated).all():
         return []
     used, first = np.unique(codes, return_index=True)

@@ -302,8 +302,6 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
             return False
         return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"<{len(self):,} records by column: {', '.join(self.columns)}>"
 

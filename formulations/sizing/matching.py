@@ -11,7 +11,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.columns import NONE
+from wattsched.topology.columns import NONE, Coded
 
 UNKNOWN = -2
 """Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""
@@ -28,14 +28,14 @@ class Asked:
     gpus : int array
     settings : dict of str to float array
         nan for none.
-    together : object array
-        Name of the set, None for none.
+    together : Coded
+        Name of the set.
     """
 
     pool: IntArray
     gpus: IntArray
     settings: dict[str, FloatArray]
-    together: np.ndarray
+    together: Coded
 
 
 def asked_of(known: RoundJobs, decision: Decision) -> Asked:
@@ -52,12 +52,11 @@ def asked_of(known: RoundJobs, decision: Decision) -> Asked:
     for name, values in settings.items():
         given = running.numbers(name) if name == "power_limit_w" else running.counts(name).astype(float)
         values[job] = np.where(given[here] == 0, np.nan, given[here])
-    together = np.full(n, None, dtype=object)
-    if (sets := running.coded("set")).values:
-        together[job] = np.array([*sets.values, None], dtype=object)[sets.codes[here]]
+    sets, together = running.coded("set"), np.full(n, NONE)
+    together[job] = sets.codes[here]
     waits = known.numbers_of(decision.waiting)
     pool[waits[waits != NONE]] = WAIT
-    return Asked(pool, gpus, settings, together)
+    return Asked(pool, gpus, settings, Coded(together, sets.values))
 
 
 def matching_options(options: Options, decision: Decision) -> IntArray:
@@ -66,9 +65,10 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
     same = (options.pool == asked.pool[job]) & (options.gpus == asked.gpus[job])
     for name, values in asked.settings.items():
         same &= _equal(getattr(options, name), values[job])
-    named = np.array([*(one.declared.name for one in options.job_sets), None], dtype=object)
+    number = {name: code for code, name in enumerate(asked.together.values)}
     # The last stands for no set, whose number is -1.
-    same &= options.waiting | (named[options.job_set] == asked.together[job])
+    code = np.array([*(number.get(one.declared.name, UNKNOWN) for one in options.job_sets), NONE])
+    same &= options.waiting | (code[options.job_set] == asked.together.codes[job])
     hits = np.flatnonzero(same)
     # Of several options with the same settings the soonest complete, of equals the first.
     hits = hits[np.lexsort((options.completion_s[hits], job[hits]))]
@@ -91,7 +91,7 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     code, wanted = common_codes(
         [(rows.kind, known.kind), (rows.pool, asked.pool), (rows.gpus, asked.gpus), *settings]
     )
-    possible = (wanted >= 0) & (asked.together == None)  # noqa: E711
+    possible = (wanted >= 0) & (asked.together.codes == NONE)
     found, order = np.full(len(known), UNKNOWN), np.argsort(code, kind="stable")
     if len(order):
         place = np.minimum(np.searchsorted(code, wanted, sorter=order), len(order) - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from brute_force.sizing import Gpu, _value, domains_of, next_power, structural_blocks
 
@@ -61,7 +62,7 @@ class Judge:
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
         return math.fsum(values) if worst is None else worst(values)
 
-    def _rows(self, job: Job) -> Iterator[tuple[tuple[object, ...], float, float]]:
+    def _rows(self, job: Job) -> Iterator[tuple[tuple[Any, ...], float, float]]:
         """Settings, seconds per unit of work and watts of every row that the job may use."""
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert isinstance(table, OptionTable)
@@ -85,7 +86,7 @@ class Judge:
         start_s = 0.0 if held is None else job.restart_s
         best_s = min(seconds for _, seconds, _ in rows) * job.remaining_work + start_s
         least_j = min(watts * (seconds * job.remaining_work + start_s) for _, seconds, watts in rows)
-        fewest = min(row[0][1] for row in rows)  # type: ignore[type-var]
+        fewest = min(row[1] for row, _, _ in rows)
         reference_s = min(seconds for row, seconds, _ in rows if row[1] == fewest)
         deadline_s = (job.deadline_s or math.inf) * (1 + TOLERANCE)
         if a is None:
@@ -110,7 +111,7 @@ class Judge:
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value)
 
     def _row(
-        self, job: Job, a: Assignment, rows: list[tuple[tuple[object, ...], float, float]]
+        self, job: Job, a: Assignment, rows: list[tuple[tuple[Any, ...], float, float]]
     ) -> tuple[float, float, int] | None:
         """Seconds per unit of work, watts, and among how many jobs these are divided."""
         asked = (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattsched import engine, solve
+from wattsched import engine, solve, steps
 from wattsched.documents import result_of, verdict_on
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
@@ -108,7 +108,7 @@ def test_an_earlier_decision_that_is_no_longer_possible_is_no_error(
     def nothing(*_: object) -> Solution:
         return Solution(Termination("no_solution", "time"))
 
-    monkeypatch.setattr(engine, "_ask", nothing)
+    monkeypatch.setattr(steps, "_ask", nothing)
     problem = find_problem(instance.problem)
 
     def nothing_known(*asked: Any) -> Any:
@@ -188,7 +188,7 @@ def test_some_columns_of_another_formulation_prove_nothing_either(monkeypatch: p
     formulations = {"mckp": some_columns, "assignment": problem.formulations["assignment"]}
     partial = replace(problem, formulations=formulations)
     monkeypatch.setattr(engine, "find_problem", lambda name: partial)
-    monkeypatch.setattr(engine, "_ask", lambda *_: Solution(Termination("no_solution", "time")))
+    monkeypatch.setattr(steps, "_ask", lambda *_: Solution(Termination("no_solution", "time")))
     instance = generate("uniform", jobs=6, seed=2)
     result = solve(instance, formulation="assignment", solver="highs")
     assert (result.termination.reason, result.termination.limit) == ("no_solution", "time")

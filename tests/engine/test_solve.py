@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances
 
 import wattsched
-from wattsched import engine
+from wattsched import engine, steps
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
@@ -252,7 +252,7 @@ def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.
 
     monkeypatch.setattr(worker_module, "Worker", stopped_worker)
     monkeypatch.setattr(worker_module, "_standing", [])
-    monkeypatch.setattr(engine, "IN_THREAD", 0)
+    monkeypatch.setattr(steps, "IN_THREAD", 0)
     instance = generate("hetero", jobs=30, seed=2)
     begin = time.perf_counter()
     result = wattsched.solve(instance, gap=0.0, time_limit=60.0)

@@ -1,0 +1,259 @@
+"""The steps of one call: what is tried one after the other until there is an answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattsched.answer import Evidence, refuted
+from wattsched.call import EARLIER, Call, Candidate, StoppedError
+from wattsched.certificates import Priced
+from wattsched.deadline import nothing, on_time
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.instances.digest import digest_of
+from wattsched.result import Result
+from wattsched.solvers.registry import PYOMO_PREFIX
+from wattsched.solvers.registry import get as find_solver
+from wattsched.solvers.solution import (
+    Solution,
+    Start,
+    Termination,
+    conclude,
+    listening,
+    with_announced,
+)
+from wattsched.verification.report import Report
+
+if TYPE_CHECKING:
+    from wattsched.formulations.kinds import KindProgram
+    from wattsched.formulations.model import Model
+    from wattsched.topology.arrays import FloatArray
+
+SMALL = 1_000
+"""Up to this many columns the LP relaxation is solved sooner than the safety net, and is often the answer."""
+
+IN_THREAD = 5_000
+"""Up to this many columns a solver that may be given up runs in a thread instead of a process."""
+
+_NET_SHARE = 0.3
+# An instance that takes as long to expand makes a large program: the process loads while we build.
+_LONG_S = 0.05
+# What the solver of a call that is to stop may take to end: what is left is for the decision it ends with.
+_ENDING_S = 0.1
+_ROUNDING = 1e-6
+
+
+def decide(call: Call, earlier: Any) -> Result:
+    """Expand, build, solve and conclude."""
+    call.digest = digest_of(call.instance)
+    with call.timer.phase("expand"):
+        call.data = call.problem.expand(call.instance)
+        reasons = call.problem.diagnose(call.data)
+    if reasons:
+        with call.timer.phase("prove"):
+            proof = call.problem.refute(call.data, {})
+        found = InfeasibleError("; ".join(reasons), proof and replace(proof, detail="; ".join(reasons)))
+        return refuted(call, found)
+    call.set_aside()
+    known = [] if earlier is None else [_earlier_candidate(call, earlier)]
+    if call.exact and call.timer.phase_s["expand"] > _LONG_S:
+        with suppress(MemoryError, OSError):  # it is asked for again when there is a program
+            call.worker()
+    known += _by_heuristic(call)
+    if call.held is not None and call.timer.over():
+        return call.in_hand(limit="time")
+    # Somebody else's formulation may take all the time there is.
+    early = call.watched and call.formulation != call.problem.default and _net_is_a_solver(call)
+    try:
+        known += _by_net(call, Start()) if early else []
+        model = call.model(call.formulation)
+    except InfeasibleError as error:
+        return refuted(call, error)
+    if model.cut and model.program.n_columns == 0:
+        return call.in_hand("the formulation could not be built in time", "time")
+    known = _carried_over(call, model, known)
+    if model.start is not None and not call.by_heuristic:
+        begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
+        known += _in_hand(call, begun)
+    start = _start(call, model, known)
+    late = not early and _net_comes_late(call, model)
+    if not late and not early and not _in_reach(model, start):
+        known += _by_net(call, start)
+        start = _start(call, model, known)
+    asked = _ask(call, model, replace(start, rule=_ascend) if late else start)
+    if late and asked.termination.reason == "optimal":
+        result = Evidence(call, model, asked, known).answer()
+        if result.termination.reason != "error":
+            return result
+    if late:
+        # Now the net is needed after all.
+        known += _by_net(call, start)
+    return Evidence(call, model, asked, known).answer()
+
+
+def _earlier_candidate(call: Call, decision: Any) -> Candidate:
+    """An earlier decision: of another round, with other jobs, it need not be checked any further."""
+    strange = call.problem.strangers(call.instance, decision)
+    if strange:
+        return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
+    return call.checked(EARLIER, decision)
+
+
+def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list[Candidate]:
+    """Put as much of an earlier decision as is possible now in its place, where it is not as a whole."""
+    if model.nearest is None:
+        return known
+    carried = []
+    for one in known:
+        if one.of == EARLIER and one.report is not None and one.report.faults:
+            point = model.nearest(one.decision)
+            if point is not None and model.program.violation(point) <= _ROUNDING:
+                begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
+                one = _in_hand(call, begun)[0]
+        carried.append(one)
+    return carried
+
+
+def _in_reach(model: Model[Any], start: Start) -> bool:
+    """Whether the program is one by kind and has a point and prices already: it needs no net."""
+    return model.program.by_kind and start.x is not None and start.prices is not None
+
+
+def _by_heuristic(call: Call) -> list[Candidate]:
+    """Decision of the heuristic that is asked for, or is the safety net."""
+    name = call.solver if call.by_heuristic else call.problem.safety_net
+    if name not in call.problem.heuristics:
+        return []
+    with call.timer.phase("safety"):
+        rule = call.problem.heuristics[name]
+        decision = rule(call.data, call.instance.objective, call.timer.share(_NET_SHARE))
+    found = [] if decision is None else [call.checked(name, decision)]
+    call.set_aside()
+    return found
+
+
+def _net_is_a_solver(call: Call) -> bool:
+    return call.exact and call.problem.safety_net not in call.problem.heuristics
+
+
+def _net_comes_late(call: Call, model: Model[Any]) -> bool:
+    """Whether the net is for the case only that the solver fails: nothing can stop it before."""
+    small = not call.watched and model.program.n_columns <= SMALL
+    return small and _net_is_a_solver(call) and find_solver(call.solver).relaxes
+
+
+def _by_net(call: Call, start: Start) -> list[Candidate]:
+    """Point that the safety net finds, where it is a solver and an exact one is asked for."""
+    if not _net_is_a_solver(call):
+        return []
+    model, net = call.model(call.problem.default), call.problem.safety_net
+    if call.formulation != call.problem.default:
+        start = Start()
+    with call.timer.phase("safety"):
+        solution = find_solver(net)(model.program, call.limits_left(_NET_SHARE), start)
+    call.bound = max(call.bound, min(solution.bound, model.outside))
+    found = _in_hand(call, call.of_solution(net, model, solution))
+    if call.watched and solution.prices is not None and model.lagrangian:
+        priced = Priced.best(call, model, [solution.prices])
+        call.certificate = None if priced is None else priced.certificate
+    # Without a point its prices and its bound are still worth something.
+    return found or [Candidate(net, np.inf, model, solution)]
+
+
+def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:
+    """Decode and check what is known at once where the call may be given up: there may be no time later."""
+    if not call.watched:
+        return found
+    checked = []
+    for candidate in found:
+        decision, report = call.decided(candidate)
+        checked.append(replace(candidate, decision=decision, report=report))
+        call.set_aside()
+    return checked
+
+
+def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
+    """Best point of a model's program that is known, and prices."""
+    program = model.program
+    points = [x for candidate in known if (x := candidate.point_of(model)) is not None]
+    points = [x for x in points if program.violation(x) <= _ROUNDING]
+    x = min(points, key=program.objective, default=None)
+    for candidate in known:
+        if candidate.model is model and candidate.solution is not None and candidate.of != EARLIER:
+            return Start(x, candidate.solution.prices, dual=candidate.solution.dual)
+    if not call.prices or not model.lagrangian:
+        return Start(x)
+    return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))
+
+
+def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
+    """Ask the solver, unless a heuristic decides, or the formulation has found the optimum itself."""
+    with call.timer.phase("solve"):
+        if call.by_heuristic:
+            from wattsched.solvers.dual import dual_prices
+
+            prices, bound = dual_prices(model.program, call.timer.remaining_s())
+            return Solution(Termination("feasible"), bound=max(bound, model.bound), prices=prices)
+        if model.optimum is not None:
+            return conclude(model.program, call.limits, model.optimum, model.bound)
+        if call.timer.over():
+            return Solution(Termination("no_solution", "time"))
+        try:
+            asked = _by_solver(call, model.program, start)
+        except (MemoryError, OSError, RuntimeError, ImportError) as error:
+            return Solution(Termination("no_solution", detail=lacking(error)))
+    call.bound = max(call.bound, min(asked.bound, model.outside))
+    return asked
+
+
+def _by_solver(call: Call, program: Program | KindProgram, start: Start) -> Solution:
+    """Let the solver run until the time that is left for it, whether it keeps limits or not.
+
+    A small program is solved here, sooner than a process would have it, and so are all by rules and those by
+    kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
+    somebody else's, is killed with its process.
+    """
+    if not call.watched:
+        return find_solver(call.solver)(program, call.limits, start)
+    left = call.limits_left()
+    limits, grace_s = left.with_grace()
+    large = call.exact and program.n_columns > IN_THREAD
+    if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
+        return call.worker().solve(call.solver, program, limits, start, grace_s)
+    heard: list[Solution] = []
+
+    def ask() -> Solution:
+        with listening(heard.append):
+            return find_solver(call.solver)(program, limits, start)
+
+    try:
+        asked = on_time(ask, left.time_s, nothing, call.timer.stopped, stopping_s=_ENDING_S)
+    except MemoryError as error:
+        asked = Solution(Termination("no_solution", detail=lacking(error)))
+    late = Solution(Termination("no_solution", "time", "the solver did not stop in time"))
+    return with_announced(program, limits, late if asked is None else asked, heard)
+
+
+def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:
+    from wattsched.solvers.greedy import ascend
+
+    return ascend(program, prices, Timer())
+
+
+def lacking(error: Exception) -> str:
+    """What was lacking; any other error is raised again. Threads, processes and libraries have own words."""
+    if isinstance(error, StoppedError):
+        return ""
+    number = error.errno if isinstance(error, OSError) else None
+    told = any(words in str(error) for words in ("new thread", "failed to map segment"))
+    if isinstance(error, MemoryError) or number == ENOMEM or told:
+        return f"out of memory: {error}".rstrip(": ")
+    if number not in (EAGAIN, ENOSPC, EMFILE, ENFILE):
+        raise error
+    return f"no process for the solver could be started: {error}"
