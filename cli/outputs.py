@@ -113,12 +113,13 @@ def refuse_folders(context: click.Context) -> None:
         if not suffixes or name == STANDARD or os.path.realpath(folder) in made:
             continue
         if not folder.is_dir():
-            raise BadInput(f"{option} '{name}': the folder '{folder}' does not exist")
+            told = "is a file" if folder.exists() else "does not exist"
+            raise BadInput(f"{option} '{name}': the folder '{folder}' {told}")
         try:
             TemporaryFile(dir=folder).close()
         except OSError as error:
-            told = error.strerror or error
-            raise BadInput(f"{option} '{name}': the folder '{folder}' takes no files: {told}") from None
+            why = error.strerror or error
+            raise BadInput(f"{option} '{name}': the folder '{folder}' takes no files: {why}") from None
 
 
 def refuse_overwriting(context: click.Context) -> None:

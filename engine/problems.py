@@ -168,7 +168,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
-    from wattsched.instances.sizing.validity import faults_of, strangers, unknown_pools
+    from wattsched.instances.sizing.validity import faults_of, misspelt, strangers
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
 
@@ -190,7 +190,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
-        misspelt=unknown_pools,
+        misspelt=misspelt,
         diagnose=diagnose,
         describe=describe,
         may_grow=None,

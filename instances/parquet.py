@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.inputs import BYTES_PER_MB, TooLargeError, most_mb
+from wattsched.inputs import BYTES_PER_MB, TooLargeError, echo, most_mb
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
@@ -62,7 +63,13 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
         raise InputError([f"is no Parquet file that can be read: {error}"], source) from None
     except (KeyError, ValueError, TypeError, AttributeError, zlib.error):
         raise InputError(["is a Parquet file, but not of a round or a result"], source) from None
-    columns = {field.name: _column(table.column(n), field) for n, field in enumerate(table.schema)}
+    for name, times in Counter(table.schema.names).items():
+        if times > 1:
+            raise InputError([f"{place}.{name}: the column is there {times} times"], source)
+    try:
+        columns = {field.name: _column(table.column(n), field) for n, field in enumerate(table.schema)}
+    except ValueError as error:
+        raise InputError([f"{place}.{error}"], source) from None
     if place == "jobs":
         return {**document, "jobs": _jobs(columns)}
     return {"decision": _decision(columns), **document}
@@ -187,13 +194,19 @@ def _column(column: pa.ChunkedArray, field: pa.Field) -> Any:
 
     found = column.combine_chunks()
     found = pa.chunked_array([found]).combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    if (field.metadata or {}).get(b"wattsched") == b"json":
-        texts = found.dictionary.to_pylist()
-        return Coded(
-            found.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64),
-            [json.loads(text) for text in texts],
-        )
-    return found
+    if (field.metadata or {}).get(b"wattsched") != b"json":
+        return found
+    if not pa.types.is_dictionary(found.type):  # others write texts one by one
+        found = found.dictionary_encode()
+    codes = found.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Coded(codes, [_value(field.name, text) for text in found.dictionary.to_pylist()])
+
+
+def _value(name: str, text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError(f"{name}: must be JSON, got {echo(text)}") from None
 
 
 def _jobs(columns: dict[str, Any]) -> dict[str, Any]:

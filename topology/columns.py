@@ -134,12 +134,17 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         ------
         pydantic.ValidationError
             With the place of every value that the record does not take.
+        TypeError, ValueError
+            For what is no mapping, and codes that stand for no value.
         """
+        if not isinstance(columns, Mapping):
+            raise TypeError(f"columns must be a mapping of fields to columns, got {type(columns).__name__}")
         return cls._read(columns, table_of(cls).model_validate)
 
     @classmethod
     def _read(cls, columns: Mapping[str, Any], validate: Callable[[Any], Any]) -> Self:
         known = {name: _from_arrow(values) for name, values in columns.items()}
+        known |= {name: _with_codes(name, v) for name, v in known.items() if isinstance(v, Coded)}
         if isinstance(names := known.get(cls.key), Coded):
             known[cls.key] = names.tolist()
         # What is no field is refused with all its values.
@@ -149,7 +154,7 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
             if isinstance(values, np.ndarray | Coded) and name in table_of(cls).model_fields
         }
         known = {name: values if name in arrays else _plain(values) for name, values in known.items()}
-        brief = {name: _brief(values, _form(cls, name)) for name, values in arrays.items()}
+        brief = {name: _brief(values, cls._form_of_array(name)) for name, values in arrays.items()}
         try:
             table = validate({**known, **brief})
         except ValidationError:
@@ -167,6 +172,13 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         return cls(stored).sound()
+
+    @classmethod
+    def _form_of_array(cls, name: str) -> str:
+        """Form of a column; a count that a record need not state is 0 in arrays where it does not."""
+        form, field = _form(cls, name), cls.record.model_fields.get(name)
+        optional = field is not None and not field.is_required()
+        return "optional count" if form == "count" and optional else form
 
     def sound(self) -> Self:
         """Return itself; a ValueError for what columns contradict each other in."""
@@ -443,11 +455,29 @@ def _from_arrow(values: Any) -> Any:
     return values.to_pylist()
 
 
+def _with_codes(field: str, column: Coded) -> Coded:
+    """The column with codes as an array; an error where one stands for no value."""
+    codes = _from_arrow(column.codes)
+    codes = np.array(codes) if isinstance(codes, list) else codes
+    if not isinstance(codes, np.ndarray) or codes.ndim != 1 or (codes.dtype.kind not in "iu" and len(codes)):
+        raise TypeError(f"'{field}': codes must be an array of whole numbers")
+    values: Any = column.values
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    if not isinstance(values, Sequence):
+        raise TypeError(f"'{field}': values must be a list, got {type(values).__name__}")
+    for place in np.flatnonzero((codes < NONE) | (codes >= len(values)))[:1].tolist():
+        told = f"none of the {len(values)} values, nor {NONE} for none"
+        raise ValueError(f"'{field}[{place}]': the code {codes[place]} is {told}")
+    return Coded(codes.astype(np.int64, copy=False), values)
+
+
 def _brief(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
     """A few values of a column that its type takes if and only if it takes all of them."""
     if isinstance(values, Coded):
         return [*values.values, *([None] if (values.codes == NONE).any() else [])]
     found = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if form == "optional count":
+        found, form = found[found != 0], "count"
     if form == "count" and not (found % 1).any():
         found = found.astype(np.int64)
     ends = [found.min(), found.max()] if len(found) else []

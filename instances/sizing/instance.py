@@ -117,7 +117,7 @@ class Instance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse(self._contradictions())
+        refuse(self.contradictions())
         return self
 
     def table_of(self, job: Job) -> OptionTable:
@@ -141,7 +141,8 @@ class Instance(Strict):
         """Jobs by column."""
         return JobColumns.from_records(self.jobs)
 
-    def _contradictions(self) -> Iterator[str]:
+    def contradictions(self) -> Iterator[str]:
+        """What is said twice, or names what there is not; a copy with other fields may have such."""
         jobs = self.by_column()
         yield from repeated("job name", jobs.names)
         yield from duplicates("set name", self.sets)

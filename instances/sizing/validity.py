@@ -47,12 +47,24 @@ def faults_of(instance: Instance) -> list[str]:
     return list(islice(faults, MOST_FAULTS))
 
 
-def unknown_pools(instance: Instance) -> list[str]:
-    """Those faults that `solve` would not notice: options, jobs and sets in pools that do not exist."""
+def misspelt(instance: Instance) -> list[str]:
+    """Those faults that `solve` would not notice: what does not exist, or is there twice.
+
+    Copies with other fields have not been validated.
+    """
+    if found := list(islice(instance.contradictions(), MOST_FAULTS)):
+        return found
     try:
-        return list(_unknown_pools(instance, instance.by_column(), pools_of(instance.cluster)))
+        pools = pools_of(instance.cluster)
     except ValueError as error:
         return [f"cluster: {error}"]
+    jobs = instance.by_column()
+    faults = chain(
+        _unknown_pools(instance, jobs, pools),
+        _unknown_models(instance, jobs),
+        _bad_placements(instance, jobs, pools),
+    )
+    return list(islice(faults, MOST_FAULTS))
 
 
 def strangers(instance: Instance, decision: Decision) -> list[str]:
@@ -87,6 +99,13 @@ def _unknown_pools(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]
     for owner, names in named:
         for name in sorted(set(names) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
+
+
+def _unknown_models(instance: Instance, jobs: JobColumns) -> Iterator[str]:
+    known, model = {profile.model for profile in instance.profiles} | set(models()), jobs.coded("model")
+    for j in np.flatnonzero(model.where(lambda name: name not in known)).tolist():
+        name = model.values[model.codes[j]]
+        yield f"job '{jobs.names[j]}' has the model '{name}', which no profile describes{_near(name, known)}"
 
 
 def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:

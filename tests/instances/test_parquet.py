@@ -117,3 +117,27 @@ def test_a_column_that_is_no_field_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table.append_column("owner_id", pa.array([1, 1, 1])), tmp_path / "b.parquet")
     with pytest.raises(InputError, match="owner_id"):
         wattsched.read_instance(tmp_path / "b.parquet")
+
+
+def test_texts_need_no_dictionary_and_damaged_ones_are_told(tmp_path: Path) -> None:
+    made = wattsched.generate("uniform", jobs=3, seed=1)
+    jobs = [job.model_copy(update={"pools": ["A100"]}) for job in made.jobs]
+    made = made.model_copy(update={"jobs": jobs})
+    wattsched.write_document(tmp_path / "a.parquet", made)
+    table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
+    place = table.schema.get_field_index("pools")
+    field = pa.field("pools", pa.string(), metadata=table.schema.field(place).metadata)
+    for texts in (['["A100"]'] * 3, ['["A100"]', "[[[", '["A100"]']):
+        pyarrow.parquet.write_table(table.set_column(place, field, pa.array(texts)), tmp_path / "b.parquet")
+        if len(set(texts)) == 1:
+            assert digest_of(wattsched.read_instance(tmp_path / "b.parquet")) == digest_of(made)
+    with pytest.raises(InputError, match=r"jobs\.pools: must be JSON, got '\[\[\['"):
+        wattsched.read_instance(tmp_path / "b.parquet")
+
+
+def test_a_column_twice_is_refused(tmp_path: Path) -> None:
+    wattsched.write_document(tmp_path / "a.parquet", wattsched.generate("uniform", jobs=3, seed=1))
+    table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(table.append_column("weight", pa.array([1.0] * 3)), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"jobs\.weight: the column is there 2 times"):
+        wattsched.read_instance(tmp_path / "b.parquet")
