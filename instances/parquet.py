@@ -52,7 +52,7 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
     import pyarrow as pa
 
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             _refuse_large(file.metadata)
             table = file.read()
         document = json.loads(_expanded((table.schema.metadata or {})[_KEY]))
@@ -121,7 +121,7 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
     metadata = {_KEY: zlib.compress(json.dumps({"records": place, **rest}).encode())}
     table = pa.table(columns, pa.schema(fields, metadata))
     sink = io.BytesIO()
-    parquet.write_table(table, sink, compression="zstd")
+    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 

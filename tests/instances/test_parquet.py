@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -141,3 +142,21 @@ def test_a_column_twice_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table.append_column("weight", pa.array([1.0] * 3)), tmp_path / "b.parquet")
     with pytest.raises(InputError, match=r"jobs\.weight: the column is there 2 times"):
         wattsched.read_instance(tmp_path / "b.parquet")
+
+
+def test_no_damage_makes_another_instance(tmp_path: Path) -> None:
+    made = wattsched.generate("uniform", jobs=60, seed=1)
+    wattsched.write_document(tmp_path / "a.parquet", made)
+    content, choice, told = (tmp_path / "a.parquet").read_bytes(), Random(1), 0
+    rows = len(content) - pyarrow.parquet.read_metadata(tmp_path / "a.parquet").serialized_size - 8
+    for number in range(100):
+        damaged = bytearray(content)
+        damaged[choice.randrange(rows if number % 2 else len(content))] ^= 1 << choice.randrange(8)
+        (tmp_path / "b.parquet").write_bytes(damaged)
+        try:
+            read = wattsched.read_instance(tmp_path / "b.parquet")
+        except InputError:
+            told += 1
+        else:
+            assert digest_of(read) == digest_of(made)
+    assert told > 50
