@@ -198,7 +198,8 @@ def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
             yield f"job '{job.name}': current.pool '{held.pool}' is no pool of the cluster{near}"
         elif elsewhere := sorted(n for n in held.nodes if pool_of.get(n, held.pool) != held.pool):
             yield f"job '{job.name}': current.nodes: '{elsewhere[0]}' is not in the pool '{held.pool}'"
-        yield from (f"job '{job.name}': current.{fault}" for fault in _bad_gpus(held, nodes, known.names))
+        faults = _bad_gpus(held, nodes, known.names, kept=not job.preemptible)
+        yield from (f"job '{job.name}': current.{fault}" for fault in faults)
         for node, gpu in held.places:
             other, its = holder.setdefault((node, gpu), (job, held))
             if other is not job and (held.set is None or held.set != its.set):
@@ -233,7 +234,10 @@ def _suspects(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
     return np.asarray(jobs.running[odd[codes]])
 
 
-def _bad_gpus(held: Placement, nodes: dict[str, Node], known: Collection[str]) -> Iterator[str]:
+def _bad_gpus(
+    held: Placement, nodes: dict[str, Node], known: Collection[str], *, kept: bool
+) -> Iterator[str]:
+    """A job that is not `kept` where it is may hold GPUs that broke under it: it goes on elsewhere."""
     if held.nodes and (listed := len(held.places)) != held.gpus:
         yield f"gpus is {held.gpus} but current.nodes lists {listed}"
     for name, numbers in held.nodes.items():
@@ -246,8 +250,8 @@ def _bad_gpus(held: Placement, nodes: dict[str, Node], known: Collection[str]) -
         for gpu in numbers:
             if gpu >= node.gpus:
                 yield f"nodes: node '{name}' has no GPU {gpu}, it has {node.gpus}"
-            elif gpu in node.unavailable:
-                yield f"nodes: GPU {gpu} of node '{name}' is unavailable"
+            elif kept and gpu in node.unavailable:
+                yield f"nodes: GPU {gpu} of node '{name}' is unavailable, but the job is not preemptible"
 
 
 def _parted_sets(jobs: JobColumns) -> Iterator[str]:

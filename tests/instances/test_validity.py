@@ -108,8 +108,12 @@ NO_OPTION = "job 'j' has no option in its pools and within its min_gpus and max_
             ["job 'j': current.nodes: node 'a0' has no GPU 8, it has 8"],
         ),
         (
-            job(current=held({"a0": [7]})),
-            ["job 'j': current.nodes: GPU 7 of node 'a0' is unavailable"],
+            job(current=held({"a0": [7]}), preemptible=False),
+            ["job 'j': current.nodes: GPU 7 of node 'a0' is unavailable, but the job is not preemptible"],
+        ),
+        (
+            job(current=held({"a0": [7]})),  # its GPU broke: it goes on elsewhere
+            [],
         ),
         (
             job(current=held({"a0": [1, 2]})),
