@@ -27,7 +27,7 @@ import wattsched
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expand
-from wattsched.formulations.sizing.mckp import add_buddy_rows, add_limits, assemble
+from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, room_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 
@@ -46,7 +46,7 @@ PER = 100_000
 PARTS = {
     "undominated": "dropping dominated options",
     "budget_rows": "uses of power, energy and carbon",
-    "add_buddy_rows": "buddy rows",
+    "add_room_rows": "buddy rows",
     "assemble": "assembling the sparse matrix",
 }
 """Functions of the formulation, and what they do."""
@@ -111,7 +111,7 @@ def build_all(options: Options, goal: str) -> Program:
     """Build the program with every option as a column."""
     columns = choices(options, goal, keep_dominated=True)
     rows = ProgramBuilder()
-    add_buddy_rows(rows, columns)
+    add_room_rows(rows, *room_of(columns))
     add_limits(rows, columns.budgets)
     return assemble(columns, rows)
 

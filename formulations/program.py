@@ -110,6 +110,9 @@ class Program:
         Aligned no-overlap constraints that no row expresses; only some solvers take them.
     attributes : mapping of str to float array, shape (n_columns,)
         Quantities of the columns that published rules read (``gpus``, ``completion_s``, ``energy_j``).
+    supply : int
+        So many of the last columns are whole numbers that cost nothing and are there for the rows that they
+        are in; the other rows alone nearly say which choices there are (`solvers.supply`).
     """
 
     cost: FloatArray
@@ -127,6 +130,7 @@ class Program:
     bottleneck: int | None = None
     intervals: Intervals | None = None
     attributes: Mapping[str, FloatArray] = field(default_factory=dict)
+    supply: int = 0
 
     by_kind: ClassVar[bool] = False
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.program import Program
 from wattsched.solvers.solution import Solution, unsupported, without_columns
@@ -43,6 +43,8 @@ class Solver:
         `Start.rule` only when it is not.
     by_kind : str
         Function of `solvers.by_kind` that takes programs by kind for it; others take none.
+    chooses_first : bool
+        Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
     """
 
     name: str
@@ -51,6 +53,7 @@ class Solver:
     takes_intervals: bool = False
     relaxes: bool = False
     by_kind: str = ""
+    chooses_first: bool = False
 
     def __call__(
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
@@ -66,9 +69,14 @@ class Solver:
             module, function = "by_kind", self.by_kind
         elif isinstance(program, Program) and program.n_columns == 0:
             return without_columns(program, limits)
-        solve: Callable[..., object] = getattr(import_module(f"wattsched.solvers.{module}"), function)
+        solve: Callable[..., Any] = getattr(import_module(f"wattsched.solvers.{module}"), function)
         if plugin:
             solve = functools.partial(solve, name=plugin)
+        if isinstance(program, Program) and program.supply and self.chooses_first:
+            from wattsched.solvers import highs, supply
+
+            otherwise = highs.solve if self.exact else None
+            solve = functools.partial(supply.solve_without, solver=solve, otherwise=otherwise)
         found = solve(program, limits, start)
         if not isinstance(found, Solution):
             return unsupported(f"solver '{self.name}' returned {type(found).__name__}, not a Solution")
@@ -83,6 +91,7 @@ _SOLVERS = (
         takes_intervals=True,
         relaxes=True,
         by_kind="solve",
+        chooses_first=True,
     ),
     Solver(
         "price",
@@ -90,11 +99,17 @@ _SOLVERS = (
         exact=True,
         relaxes=True,
         by_kind="solve",
+        chooses_first=True,
     ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
     Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
-    Solver("greedy", "steepest ascent along the jobs' efficient frontiers", by_kind="greedy_point"),
-    Solver("powerflow", "PowerFlow's rule: time saved per energy spent"),
+    Solver(
+        "greedy",
+        "steepest ascent along the jobs' efficient frontiers",
+        by_kind="greedy_point",
+        chooses_first=True,
+    ),
+    Solver("powerflow", "PowerFlow's rule: time saved per energy spent", chooses_first=True),
 )
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
@@ -18,6 +18,9 @@ from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
 ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])
 
 MOST_GPUS = 10_000_000
+
+Capacity = Literal["blocks", "nodes", "count"]
+"""What a job takes of a pool: an aligned block; GPUs of a node, or whole nodes and one part; any GPUs."""
 
 
 class GpuType(Strict):
@@ -139,6 +142,11 @@ class PowerDomain(Strict):
 class Cluster(Strict):
     """The tree of a site with its GPU types and power domains.
 
+    Attributes
+    ----------
+    capacity : str, or dict of str to str
+        What jobs take of every pool, or of some by the name of the pool or its GPU type; of others blocks.
+
     Raises
     ------
     pydantic.ValidationError
@@ -156,6 +164,7 @@ class Cluster(Strict):
         Annotated[list[Group], Tag(ROWS)] | Annotated[GroupColumns, Tag(COLUMNS)], Discriminator(form_of)
     ] = []
     power_domains: list[PowerDomain] = []
+    capacity: Capacity | dict[Name, Capacity] = "blocks"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -172,6 +181,12 @@ class Cluster(Strict):
         if faults or (faults := _unequal_labels(self, nodes)):
             raise ValueError("; ".join(faults))
         return self
+
+    def capacity_of(self, pool: str, gpu_type: str) -> Capacity:
+        """What jobs take of a pool."""
+        if isinstance(self.capacity, str):
+            return self.capacity
+        return self.capacity.get(pool) or self.capacity.get(gpu_type) or "blocks"
 
     def node_columns(self) -> NodeColumns:
         """Nodes by column."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray, alike
-from wattsched.topology.cluster import Cluster, NodeColumns
+from wattsched.topology.cluster import Capacity, Cluster, NodeColumns
 from wattsched.topology.columns import Coded
 from wattsched.topology.remembered import remembered
 from wattsched.topology.structure import Lines, lines_of
@@ -42,6 +42,8 @@ class Pool:
         Start and size of the structural blocks, sizes descending.
     available : bool array, shape (n_gpus,)
         False for GPUs that take no job.
+    capacity : {"blocks", "nodes", "count"}
+        What a job takes (`topology.room`).
     """
 
     name: str
@@ -54,6 +56,7 @@ class Pool:
     gpu_index: IntArray
     blocks: IntArray
     available: BoolArray
+    capacity: Capacity = "blocks"
 
     @property
     def n_gpus(self) -> int:
@@ -62,7 +65,7 @@ class Pool:
 
     @property
     def largest_block(self) -> int:
-        """Size of the largest structural block, which is the largest size a job can have."""
+        """Size of the largest structural block, which is the largest size of a job in pools of blocks."""
         return int(self.blocks[0, 1])
 
     def position(self, node: str, gpu: int) -> int:
@@ -159,6 +162,7 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
                 gpu_index=lines.gpu[line],
                 blocks=np.array([starts, sizes]).T.copy(),
                 available=works[line],
+                capacity=cluster.capacity_of(name, of_type),
             )
         )
     return tuple(pools)

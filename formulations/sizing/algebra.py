@@ -21,9 +21,9 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.data import Options, expanded
-from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.mckp import block_rows, room_of
+from wattsched.formulations.sizing.mckp import room_of, room_rows
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
@@ -123,8 +123,12 @@ class Round:
 
     @cached_property
     def room(self) -> tuple[Limit, ...]:
-        """The buddy rows: the choices fit into the free GPUs if and only if these hold."""
-        return tuple(_limit(*row) for row in block_rows(*room_of(self.columns)))
+        """Rows under which the choices fit into the free GPUs.
+
+        Exact in pools of blocks and those that are counted; in pools of nodes where the sizes of what jobs
+        take of a node divide one another.
+        """
+        return tuple(_limit(*row) for row in room_rows(*room_of(self.columns)))
 
     @cached_property
     def free_blocks(self) -> tuple[tuple[int, ...], ...]:
@@ -158,7 +162,7 @@ def _build(
     places = _places(variables, column_of, external.source)
     return Model(
         program=program,
-        decode=lambda x, starts: place_by_buddy(options, columns.chosen(x[places])),
+        decode=lambda x, starts: place(options, columns.chosen(x[places])),
         options=len(options),
         dropped=columns.dropped,
     )

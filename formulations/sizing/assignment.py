@@ -7,26 +7,30 @@ r"""`assignment`: an algebraic Pyomo model that names every aligned block a job 
     \sum_{j, b \ni g} y_{jb} \le 1\ \forall\ \text{GPU}\ g,\quad
     \text{budgets}
 
-It needs no theorem about buddy blocks, and it is where constraints that tell blocks apart would go.
+It needs no theorem about buddy blocks, and it is where constraints that tell blocks apart would go. In pools
+of nodes it names for each option the nodes that a job may have whole, and the one that it has a part of; in
+pools that are counted there is nothing to name.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from wattsched.formulations.model import Model, Starts, not_built
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
-from wattsched.formulations.sizing.budgets import free_gpus
+from wattsched.formulations.sizing.budgets import rooms_of
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expanded
-from wattsched.formulations.sizing.decisions import Places, decide
+from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
+from wattsched.topology.room import Room
 
 VARIABLES_PER_S = 30_000
 """Of Pyomo, about: a model that would not be built in time has no columns."""
@@ -36,6 +40,8 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
     options = expanded(known)
     columns = choices(options, objective)
+    rooms = rooms_of(options.of)
+    others = [room.number for room in rooms if room.pool.capacity != "blocks"]
     left_s = (timer or Timer()).remaining_s()
     model = algebra(Round(columns), np.inf if left_s is None else VARIABLES_PER_S * left_s)
     if model is None:
@@ -49,7 +55,7 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
         chosen = columns.chosen(x[option_columns])
         taken = sorted((j, start) for (j, _, _, start), c in blocks.items() if x[c] > 0.5)
         job, start = np.array(taken, dtype=np.int64).reshape(-1, 2).T
-        return decide(options, chosen, Places.first_of(job, start, options.gpus[chosen[job]]))
+        return place(options, chosen, Places.first_of(job, start, options.gpus[chosen[job]]), others)
 
     return Model(program=program, decode=decode, options=len(options), dropped=columns.dropped)
 
@@ -68,21 +74,25 @@ def algebra(given: Round, most: float = np.inf) -> Any:
         ``x[c]`` takes choice c, ``y[j, p, s, b]`` puts job j on the block of size s at b in pool p;
         None where the variables would be too many.
     """
-    blocks = free_blocks(given.options)
+    rooms = rooms_of(given.options.of)
+    blocks = free_blocks(rooms)
     wanted: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    sized: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for c, choice in enumerate(given.choices):
         if choice.needs_room:
-            wanted[choice.job, choice.pool, choice.block].append(c)
-    if len(given.choices) + sum(len(blocks[p, s]) for _, p, s in wanted) > most:
+            in_blocks = rooms[choice.pool].pool.capacity == "blocks"
+            (wanted if in_blocks else sized)[choice.job, choice.pool, choice.block].append(c)
+    on_nodes = sum(2 * len(rooms[p].on_nodes) for _, p, _ in sized if rooms[p].pool.capacity == "nodes")
+    if len(given.choices) + sum(len(blocks[p, s]) for _, p, s in wanted) + on_nodes > most:
         return None
     import pyomo.environ as pyo
 
     places = [(j, p, s, b) for j, p, s in wanted for b in blocks[p, s]]
     covering: dict[tuple[int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-    for place in places:
-        _, p, size, start = place
+    for at in places:
+        _, p, size, start = at
         for gpu in range(start, start + size):
-            covering[p, gpu].append(place)
+            covering[p, gpu].append(at)
 
     m = pyo.ConcreteModel(name=given.instance.name)
     m.x = pyo.Var(range(len(given.choices)), domain=pyo.Binary)
@@ -100,20 +110,55 @@ def algebra(given: Round, most: float = np.inf) -> Any:
         ),
     )
     m.gpu = pyo.Constraint(
-        list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[place] for place in covering[p, g]) <= 1
+        list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[at] for at in covering[p, g]) <= 1
     )
+    _add_other_pools(m, rooms, sized)
     m.budget = pyo.ConstraintList()
     for limit in given.budgets:
         m.budget.add(pyo.quicksum(use * m.x[c] for c, use in limit.use.items()) <= limit.capacity)
     return m
 
 
-def free_blocks(options: Options) -> dict[tuple[int, int], list[int]]:
+def _add_other_pools(m: Any, rooms: list[Room], sized: Mapping[tuple[int, int, int], list[int]]) -> None:
+    """Add the rows of pools that are no blocks: of counts one, of nodes which ones each job is on."""
+    import pyomo.environ as pyo
+
+    m.counted, m.on_nodes = pyo.ConstraintList(), pyo.ConstraintList()
+    used: dict[tuple[int, int], list[Any]] = defaultdict(list)
+    counted: dict[int, list[Any]] = defaultdict(list)
+    places = [
+        (j, p, s, node)
+        for j, p, s in sized
+        if rooms[p].pool.capacity == "nodes"
+        for node in range(len(rooms[p].on_nodes))
+    ]
+    m.whole, m.part = pyo.Var(places, domain=pyo.Binary), pyo.Var(places, domain=pyo.Binary)
+    for (j, p, s), chosen in sized.items():
+        taken, room = pyo.quicksum(m.x[c] for c in chosen), rooms[p]
+        if room.pool.capacity == "count":
+            counted[p].append(s * taken)
+            continue
+        gpus = room.pool.gpus_per_node
+        whole, part = divmod(s, gpus)
+        nodes = range(len(room.on_nodes))
+        for wanted, name, size in ((whole, m.whole, gpus), (int(part > 0), m.part, part)):
+            able = [node for node in nodes if wanted and room.on_nodes[node] >= size]
+            m.on_nodes.add(pyo.quicksum(name[j, p, s, node] for node in able) - wanted * taken == 0)
+            for node in able:
+                used[p, node].append(size * name[j, p, s, node])
+    for (p, node), gpus_used in used.items():
+        m.on_nodes.add(pyo.quicksum(gpus_used) <= int(rooms[p].on_nodes[node]))
+    for p, gpus_used in counted.items():
+        m.counted.add(pyo.quicksum(gpus_used) <= int(np.count_nonzero(rooms[p].free)))
+
+
+def free_blocks(rooms: list[Room]) -> dict[tuple[int, int], list[int]]:
     """Starts of the free aligned blocks of each pool and size."""
     found: dict[tuple[int, int], list[int]] = {}
-    for p, (pool, free) in enumerate(zip(options.pools, free_gpus(options.of), strict=True)):
+    for room in rooms:
+        pool, free = room.pool, room.free
         for size in (1 << k for k in range(pool.largest_block.bit_length())):
-            found[p, size] = [
+            found[room.number, size] = [
                 int(b)
                 for start, length in pool.blocks
                 for b in range(start, start + length - size + 1, size)

@@ -14,6 +14,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
+from wattsched.topology.room import Room
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,16 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
         here = np.flatnonzero(kept & (pool_of[job] == p))
         left = pool.available.copy()
         left[position[here]] = False
-        left[_reserved(pool, job[here], position[here])] = False
+        if pool.capacity == "blocks":
+            left[_reserved(pool, job[here], position[here])] = False
         free.append(left)
     return free
+
+
+def rooms_of(known: RoundJobs) -> list[Room]:
+    """What is free in each pool as jobs can take it."""
+    free = zip(known.pools, free_gpus(known), strict=True)
+    return [Room(p, pool, left) for p, (pool, left) in enumerate(free)]
 
 
 def _reserved(pool: Pool, job: IntArray, position: IntArray) -> IntArray:

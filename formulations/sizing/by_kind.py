@@ -18,14 +18,14 @@ from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Entries, ProgramBuilder
 from wattsched.formulations.sizing import mckp
-from wattsched.formulations.sizing.budgets import budgets_of, grams_per_j
+from wattsched.formulations.sizing.budgets import budgets_of, grams_per_j, rooms_of
 from wattsched.formulations.sizing.columns import beaten_in_runs, undominated
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.formulations.sizing.data import Options, allowed, chosen_options, options_in
-from wattsched.formulations.sizing.decisions import place_by_buddy
+from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
-from wattsched.formulations.sizing.mckp import add_block_rows, free_levels
+from wattsched.formulations.sizing.mckp import add_room_rows
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
@@ -145,7 +145,7 @@ class _Round:
         n, builder, metered = len(rows), ProgramBuilder(), Entries()
         pool = np.concatenate([rows.pool, rows.pool, [WAIT]])
         room = np.concatenate([rows.block, np.zeros(n + 1, dtype=np.int64)])
-        add_block_rows(builder, free_levels(known), pool, room)
+        add_room_rows(builder, rooms_of(known), pool, room)
         extra_w = rows.power_w - _idle_w(known, rows)
         at_once = np.concatenate([extra_w, extra_w, [0.0]])
         # A job that waits pays for the energy that it needs at least: by the joule.
@@ -226,7 +226,7 @@ class _Round:
         """Decision of a point, with concrete GPUs."""
         row = np.empty_like(self.order)
         row[self.order] = np.append(self.own.row, self.index)[point]
-        return place_by_buddy(chosen_options(self.known, row), np.arange(len(self.known)))
+        return place(chosen_options(self.known, row), np.arange(len(self.known)))
 
     def point_of(self, decision: Decision) -> IntArray | None:
         """Point of a decision, None where a part of it has no column."""

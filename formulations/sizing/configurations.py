@@ -16,8 +16,8 @@ from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
+from wattsched.topology.room import largest_room, room_for
 
 Columns = dict[str, NDArray[np.generic]]
 
@@ -40,7 +40,7 @@ class Configurations:
     start : int array, shape (n_kinds + 1,)
         Rows of kind k are ``start[k]`` to ``start[k + 1]``.
     pool, gpus, block : int arrays, shape (n_rows,)
-        Number of the pool, GPUs, and the power of two that they are rounded up to.
+        Number of the pool, GPUs, and those that it takes for itself, as `room_for` has them.
     rate, power_w : float arrays, shape (n_rows,)
         Work per second, and draw of all GPUs of the job.
     frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_rows,)
@@ -198,10 +198,10 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
     kind = np.concatenate([kind for kind, _ in pieces])
     columns = {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
     gpus = columns["gpus"].astype(np.int64, copy=False)
-    largest = np.array([pool.largest_block for pool in pools], dtype=np.int64)
+    largest = np.array([largest_room(pool) for pool in pools], dtype=np.int64)
     fewest = np.array([job.min_gpus or 1 for job in kinds], dtype=np.int64)
     most = np.array([job.max_gpus or np.iinfo(np.int64).max for job in kinds], dtype=np.int64)
-    columns["block"] = block = block_size(gpus)
+    columns["block"] = block = room_for(pools, columns["pool"].astype(np.int64, copy=False), gpus)
     keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
     rows = np.flatnonzero(keep)
     rows = rows[np.argsort(kind[rows], kind="stable")]

@@ -17,8 +17,8 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
+from wattsched.topology.room import room_for
 
 ALONE = -1
 """Number of no set."""
@@ -45,8 +45,8 @@ class Options:
     start : int array, shape (n_jobs + 1,)
         Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
     job, pool, gpus, block : int arrays, shape (n_options,)
-        `pool` is -1 for waiting; `block` is the GPU count rounded up to a power of two, but 0 for all jobs of
-        a set except the first.
+        `pool` is -1 for waiting; `block` is what the option takes for itself (`topology.room`), the GPU count
+        rounded up to a power of two in pools of blocks; but 0 for all jobs of a set except the first.
     job_set : int array, shape (n_options,)
         Number in `job_sets` that an option is a part of, -1 for options of the job alone.
     rate, power_w : float arrays, shape (n_options,)
@@ -238,7 +238,7 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
     columns = _columns_of(known, row)
     job_set = np.full(len(job), ALONE)
     if known.job_sets:
-        of_row, number, rows = _rows_of_sets(known.job_sets)
+        of_row, number, rows = _rows_of_sets(known)
         if jobs is not None:
             inside = np.isin(of_row, jobs)
             of_row, number = of_row[inside], number[inside]
@@ -273,7 +273,7 @@ def _of_columns(known: RoundJobs, job: IntArray, job_set: IntArray, columns: Col
     return Options(known, start, job, job_set, **named)
 
 
-def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArray, Columns]:
+def _rows_of_sets(known: RoundJobs) -> tuple[IntArray, IntArray, Columns]:
     """An option for every job of every set, by job; sets of a job in their order.
 
     All jobs of a set have its GPUs, but only the first a block; each draws its part of the set's watts.
@@ -284,16 +284,18 @@ def _rows_of_sets(job_sets: tuple[JobSetOption, ...]) -> tuple[IntArray, IntArra
     columns : dict of str to array, shape (n_rows,)
         As `Configurations.columns`.
     """
+    job_sets = known.job_sets
     places = sorted((j, s, k) for s, together in enumerate(job_sets) for k, j in enumerate(together.members))
     job, job_set, position = np.array(places, dtype=np.int64).T
     declared = [job_sets[s].declared for s in job_set]
     gpus = np.array([d.gpus for d in declared], dtype=np.int64)
     names = [list(d.rates)[k] for d, k in zip(declared, position, strict=True)]
+    pool = np.array([job_sets[s].pool for s in job_set], dtype=np.int64)
     batch = [d.batch_sizes.get(name) for d, name in zip(declared, names, strict=True)]
     columns: Columns = {
-        "pool": np.array([job_sets[s].pool for s in job_set], dtype=np.int64),
+        "pool": pool,
         "gpus": gpus,
-        "block": np.where(position == 0, block_size(gpus), 0),
+        "block": np.where(position == 0, room_for(known.pools, pool, gpus), 0),
         "rate": np.array([d.rates[name] for d, name in zip(declared, names, strict=True)], dtype=float),
         "power_w": np.array([d.power_w / len(d.rates) for d in declared], dtype=float),
         # None becomes nan.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import free_gpus
+from wattsched.formulations.sizing.budgets import rooms_of
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
+from wattsched.formulations.sizing.cutting import cutting_of
 from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.columns import BY_COLUMN, Coded, Column
+from wattsched.topology.node_allocation import Held, allocate_any, allocate_on_nodes
+from wattsched.topology.room import Room
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,35 +56,70 @@ class Places:
         return type(self)(np.repeat(job, end - first), self.position[ranges(first, end - first)])
 
 
-def place_by_buddy(options: Options, chosen: IntArray) -> Decision:
-    """Give every running job concrete GPUs with the buddy allocator, with few migrations.
+def place(
+    options: Options, chosen: IntArray, placed: Places | None = None, pools: Iterable[int] | None = None
+) -> Decision:
+    """Give every running job concrete GPUs, with few migrations.
 
     Parameters
     ----------
     options : Options
     chosen : int array, shape (n_jobs,)
         One option per job.
+    placed : Places, optional
+        Of jobs whose GPUs are known already, those in other pools than `pools`.
+    pools : iterable of int, optional
+        Pools in which jobs are to be placed; default: all.
 
     Raises
     ------
     ValueError
-        If the chosen sizes do not fit.
+        If what was chosen does not fit.
     """
-    chosen_pool, free = options.pool[chosen], free_gpus(options.of)
-    # Jobs that keep their GPUs need no others, and of a set only the first has a block.
+    chosen_pool = options.pool[chosen]
+    # Jobs that keep their GPUs need no others, and of a set only the first takes room.
     needs = (options.block[chosen] > 0) & ~options.fixed
-    held, parts = _held(options, chosen, needs), []
-    for p, pool in enumerate(options.pools):
-        jobs = np.flatnonzero(needs & (chosen_pool == p))
-        gpus, here = options.gpus[chosen[jobs]], chosen_pool[held.job] == p
-        requests = Requests(
-            size=options.block[chosen[jobs]],
-            gpus=gpus,
-            holder=np.searchsorted(jobs, held.job[here]),
-            held=held.position[here],
-        )
-        parts.append(Places(np.repeat(jobs, gpus), allocate(pool, free[p], requests).position))
+    held, parts = _held(options, chosen, needs), [] if placed is None else [placed]
+    rooms = rooms_of(options.of)
+    for room in rooms if pools is None else [rooms[p] for p in pools]:
+        jobs = np.flatnonzero(needs & (chosen_pool == room.number))
+        here = chosen_pool[held.job] == room.number
+        own = Held(np.searchsorted(jobs, held.job[here]), held.position[here])
+        position = positions_of(room, options.block[chosen[jobs]], options.gpus[chosen[jobs]], own)
+        parts.append(Places(np.repeat(jobs, options.gpus[chosen[jobs]]), position))
     return decide(options, chosen, Places.joined(parts))
+
+
+def positions_of(room: Room, block: IntArray, gpus: IntArray, held: Held) -> IntArray:
+    """Positions of jobs on a pool's line, job by job, few of which move.
+
+    Parameters
+    ----------
+    room : Room
+    block, gpus : int arrays, shape (n_jobs,)
+        What each job takes for itself, and uses of that.
+    held : Held
+        What jobs hold now.
+
+    Raises
+    ------
+    ValueError
+        If the jobs do not fit together.
+    """
+    if room.pool.capacity == "blocks":
+        requests = Requests(size=block, gpus=gpus, holder=held.job, held=held.position)
+        return allocate(room.pool, room.free, requests).position
+    if room.pool.capacity == "count":
+        return allocate_any(room, gpus, held)
+
+    def exact(size: IntArray) -> tuple[IntArray, IntArray] | None:
+        cutting = cutting_of(room, gpus)
+        if cutting is None:
+            return None
+        ways = cutting.ways_for(np.array([np.count_nonzero(size == one) for one in cutting.sizes]))
+        return None if ways is None else cutting.slots(ways)
+
+    return allocate_on_nodes(room, gpus, held, exact)
 
 
 def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:

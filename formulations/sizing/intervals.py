@@ -1,7 +1,8 @@
 """`intervals`: every running job is an aligned interval on its pool's line of GPUs (CP-SAT only).
 
 Budgets stay linear rows; room is a no-overlap constraint on intervals whose start is a multiple of their
-power-of-two length. No buddy rows are used, so agreement with `mckp` tests the buddy theorem.
+power-of-two length. No buddy rows are used, so agreement with `mckp` tests the buddy theorem. Pools that are
+no blocks have the rows of `mckp`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import numpy as np
 
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Intervals, Line, ProgramBuilder
-from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices
 from wattsched.formulations.sizing.data import Options, expanded
-from wattsched.formulations.sizing.decisions import Places, decide
+from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.mckp import add_limits, assemble
+from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, cuttings_of, room_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
+from wattsched.topology.arrays import BoolArray
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -27,28 +28,34 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     options = expanded(known)
     columns = choices(options, objective)
     rows = ProgramBuilder()
+    rooms, pool, taken = room_of(columns)
+    others = [room for room in rooms if room.pool.capacity != "blocks"]
+    add_room_rows(rows, others, pool, taken)
     add_limits(rows, columns.budgets)
-    program = assemble(columns, rows)
+    program = assemble(columns, rows, cuttings_of(columns))
     extra = program.n_columns - len(columns)
-    line = np.where(columns.needs_room, columns.pool, -1)
+    in_blocks = columns.needs_room & ~np.isin(pool, [room.number for room in others])
+    line = np.where(in_blocks, pool, -1)
     intervals = Intervals(
-        lines=tuple(
-            Line(pool.name, pool.blocks, np.flatnonzero(~free))
-            for pool, free in zip(options.pools, free_gpus(options.of), strict=True)
-        ),
+        lines=tuple(Line(room.pool.name, room.pool.blocks, np.flatnonzero(~room.free)) for room in rooms),
         line=np.concatenate([line, np.full(extra, -1)]),
         size=np.concatenate([columns.block, np.zeros(extra, dtype=np.int64)]),
     )
     return Model(
         program=replace(program, intervals=intervals),
-        decode=lambda x, starts: decide(options, columns.chosen(x), _places(columns, x, starts)),
+        decode=lambda x, starts: place(
+            options,
+            columns.chosen(x),
+            _places(columns, in_blocks, x, starts),
+            [room.number for room in others],
+        ),
         options=len(options),
         dropped=columns.dropped,
     )
 
 
-def _places(columns: Choices, x: np.ndarray, starts: Starts) -> Places:
-    picked = np.flatnonzero((x[: len(columns)] > 0.5) & columns.needs_room)
+def _places(columns: Choices, in_blocks: BoolArray, x: np.ndarray, starts: Starts) -> Places:
+    picked = np.flatnonzero((x[: len(columns)] > 0.5) & in_blocks)
     picked = picked[np.argsort(columns.job[picked], kind="stable")]
     start = np.array([starts[c] for c in picked.tolist()], dtype=np.int64)
     return Places.first_of(columns.job[picked], start, columns.options.gpus[columns.index[picked]])

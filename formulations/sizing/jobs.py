@@ -20,9 +20,9 @@ from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-from wattsched.topology.buddy import block_size
 from wattsched.topology.columns import NONE
 from wattsched.topology.pools import Pool, pools_of
+from wattsched.topology.room import largest_room, room_for
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,7 @@ def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[
     if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
         return []
     meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
-    roomy = [int(block_size(declared.gpus)) <= pool.largest_block for pool in pools]
+    taken = room_for(pools, np.arange(len(pools)), np.full(len(pools), declared.gpus))
+    roomy = [room <= largest_room(pool) for room, pool in zip(taken.tolist(), pools, strict=True)]
     usable = np.all([meant, roomy, *(usable_pools(job, pools) for job in jobs)], axis=0)
     return np.flatnonzero(usable).tolist()

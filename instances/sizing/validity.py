@@ -15,10 +15,10 @@ from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import models
 from wattsched.topology.arrays import IntArray
-from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Node
 from wattsched.topology.columns import NONE
 from wattsched.topology.pools import Pool, pools_of
+from wattsched.topology.room import largest_room, room_for
 
 MOST_NEAR = 50
 """Names, and characters of one, up to which similar ones are looked for."""
@@ -96,6 +96,8 @@ def _unknown_pools(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]
         (f"job '{jobs.names[j]}'", only.values[only.codes[j]]) for j in np.flatnonzero(strange).tolist()
     ]
     named += [(f"set '{declared.name}'", (declared.pool,)) for declared in instance.sets]
+    if isinstance(instance.cluster.capacity, dict):
+        named.append(("cluster.capacity", instance.cluster.capacity))
     for owner, names in named:
         for name in sorted(set(names) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
@@ -142,14 +144,25 @@ def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str
     except ValueError as error:
         return f"has a setting out of range: {error}"
     low, high = job.min_gpus or 1, job.max_gpus or max((g for c in counts.values() for g in c), default=0)
-    fewest = {p: min(within) for p in allowed if (within := [g for g in counts[p.name] if low <= g <= high])}
+    fewest = {p: min(own) for p in allowed if (own := [g for g in counts[p.name] if low <= g <= high])}
     if not fewest:
         return "has no option in its pools and within its min_gpus and max_gpus"
-    needs = {p: int(block_size(gpus)) for p, gpus in fewest.items()}
-    if any(need <= p.largest_block for p, need in needs.items()):
+    needs = {pool: _need_of(pool, gpus) for pool, gpus in fewest.items()}
+    if any(need <= largest_room(pool) for pool, need in needs.items()):
         return None
-    largest = max(p.largest_block for p in needs)
-    return f"needs at least {min(needs.values())} GPUs in one block but the largest block is {largest}"
+    largest = max(needs, key=largest_room)
+    return f"needs at least {min(needs.values())} GPUs {_beyond(largest)}"
+
+
+def _need_of(pool: Pool, gpus: int) -> int:
+    """GPUs that a job with so many takes of a pool for itself."""
+    return int(room_for([pool], np.zeros(1, dtype=np.int64), np.array([gpus]))[0])
+
+
+def _beyond(pool: Pool) -> str:
+    if pool.capacity == "blocks":
+        return f"in one block but the largest block is {pool.largest_block}"
+    return f"but the largest pool has {pool.n_gpus}"
 
 
 def _may_use(job: Job, pool: Pool) -> bool:
@@ -279,12 +292,12 @@ def _bad_sets(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
             if gpus > (job.max_gpus or gpus):
                 yield f"{told}: {gpus} GPUs are above the max_gpus {job.max_gpus} of '{job.name}'"
         named = [pool for pool in pools if declared.pool in (pool.name, pool.gpu_type)]
-        largest = max((p.largest_block for p in named if all(_may_use(j, p) for j in members)), default=None)
-        if named and largest is None:
+        usable = [pool for pool in named if all(_may_use(job, pool) for job in members)]
+        if named and not usable:
             yield f"{told}: not all of its jobs may use '{declared.pool}'"
-        elif largest is not None and (needs := int(block_size(gpus))) > largest:
-            block = f"needs {needs} GPUs in one block but the largest block"
-            yield f"{told}: {block} of '{declared.pool}' is {largest}"
+        elif usable and all(_need_of(pool, gpus) > largest_room(pool) for pool in usable):
+            largest = max(usable, key=largest_room)
+            yield f"{told}: needs {_need_of(largest, gpus)} GPUs {_beyond(largest)}"
 
 
 def _near(name: str, known: Collection[str]) -> str:

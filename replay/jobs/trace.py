@@ -22,6 +22,7 @@ from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LARGEST
 from wattsched.topology.pools import Pool, pools_of
+from wattsched.topology.room import Room
 
 ELASTICITY = 4
 """By default a job may use from a quarter of the GPUs that it asked for to four times as many."""
@@ -73,6 +74,11 @@ class Trace:
     def free_gpus(self) -> tuple[IntArray, ...]:
         """F of `topology.buddy` of each pool when no job runs."""
         return tuple(free_by_level(pool.blocks, pool.available) for pool in self.pools)
+
+    @cached_property
+    def rooms(self) -> tuple[Room, ...]:
+        """What there is in each pool when no job runs."""
+        return tuple(Room(p, pool, pool.available) for p, pool in enumerate(self.pools))
 
     @cached_property
     def jobs_by_level(self) -> IntArray:
@@ -151,6 +157,10 @@ def trace_of(
     jobs = [jobs[i] for i in order]
     instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
     pools = pools_of(cluster)
+    for pool in pools:
+        if pool.capacity != "blocks":
+            told = f"pool '{pool.name}' has the capacity '{pool.capacity}'"
+            raise ValueError(f"cluster: {told}, but replays place jobs in aligned blocks")
     rows = configurations_of(instance, instance.by_column(), pools)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]

@@ -137,6 +137,51 @@ def can_place(blocks: list[list[Gpu]], free: set[Gpu], sizes: list[int]) -> bool
     return False
 
 
+def capacity_of(instance: Instance, kind: Kind) -> str:
+    """What jobs take of nodes of a kind: "blocks", "nodes" or "count"."""
+    said = instance.cluster.capacity
+    if isinstance(said, str):
+        return said
+    return str(said.get(str(kind[3]), said.get(kind[0], "blocks")))
+
+
+def may_be_had(instance: Instance, kind: Kind, nodes: list[str], gpus: int) -> bool:
+    """Whether nodes of a kind have room for a job of that size when nothing else is there."""
+    if capacity_of(instance, kind) != "blocks":
+        return gpus <= kind[1] * len(nodes)
+    return next_power(gpus) <= max(len(block) for block in structural_blocks(instance, nodes))
+
+
+def fit(instance: Instance, kind: Kind, nodes: list[str], free: set[Gpu], counts: list[int]) -> bool:
+    """Whether jobs with these GPU counts fit on free GPUs of nodes of a kind."""
+    match capacity_of(instance, kind):
+        case "blocks":
+            sizes = sorted(map(next_power, counts), reverse=True)
+            return can_place(structural_blocks(instance, nodes), free, sizes)
+        case "count":
+            return sum(counts) <= sum(node in nodes for node, _ in free)
+    left = [sum(name == node for name, _ in free) for node in nodes]
+    return can_share(left, kind[1], sorted(counts, reverse=True))
+
+
+def can_share(left: list[int], whole: int, counts: list[int]) -> bool:
+    """Backtracking: give every job whole nodes and a part of one; `left` are the nodes' free GPUs."""
+    if not counts:
+        return True
+    nodes, part = divmod(counts[0], whole)
+    entire = [i for i, free in enumerate(left) if free == whole][:nodes]
+    if len(entire) < nodes:
+        return False
+    rest = [0 if i in entire else free for i, free in enumerate(left)]
+    if not part:
+        return can_share(rest, whole, counts[1:])
+    return any(
+        can_share([free - part * (i == at) for i, free in enumerate(rest)], whole, counts[1:])
+        for at in range(len(rest))
+        if rest[at] >= part
+    )
+
+
 # -- options -----------------------------------------------------------------------------------------
 
 
@@ -146,9 +191,8 @@ def rows_of(instance: Instance, job: Job) -> Iterator[tuple[int, Kind, float, fl
     assert isinstance(table, OptionTable)
     assert job.pools is None
     for kind, nodes in kinds(instance).items():
-        largest = max(len(block) for block in structural_blocks(instance, nodes))
         for r, gpus in enumerate(table.gpus):
-            if table.pool[r] not in (kind[0], kind[3]) or next_power(gpus) > largest:
+            if table.pool[r] not in (kind[0], kind[3]) or not may_be_had(instance, kind, nodes, gpus):
                 continue
             if gpus < (job.min_gpus or 1) or gpus > (job.max_gpus or math.inf):
                 continue
@@ -217,8 +261,8 @@ def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, Kind, float
         if any((m.max_gpus or math.inf) < declared.gpus for m in members):
             continue
         for kind, nodes in kinds(instance).items():
-            largest = max(len(block) for block in structural_blocks(instance, nodes))
-            if declared.pool in (kind[0], kind[3]) and next_power(declared.gpus) <= largest:
+            named = declared.pool in (kind[0], kind[3])
+            if named and may_be_had(instance, kind, nodes, declared.gpus):
                 yield declared, kind, 1 / len(members)
 
 
@@ -324,24 +368,21 @@ def optimum(instance: Instance, objective: str) -> float | None:
     blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in by_kind.items()}
     free = _free(instance, blocks)
     fixed = [not job.preemptible for job in instance.jobs]
-    placeable: dict[Kind, bool] = {}
+    placeable: dict[tuple[object, ...], bool] = {}
     best: float | None = None
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
         if not together(instance, combination) or not within_budgets(instance, combination):
             continue
         fits = True
-        for kind in by_kind:
-            sizes = sorted(
-                (
-                    next_power(c.gpus)
-                    for c, keep in zip(combination, fixed, strict=True)
-                    if c.kind == kind and c.gpus and not keep
-                ),
-                reverse=True,
+        for kind, nodes in by_kind.items():
+            counts = sorted(
+                c.gpus
+                for c, keep in zip(combination, fixed, strict=True)
+                if c.kind == kind and c.gpus and not keep
             )
-            key = (kind, *sizes)
+            key = (kind, *counts)
             if key not in placeable:
-                placeable[key] = can_place(blocks[kind], free, sizes)
+                placeable[key] = fit(instance, kind, nodes, free, counts)
             fits = fits and placeable[key]
         if fits:
             best = _better(best, _total(objective, [c.value for c in combination]), objective)
@@ -354,7 +395,10 @@ def _free(instance: Instance, blocks: dict[Kind, list[list[Gpu]]]) -> set[Gpu]:
         if not job.preemptible and job.current is not None:
             held = {(node, g) for node, gpus in job.current.nodes.items() for g in gpus}
             size = next_power(job.current.gpus)
-            for block in (b for found in blocks.values() for b in found):
+            in_blocks = [
+                b for kind, found in blocks.items() if capacity_of(instance, kind) == "blocks" for b in found
+            ]
+            for block in in_blocks:
                 for start in range(0, len(block) - size + 1, size):
                     if held <= set(block[start : start + size]):
                         held = set(block[start : start + size])

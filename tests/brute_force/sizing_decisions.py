@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from brute_force.sizing import Gpu, _value, domains_of, next_power, structural_blocks
+from brute_force.sizing import (
+    Gpu,
+    Kind,
+    _value,
+    capacity_of,
+    domains_of,
+    may_be_had,
+    next_power,
+    structural_blocks,
+)
 
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
@@ -46,6 +55,15 @@ class Judge:
             pool.name: structural_blocks(instance, list(pool.nodes)) for pool in pools_of(instance.cluster)
         }
 
+    def _kind(self, pool: str) -> tuple[Kind, list[str]]:
+        """What the nodes of a pool are, and which."""
+        nodes = [name for name in self.nodes if self.pool_of[name] == pool]
+        node = self.nodes[nodes[0]]
+        return (node.gpu_type, node.gpus, domains_of(self.instance, node), node.pool), nodes
+
+    def _may_be_had(self, pool: str, gpus: int) -> bool:
+        return may_be_had(self.instance, *self._kind(pool), gpus)
+
     def objective(self, decision: Decision) -> float | None:
         """What a sound decision is worth; None for one that breaks a rule."""
         names = [a.job for a in decision.jobs] + decision.waiting
@@ -68,10 +86,9 @@ class Judge:
         assert isinstance(table, OptionTable)
         types = {self.pool_of[name]: node.gpu_type for name, node in self.nodes.items()}
         for pool, gpu_type in types.items():
-            largest = max(map(len, self.blocks[pool]))
             for r, gpus in enumerate(table.gpus):
                 within = (job.min_gpus or 1) <= gpus <= (job.max_gpus or math.inf)
-                if table.pool[r] not in (pool, gpu_type) or next_power(gpus) > largest or not within:
+                if table.pool[r] not in (pool, gpu_type) or not (within and self._may_be_had(pool, gpus)):
                     continue
                 seconds = 1 / table.rate[r] if table.rate else (table.completion_s or [])[r]
                 settings = (table.frequency_mhz, table.power_limit_w, table.batch_size)
@@ -123,7 +140,7 @@ class Judge:
         batch = declared.batch_sizes.get(job.name)
         named = (declared.gpus, declared.frequency_mhz, declared.power_limit_w, batch)
         of_type = {n.gpu_type for name, n in self.nodes.items() if self.pool_of[name] == a.pool}
-        fits = next_power(a.gpus) <= max(map(len, self.blocks[a.pool]))
+        fits = self._may_be_had(a.pool, a.gpus)
         if asked[1:] != named or declared.pool not in {a.pool, *of_type} or not fits:
             return None
         return 1 / declared.rates[job.name], declared.power_w, len(declared.rates)
@@ -160,6 +177,13 @@ class Judge:
                 if self.pool_of[name] != a.pool:
                     return False
             kept, size = not jobs[a.job].preemptible, next_power(a.gpus)
+            rule = capacity_of(self.instance, self._kind(a.pool)[0])
+            if rule != "blocks":
+                parts = [name for name, own in a.nodes.items() if own and len(own) < self.nodes[name].gpus]
+                if rule == "nodes" and len(parts) > 1 and not kept:
+                    return False
+                taken.append((kept, gpus, gpus))
+                continue
             around = [
                 set(block[first : first + size])
                 for block in self.blocks[a.pool]

@@ -60,7 +60,7 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
         # A row that no undominated option uses is only in one of them; it has no price then.
         named |= dict.fromkeys(set(kinds.row_names()) - set(explicit.row_names()), 0.0)
         bounds = [
-            program.lagrangian_bound(np.array([named[name] for name in program.row_names()]))
+            program.lagrangian_bound(np.array([named.get(name, 0.0) for name in program.row_names()]))
             for program in (explicit, kinds)
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)

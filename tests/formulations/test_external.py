@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from brute_force.sizing import optimum
 from docs.markdown import blocks_of
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
@@ -17,6 +17,7 @@ from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.validity import faults_of
 from wattsched.problems import problem
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-formulation.md"
@@ -50,6 +51,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
     objective=st.sampled_from(sorted(OBJECTIVES)),
 )
 def test_example_has_the_true_optimum(example: str, instance: Instance, objective: str) -> None:
+    """It splits blocks, so all pools have them."""
+    in_blocks = instance.cluster.model_copy(update={"capacity": "blocks"})
+    instance = instance.model_copy(update={"cluster": in_blocks})
+    assume(not faults_of(instance))
     truth = optimum(instance, objective)
     result = wattsched.solve(instance, formulation=example, objective=objective, gap=0.0)
     if truth is None:

@@ -41,14 +41,18 @@ def clusters(draw: st.DrawFn) -> dict:
         domains.append(
             {"name": f"pdu{d}", "members": members, "power_cap_w": draw(st.integers(350, 2500)) * 1.0}
         )
-    return {"gpu_types": types, "nodes": nodes, "groups": groups, "power_domains": domains}
+    capacity = draw(
+        st.sampled_from(["blocks", "blocks", "nodes", "nodes", "count", {"A": "nodes", "B": "count"}])
+    )
+    fields = {"gpu_types": types, "nodes": nodes, "groups": groups, "power_domains": domains}
+    return {**fields, "capacity": capacity}
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> dict:
     """Table of one to four rows."""
     n = draw(st.integers(1, 4))
-    rows = st.lists(st.sampled_from([1, 1, 2, 3, 4, 8]), min_size=n, max_size=n)
+    rows = st.lists(st.sampled_from([1, 1, 2, 3, 4, 5, 8]), min_size=n, max_size=n)
     pools = st.lists(st.sampled_from(["A", "A", "B"]), min_size=n, max_size=n)
     return {
         "gpus": draw(rows),

@@ -62,7 +62,15 @@ def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
     rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
     sign = -1.0 if OBJECTIVES[instance.objective] == "min" else 1.0
     # Where prices have the size of a round's, bounds are worth something.
-    scale = {"room": 100.0, "power": 2.0, "energy": 0.01, "worst": 1.0, "share": 300.0}
+    scale = {
+        "room": 100.0,
+        "pieces": 200.0,
+        "cuts": 500.0,
+        "power": 2.0,
+        "energy": 0.01,
+        "worst": 1.0,
+        "share": 300.0,
+    }
     prices = {}
     for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)) if rows else []:
         share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))

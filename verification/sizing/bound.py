@@ -15,8 +15,8 @@ No code of formulations, solvers, the options' arrays or the topology's pools ta
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -39,7 +39,7 @@ from wattsched.verification.sizing.least_cost import (
 )
 from wattsched.verification.sizing.options import Options, Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
-from wattsched.verification.sizing.pools import Pool, free_gpus, pools_of
+from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes, pools_of
 from wattsched.verification.sizing.splits import Allowed, Splits
 from wattsched.verification.tree import Taken
 
@@ -114,6 +114,9 @@ class Prover:
     def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
+        used.append(
+            (Row("room", {}, _cut_up(self.instance, self.configurations.pools, charged)), Fraction(1))
+        )
         given: Given
         if self.instance.objective in BOTTLENECK:
             given = self._given_here(paid, allowed)
@@ -244,16 +247,17 @@ class Row:
 
     Attributes
     ----------
-    kind : {"room", "power", "energy", "worst", "share"}
-        What an option uses: its block, its watts or joules above idle; or 1 by the first job of a set and -1
-        by another. Rows of jobs in a bottleneck are of no use to a proof.
+    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share"}
+        What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle; or 1 by
+        the first job of a set and -1 by another. Rows of jobs in a bottleneck, and of ways to cut nodes up,
+        are of no use to a proof.
     uses : mapping of Use to number
         How much of the row what an option pays for uses: of carbon, grams per joule.
     limit, standing : Fraction
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     """
 
-    kind: Literal["room", "power", "energy", "worst", "share"]
+    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share"]
     uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
@@ -261,16 +265,70 @@ class Row:
 
 def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, Row]:
     """Rows of the aggregated program by name, also those that are implied by others."""
-    rows = {}
-    for pool, free in free_gpus(instance, configurations.pools).items():
-        for size, gpus in free.items():
-            name = f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"
-            uses: dict[Use, int] = {("room", pool, block): block for block in free if block >= size}
-            rows[name] = Row("room", uses, Fraction(gpus))
+    pools = configurations.pools
+    free, on_nodes = free_gpus(instance, pools), free_on_nodes(instance, pools)
+    by_count = any(pool.capacity != "blocks" for pool in pools.values())
+    counts = configurations.in_pools() if by_count else {}
+    rows: dict[str, Row] = {}
+    for name, pool in pools.items():
+        if pool.capacity == "blocks":
+            rows |= _block_rows(name, free[name])
+        elif pool.capacity == "count":
+            uses: dict[Use, int] = {("room", name, gpus): gpus for gpus in counts[name]}
+            rows[f"gpus:{name}"] = Row("room", uses, Fraction(free[name][1]))
+        else:
+            rows |= dict(_node_rows(pool, on_nodes[name], counts[name]))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     if instance.objective in BOTTLENECK:
         rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows
+
+
+def _block_rows(pool: str, free: Mapping[int, int]) -> dict[str, Row]:
+    """Of every size of blocks: GPUs in blocks at least as large."""
+    rows = {}
+    for size, gpus in free.items():
+        uses: dict[Use, int] = {("room", pool, block): block for block in free if block >= size}
+        rows[f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"] = Row("room", uses, Fraction(gpus))
+    return rows
+
+
+def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> Iterator[tuple[str, Row]]:
+    """Of every size what fits on the nodes: GPUs in sets of so many, and pieces of exactly so many.
+
+    How many pieces of all sizes the nodes can be cut up into is for `_cut_up` to say, whatever they and the
+    ways to cut nodes are priced at.
+    """
+    name, whole = pool.name, pool.gpus_per_node
+    pieces = {gpus: Counter({whole: gpus // whole, gpus % whole: 1}) for gpus in counts}
+    for size in range(1, whole + 1):
+        sets: dict[Use, int] = {
+            ("room", name, gpus): size * sum(many * (piece // size) for piece, many in its.items())
+            for gpus, its in pieces.items()
+        }
+        room = sum(size * (gpus // size) * nodes for gpus, nodes in free.items())
+        yield f"gpus:{name}" if size == 1 else f"nodes:{name}:{size}", Row("room", sets, Fraction(room))
+        exact: dict[Use, int] = {("room", name, gpus): its[size] for gpus, its in pieces.items()}
+        yield f"pieces:{name}:{size}", Row("pieces", exact)
+    for gpus in free:
+        yield f"cuts:{name}:{gpus}", Row("cuts", {})
+
+
+def _cut_up(instance: Instance, pools: dict[str, Pool], charged: Mapping[str, float]) -> Fraction:
+    """The most that pieces which nodes can be cut up into are charged together, each size its price."""
+    worth: dict[str, dict[int, Fraction]] = defaultdict(dict)
+    for row, price in charged.items():
+        if row.startswith("pieces:"):
+            pool, _, size = row.removeprefix("pieces:").rpartition(":")
+            worth[pool][int(size)] = Fraction(price)
+    most = Fraction(0)
+    free = free_on_nodes(instance, pools) if worth else {}
+    for pool, prices in worth.items():
+        best = [Fraction(0)]
+        for gpus in range(1, max(free[pool]) + 1):
+            best.append(max([best[-1], *(best[gpus - s] + p for s, p in prices.items() if s <= gpus)]))
+        most += sum((nodes * best[gpus] for gpus, nodes in free[pool].items()), Fraction(0))
+    return most
 
 
 def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -178,6 +178,14 @@ class JobConfigurations:
         """What the job of that name may run as in sets, besides alone."""
         return self._in_sets.get(job, [])
 
+    def in_pools(self) -> dict[str, set[int]]:
+        """GPU counts that jobs may run on in each pool, alone or in sets."""
+        found: dict[str, set[int]] = {name: set() for name in self.pools}
+        of_sets = (row.setting for rows in self._in_sets.values() for row in rows)
+        for pool, gpus, *_ in chain(self.every.settings, of_sets):
+            found[pool].add(gpus)
+        return found
+
     @cached_property
     def settable(self) -> IntArray:
         """Jobs that may run in sets."""
@@ -223,7 +231,7 @@ class JobConfigurations:
         for pool in self.pools.values():
             if job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools):
                 # Blocks are powers of two: a count fits into the largest if it is no larger.
-                fewest, most = job.min_gpus or 1, min(pool.largest_block, job.max_gpus or pool.largest_block)
+                fewest, most = job.min_gpus or 1, min(pool.most_gpus, job.max_gpus or pool.most_gpus)
                 rows = self._table_rows(job, pool) if job.model is None else [self._model_rows(job, pool)]
                 parts += [part.within(fewest, most) for part in rows]
         return Configurations.joined(parts)
@@ -306,7 +314,7 @@ def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> d
         most = min(job.max_gpus or declared.gpus for job in members)
         for pool in pools.values():
             names = {pool.name, pool.gpu_type}
-            if declared.pool not in names or not fewest <= declared.gpus <= min(most, pool.largest_block):
+            if declared.pool not in names or not fewest <= declared.gpus <= min(most, pool.most_gpus):
                 continue
             if any(job.pools is not None and names.isdisjoint(job.pools) for job in members):
                 continue

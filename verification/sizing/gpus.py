@@ -20,9 +20,10 @@ Told = tuple[int, int, str, int, str]
 
 
 def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
-    """Every job's GPUs exist, are its own and lie in an aligned block that no other job reaches into.
+    """Every job's GPUs exist, are its own, and lie where the pool lets a job have them.
 
-    Of the jobs that share their GPUs the first counts.
+    In pools of blocks that is an aligned block that no other job reaches into; in pools of nodes one node, or
+    whole nodes and at most one part of another. Of the jobs that share their GPUs the first counts.
 
     Parameters
     ----------
@@ -41,7 +42,12 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     ]
     held, strangers = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
     at_home = (pool != UNKNOWN) & (held > 0) & (strangers == 0)
-    told += _blocks(assigned, used.take(at_home[used.user]), np.flatnonzero(at_home), kept)
+    in_blocks, on_nodes = (
+        at_home & np.append([one == rule for one in places.capacity], False)[pool]
+        for rule in ("blocks", "nodes")
+    )
+    told += _blocks(assigned, used.take(in_blocks[used.user]), np.flatnonzero(in_blocks), kept)
+    told += _parts(assigned, used.take(on_nodes[used.user]), kept)
     return [text for *_, text in sorted(told)]
 
 
@@ -175,6 +181,18 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
             pool = assigned.records[int(b)].pool
             told = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
             yield mine, 6, names[0], 0, told
+
+
+def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:
+    """Users, all of them in pools of nodes, with parts of several nodes."""
+    n_nodes = len(assigned.places.size)
+    pair, gpus = np.unique(used.user * n_nodes + used.node, return_counts=True)
+    user, node = pair // max(1, n_nodes), pair % max(1, n_nodes)
+    parts = np.bincount(user[gpus < assigned.places.size[node]], minlength=len(assigned.users))
+    for one in np.flatnonzero(parts > 1).tolist():
+        if not kept[assigned.users[one]]:
+            told = f"job '{_name(assigned, one)}' has parts of {parts[one]} nodes, of which one is allowed"
+            yield one, 5, "", 0, told
 
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:

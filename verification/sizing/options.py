@@ -24,7 +24,6 @@ from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.sizing.grouping import alike, ranges, together
 from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
-from wattsched.verification.sizing.pools import block_of
 from wattsched.verification.sizing.skyline import skyline
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
@@ -34,8 +33,8 @@ SMALLEST, LARGEST = 1e-40, 1e40
 """Between these no product of the numbers of an instance and its prices leaves the range of doubles."""
 
 Use = tuple[str, ...] | tuple[str, str, int]
-"""What an option can pay for: a block, ``("room", POOL, SIZE)``; a watt above idle, ``("watt", POOL)``; a
-joule, ``("joule",)``; ``("share", SET, POOL, JOB)``."""
+"""What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
+``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``."""
 
 
 class Worth(NamedTuple):
@@ -203,7 +202,8 @@ class Options:
         idle_w = a.array(pool_type[pool].idle_power_w for pool, _, _ in places) * gpus
         self.idle_w = idle_w[self.place] / members[parts]
         watt = [self._number(("watt", pool)) for pool, _, _ in places]
-        room = [self._number(("room", pool, int(block_of(count)))) for pool, count, _ in places]
+        pools = self.configurations.pools
+        room = [self._number(("room", pool, pools[pool].taken(count))) for pool, count, _ in places]
         self.watt, self.room = (np.array(uses, dtype=np.int64)[self.place] for uses in (watt, room))
         leads = np.array([True] * len(every) + [row.leads for row in sets], dtype=bool)
         self.room[~leads[parts]] = 0

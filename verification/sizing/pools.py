@@ -44,6 +44,8 @@ class Pool:
         Of the structural blocks, descending, so that each begins at a multiple of its size.
     line : int array, shape (n_gpus,)
         GPUs of these blocks one after the other, by their numbers in the cluster (`Places`).
+    capacity : {"blocks", "nodes", "count"}
+        Whether jobs take a block, GPUs of a node or whole nodes and a part of one, or any GPUs.
     """
 
     name: str
@@ -54,11 +56,16 @@ class Pool:
     base_power_w: FloatArray
     sizes: IntArray
     line: IntArray
+    capacity: str = "blocks"
 
     @property
-    def largest_block(self) -> int:
-        """Size of the largest block a job can have here."""
-        return int(self.sizes[0])
+    def most_gpus(self) -> int:
+        """The most that a job can have here; in blocks, which are powers of two, the size of the largest."""
+        return int(self.sizes[0]) if self.capacity == "blocks" else len(self.line)
+
+    def taken(self, gpus: int) -> int:
+        """GPUs that a job with so many takes for itself."""
+        return int(block_of(gpus)) if self.capacity == "blocks" else gpus
 
 
 class Places:
@@ -66,7 +73,8 @@ class Places:
 
     Attributes
     ----------
-    pools : list of str
+    pools, capacity : lists of str
+        Names of the pools, and what jobs take of each.
     node : dict of str to int
         Number of each node.
     first, size : int arrays, shape (n_nodes,)
@@ -81,7 +89,7 @@ class Places:
     """
 
     def __init__(self, cluster: Cluster, pools: dict[str, Pool]):
-        self.pools = list(pools)
+        self.pools, self.capacity = list(pools), [pool.capacity for pool in pools.values()]
         nodes = cluster.node_columns()
         self.node = {name: n for n, name in enumerate(nodes.names)}
         self.first, self.size = _first(nodes), nodes.counts("gpus")
@@ -153,8 +161,17 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
         taken.add(name)
         available, base_power_w = int(nodes.available[inside].sum()), nodes.numbers("base_power_w")[inside]
         line = _line(tree.blocks(inside, gpus))
-        pools[name] = Pool(name, gpu_type, gpus, power, available, base_power_w, *line)
+        of = _capacity(cluster, name, gpu_type)
+        pools[name] = Pool(name, gpu_type, gpus, power, available, base_power_w, *line, of)
     return pools
+
+
+def _capacity(cluster: Cluster, pool: str, gpu_type: str) -> str:
+    """As the cluster says of all, of the pool, or else of its type."""
+    said = cluster.capacity
+    if not isinstance(said, dict):
+        return said
+    return said[pool] if pool in said else said.get(gpu_type, "blocks")
 
 
 def _kinds(cluster: Cluster) -> list[tuple[_Kind, IntArray]]:
@@ -314,16 +331,35 @@ def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int,
     Unavailable GPUs are not free, nor are the blocks of jobs that keep what they hold. Sizes go up to the
     pool's largest block.
     """
+    free = _free(instance, pools)
+    return {name: _by_size(free[name], pool.sizes) for name, pool in pools.items()}
+
+
+def free_on_nodes(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int, int]]:
+    """For every pool how many of its nodes have each number of free GPUs; see `free_gpus`."""
+    free, places = _free(instance, pools), places_of(instance.cluster)
+    node = np.repeat(np.arange(len(places.size)), places.size)
+    found = {}
+    for name, pool in pools.items():
+        own = np.unique(node[pool.line])
+        counts = np.bincount(node[pool.line[free[name]]], minlength=len(places.size))[own]
+        found[name] = {count: int((counts == count).sum()) for count in np.unique(counts).tolist()}
+    return found
+
+
+def _free(instance: Instance, pools: dict[str, Pool]) -> dict[str, BoolArray]:
+    """Which GPUs of the lines are free."""
     places, jobs = places_of(instance.cluster), instance.by_column()
     free = {name: places.available[pool.line] for name, pool in pools.items()}
     for j in np.flatnonzero(jobs.fixed).tolist():
         if (held := jobs.held(j)) is not None:
-            # Scattered GPUs are all that such a job takes.
+            # Scattered GPUs are all that such a job takes, and without blocks, too.
             gpus = places.gpus(held.nodes)
             begin, aligned = places.reserved(gpus, np.array([0]), np.array([held.gpus]))
             end = int(begin[0] + block_of(held.gpus))
-            free[held.pool][slice(begin[0], end) if aligned[0] else places.position[gpus]] = False
-    return {name: _by_size(free[name], pool.sizes) for name, pool in pools.items()}
+            block = aligned[0] and pools[held.pool].capacity == "blocks"
+            free[held.pool][slice(begin[0], end) if block else places.position[gpus]] = False
+    return free
 
 
 def _by_size(free: BoolArray, sizes: IntArray) -> dict[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.budgets import BudgetRow
 from wattsched.formulations.sizing.configurations import WAIT
-from wattsched.formulations.sizing.mckp import add_block_rows, add_limits, program_of
+from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, program_of
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.trace import Trace
 from wattsched.solvers.greedy import convex_frontiers
@@ -121,9 +121,8 @@ class RoundOptions:
             Most that the cluster may draw; if finite, the last row says so of the draw above the idle one.
         """
         rows, trace, of = ProgramBuilder(), self.state.trace, self.state.configurations
-        free = {pool.name: levels for pool, levels in zip(trace.pools, trace.free_gpus, strict=True)}
         block = np.where(self.waiting, 0, of.block[self.row])
-        add_block_rows(rows, free, of.pool[self.row], block)
+        add_room_rows(rows, trace.rooms, of.pool[self.row], block)
         if self.state.allowance is not None and most_w < np.inf:
             standing_w = self.state.allowance.standing_w
             add_limits(rows, [BudgetRow.of("power_w", self.busy_w, max(most_w, standing_w), standing_w)])

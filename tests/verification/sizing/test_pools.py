@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
+from wattsched.topology.room import largest_room
 from wattsched.verification.sizing import pools as checked
 
 
@@ -33,7 +35,8 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
     for pool in pools:
         own = read[pool.name]
         assert (own.gpu_type, own.gpus_per_node) == (pool.gpu_type, pool.gpus_per_node)
-        assert (own.domains, own.largest_block) == (pool.domains, pool.largest_block)
+        assert (own.domains, own.most_gpus) == (pool.domains, largest_room(pool))
+        assert own.capacity == pool.capacity
         assert own.sizes.tolist() == pool.blocks[:, 1].tolist()
         assert own.available == pool.available.sum()
         assert len(own.base_power_w) == len(pool.nodes)
@@ -49,5 +52,8 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
 def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
     found = checked.free_gpus(instance, checked.pools_of(instance.cluster))
     options = expand(instance)
+    on_nodes = checked.free_on_nodes(instance, checked.pools_of(instance.cluster))
     for pool, free in zip(options.pools, free_by_uses(options.of), strict=True):
+        counts = np.bincount(pool.node_index[free], minlength=len(pool.nodes)).tolist()
+        assert on_nodes[pool.name] == Counter(counts)
         assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))

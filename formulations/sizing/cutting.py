@@ -1,0 +1,141 @@
+r"""Nodes cut up into pieces of any sizes: integer columns that say how many nodes are cut in which way.
+
+Rows by size (`topology.room`) are exact where each size of the pieces divides the next. For other sizes, such
+as 2 and 3, let :math:`N_f` nodes have :math:`f` free GPUs, and let a way :math:`c` to cut one of them up give
+:math:`n_{cs}` pieces of size :math:`s`. What jobs take fits if and only if there are whole :math:`y_{fc}`:
+
+.. math:: \sum_j d_{js} \le \sum_{f,c} n_{cs}\, y_{fc} \ \forall s, \qquad \sum_c y_{fc} \le N_f \ \forall f
+
+(Gilmore and Gomory, "A linear programming approach to the cutting-stock problem", 1961).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.program import Block, ProgramBuilder
+from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.room import Room, cuts, divides
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting:
+    """Ways to cut the nodes of a pool up.
+
+    Attributes
+    ----------
+    room : Room
+    sizes : int array, shape (n_sizes,)
+        Of the pieces, ascending.
+    free : int array, shape (n_ways,)
+        Free GPUs of the nodes that are cut in this way.
+    pieces : int array, shape (n_ways, n_sizes)
+        What it gives.
+    """
+
+    room: Room
+    sizes: IntArray
+    free: IntArray
+    pieces: IntArray
+
+    @classmethod
+    def of(cls, room: Room, sizes: IntArray) -> Cutting | None:
+        """All ways; None where they are too many."""
+        free, pieces = [], []
+        for count in np.unique(room.on_nodes).tolist():
+            kinds = sizes[sizes <= count].tolist()
+            found = cuts(count, kinds)
+            if found is None:
+                return None
+            pieces += [[*way, *[0] * (len(sizes) - len(kinds))] for way in found]
+            free += [count] * len(found)
+        listed = np.array(pieces, dtype=np.int64).reshape(len(pieces), len(sizes))
+        return cls(room, sizes, np.array(free, dtype=np.int64), listed)
+
+    def nodes(self) -> tuple[IntArray, IntArray]:
+        """Numbers of free GPUs that are cut, and how many nodes have as many."""
+        return np.unique(self.room.on_nodes[np.isin(self.room.on_nodes, self.free)], return_counts=True)
+
+    def demand(self, taken: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """Of each size, and how many pieces of it jobs take that take so much."""
+        whole = self.room.pool.gpus_per_node
+        nodes, part = np.divmod(taken, whole)
+        for size in self.sizes.tolist():
+            yield size, (part == size) + (nodes if size == whole else 0)
+
+    def add(self, rows: ProgramBuilder, inside: IntArray, taken: IntArray) -> None:
+        """Add the columns, and the rows of the formula.
+
+        Parameters
+        ----------
+        inside, taken : int arrays, shape (n_inside,)
+            Columns that take something of the pool, and how much.
+        """
+        name, (free, nodes) = self.room.pool.name, self.nodes()
+        of_way = np.searchsorted(free, self.free)
+        columns = rows.columns(Block(f"cut:{name}", len(self.free)), upper=nodes[of_way].astype(float))
+        for k, (size, pieces) in enumerate(self.demand(taken)):
+            row = rows.row(f"pieces:{name}:{size}", columns, -self.pieces[:, k].astype(float), upper=0.0)
+            some = np.flatnonzero(pieces)
+            rows.add(row, inside[some], pieces[some].astype(float))
+        for f, (count, many) in enumerate(zip(free.tolist(), nodes.tolist(), strict=True)):
+            mine = columns[of_way == f]
+            rows.row(f"cuts:{name}:{count}", mine, np.ones(len(mine)), upper=float(many))
+
+    def ways_for(self, pieces: IntArray) -> IntArray | None:
+        """How many nodes to cut in each way for so many pieces of each size; None where they do not fit."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        free, nodes = self.nodes()
+        if not len(self.free):
+            return None if pieces.any() else np.zeros(0, dtype=np.int64)
+        cut = (self.free == free[:, None]).astype(float)
+        found = milp(
+            np.zeros(len(self.free)),
+            integrality=np.ones(len(self.free), dtype=np.int64),
+            bounds=Bounds(0.0, nodes[np.searchsorted(free, self.free)]),
+            constraints=[
+                LinearConstraint(self.pieces.T.astype(float), lb=pieces.astype(float)),
+                LinearConstraint(cut, ub=nodes.astype(float)),
+            ],
+        )
+        return None if found.x is None else np.rint(found.x).astype(np.int64)
+
+    def slots(self, ways: IntArray) -> tuple[IntArray, IntArray]:
+        """Nodes and sizes of the pieces that so many nodes cut in each way give, the largest first."""
+        node, size = [], []
+        of_count = {
+            count: iter(np.flatnonzero(self.room.on_nodes == count)) for count in set(self.free.tolist())
+        }
+        for way, many in enumerate(ways.tolist()):
+            for _ in range(many):
+                cut = np.repeat(self.sizes, self.pieces[way])
+                node += [int(next(of_count[int(self.free[way])]))] * len(cut)
+                size += cut.tolist()
+        order = np.argsort(-np.array(size, dtype=np.int64), kind="stable")
+        return np.array(node, dtype=np.int64)[order], np.array(size, dtype=np.int64)[order]
+
+
+def cutting_of(room: Room, taken: IntArray) -> Cutting | None:
+    """Ways to cut the nodes up for jobs that take so much; None where rows by size are all that is needed.
+
+    None, too, where the ways are too many: then the rows by size are a relaxation.
+    """
+    if room.pool.capacity != "nodes" or divides(sizes := room.pieces(taken[taken > 0])):
+        return None
+    return Cutting.of(room, sizes)
+
+
+def points_of(cuttings: Sequence[Cutting], pool: IntArray, taken: IntArray) -> FloatArray | None:
+    """Values of the columns of all cuttings for what jobs take of some pools; None where it does not fit."""
+    values = [np.zeros(0)]
+    for cutting in cuttings:
+        here = taken[(taken > 0) & (pool == cutting.room.number)]
+        ways = cutting.ways_for(np.array([pieces.sum() for _, pieces in cutting.demand(here)]))
+        if ways is None:
+            return None
+        values.append(ways.astype(float))
+    return np.concatenate(values)

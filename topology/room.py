@@ -1,0 +1,153 @@
+r"""What jobs take of a pool, by how its GPUs can be shared out, and the rows under which they fit.
+
+- ``blocks``: a job takes an aligned block of a power of two (`topology.buddy`).
+- ``nodes``: a job takes GPUs of one node or, where it has more, whole nodes and at most one part of another.
+- ``count``: a job takes any GPUs.
+
+A *piece* is what a job takes of one node. Let :math:`f_i` be the free GPUs of node :math:`i`. For every size
+:math:`s`, a node has no more than :math:`\lfloor f_i / s \rfloor` disjoint sets of :math:`s` free GPUs, of
+which a piece of :math:`p` GPUs takes :math:`\lfloor p / s \rfloor`. So pieces that fit have
+
+.. math:: \sum_p s \lfloor p / s \rfloor \le \sum_i s \lfloor f_i / s \rfloor .
+
+**Theorem.** Where each size of the pieces divides the next larger one, these rows for the sizes are enough.
+
+*Proof.* Place the pieces by descending size. When one of size :math:`s` comes, those before it are of
+multiples of :math:`s`, and leave room for :math:`\lfloor f_i / s \rfloor` less their sizes by :math:`s` of it
+in every node. By the row of :math:`s`, with this piece on the left, that is at least one in some node. ∎
+
+Sizes such as 2 and 3 need more: ways to cut nodes up (`cuts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+
+import numpy as np
+
+from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.buddy import block_size, free_by_level
+from wattsched.topology.pools import Pool
+
+MOST_CUTS = 5_000
+"""More ways to cut nodes of a pool up are not listed."""
+
+
+def room_for(pools: Sequence[Pool], pool: IntArray, gpus: IntArray) -> IntArray:
+    """GPUs that jobs take for themselves: their counts, rounded up to powers of two in pools of blocks.
+
+    Parameters
+    ----------
+    pool : int array, shape (n,)
+        Numbers of the pools.
+    gpus : int array, shape (n,)
+        GPU counts.
+    """
+    in_blocks = np.array([one.capacity == "blocks" for one in pools], dtype=bool)[pool]
+    return np.asarray(np.where(in_blocks, block_size(gpus), gpus))
+
+
+def largest_room(pool: Pool) -> int:
+    """The most that a job can take of a pool, if nothing else is there."""
+    return pool.largest_block if pool.capacity == "blocks" else pool.n_gpus
+
+
+def divides(sizes: IntArray) -> bool:
+    """Whether each size divides the next one."""
+    return all(large % small == 0 for small, large in pairwise(sizes.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Free GPUs of a pool as jobs can take them.
+
+    Attributes
+    ----------
+    number : int
+        Of the pool.
+    pool : Pool
+    free : bool array, shape (n_gpus,)
+        By the pool's line.
+    """
+
+    number: int
+    pool: Pool
+    free: BoolArray
+
+    @cached_property
+    def on_nodes(self) -> IntArray:
+        """Free GPUs of each node, shape (n_nodes,)."""
+        return np.bincount(self.pool.node_index[self.free], minlength=len(self.pool.nodes))
+
+    @cached_property
+    def _by_level(self) -> IntArray:
+        return free_by_level(self.pool.blocks, self.free)
+
+    def pieces(self, taken: IntArray) -> IntArray:
+        """Sizes of the pieces of jobs that take so much in a pool of nodes, ascending."""
+        nodes, part = np.divmod(np.unique(taken), self.pool.gpus_per_node)
+        sizes = np.unique(np.append(part, self.pool.gpus_per_node if nodes.any() else 0))
+        return np.asarray(sizes[sizes > 0], dtype=np.int64)
+
+    def sizes(self, taken: IntArray) -> list[int]:
+        """Sizes whose rows jobs that take so much are held to, ascending; the first is 1."""
+        if self.pool.capacity == "count":
+            return [1]
+        if self.pool.capacity == "blocks":
+            return [1 << k for k in range(min(int(taken.max(initial=1)).bit_length(), len(self._by_level)))]
+        sizes = self.pieces(taken)
+        return sorted({1, *(sizes if divides(sizes) else np.arange(sizes[-1]) + 1).tolist()})
+
+    def capacity(self, size: int) -> int:
+        """Free GPUs in disjoint sets of a size; a part of one of these sets is taken by nobody."""
+        if self.pool.capacity == "count":
+            return int(np.count_nonzero(self.free))
+        if self.pool.capacity == "blocks":
+            return int(self._by_level[size.bit_length() - 1])
+        return int((size * (self.on_nodes // size)).sum())
+
+    def use(self, taken: IntArray, size: int) -> IntArray:
+        """What jobs that take so much take of these sets."""
+        if self.pool.capacity == "count":
+            return taken
+        if self.pool.capacity == "blocks":
+            return np.where(taken >= size, taken, 0)
+        nodes, part = np.divmod(taken, self.pool.gpus_per_node)
+        return np.asarray(size * (nodes * (self.pool.gpus_per_node // size) + part // size))
+
+    def name(self, size: int) -> str:
+        """Name of the row of a size."""
+        if size == 1:
+            return f"gpus:{self.pool.name}"
+        return f"{'buddy' if self.pool.capacity == 'blocks' else 'nodes'}:{self.pool.name}:{size}"
+
+
+def cuts(free: int, sizes: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """Ways to cut a node's free GPUs up into pieces, none of which is a part of another one.
+
+    Parameters
+    ----------
+    free : int
+    sizes : sequence of int, ascending
+        Of the pieces.
+
+    Returns
+    -------
+    list of tuples of int, or None
+        How many pieces of each size; None where there are too many ways.
+    """
+
+    def ways(kinds: int, left: int) -> Iterator[tuple[int, ...]]:
+        """Ways to use some of the sizes, the smallest ones, until nothing more fits."""
+        if kinds == 1:
+            yield (left // sizes[0],)
+            return
+        for count in range(left // sizes[kinds - 1] + 1):
+            for others in ways(kinds - 1, left - count * sizes[kinds - 1]):
+                yield (*others, count)
+
+    found = list(islice(ways(len(sizes), free), MOST_CUTS + 1)) if len(sizes) else []
+    return None if len(found) > MOST_CUTS else found
