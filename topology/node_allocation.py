@@ -10,8 +10,22 @@ import numpy as np
 from wattsched.topology.arrays import IntArray, ranges
 from wattsched.topology.room import Room
 
-Exact = Callable[[IntArray], tuple[IntArray, IntArray] | None]
-"""Sizes of pieces to nodes and sizes of slots that hold them, the largest first; None where none do."""
+Slots = tuple[IntArray, IntArray]
+"""Nodes and sizes of pieces that nodes are cut up into, the largest first."""
+
+Exact = Callable[[IntArray], Slots | None]
+"""Sizes of pieces to slots that hold them; None where none do."""
+
+
+class NoRoomError(ValueError):
+    """Jobs do not fit together into a pool, of that number."""
+
+    def __init__(self, room: Room, gpus: IntArray) -> None:
+        free = int(np.count_nonzero(room.free))
+        told = "any GPUs" if room.pool.capacity == "count" else "GPUs of nodes"
+        name = room.pool.name
+        super().__init__(f"pool '{name}': jobs ask for {gpus.sum()} GPUs, {free} are free, as {told}")
+        self.pool = room.number
 
 
 class Held(NamedTuple):
@@ -43,7 +57,7 @@ def allocate_any(room: Room, gpus: IntArray, held: Held) -> IntArray:
 
     Raises
     ------
-    ValueError
+    NoRoomError
         If the jobs do not fit together.
     """
     sound = room.free[held.position]
@@ -55,7 +69,7 @@ def allocate_any(room: Room, gpus: IntArray, held: Held) -> IntArray:
     left[position] = False
     need, free = gpus - np.bincount(job, minlength=len(gpus)), np.flatnonzero(left)
     if need.sum() > len(free):
-        raise _does_not_fit(room, gpus)
+        raise NoRoomError(room, gpus)
     return _by_job(
         np.append(job, np.repeat(np.arange(len(gpus)), need)), np.append(position, free[: need.sum()])
     )
@@ -83,7 +97,7 @@ def allocate_on_nodes(room: Room, gpus: IntArray, held: Held, exact: Exact) -> I
 
     Raises
     ------
-    ValueError
+    NoRoomError
         If the jobs do not fit together.
     """
     node_index = room.pool.node_index
@@ -101,7 +115,7 @@ def allocate_on_nodes(room: Room, gpus: IntArray, held: Held, exact: Exact) -> I
         if not len(stay.job):
             node = _by_slots(exact(pieces.size), pieces)
             if node is None:
-                raise _does_not_fit(room, gpus)
+                raise NoRoomError(room, gpus)
             break
         clear = max(1, 2 * clear)
         full = np.flatnonzero(used)
@@ -201,7 +215,7 @@ def _fitted(left: IntArray, pieces: _Pieces, homes: Held, node_index: IntArray) 
     return node
 
 
-def _by_slots(slots: tuple[IntArray, IntArray] | None, pieces: _Pieces) -> IntArray | None:
+def _by_slots(slots: Slots | None, pieces: _Pieces) -> IntArray | None:
     """Node of each piece, which takes the first slot of its size that is left."""
     if slots is None:
         return None
@@ -214,9 +228,3 @@ def _by_slots(slots: tuple[IntArray, IntArray] | None, pieces: _Pieces) -> IntAr
 
 def _by_job(job: IntArray, position: IntArray) -> IntArray:
     return np.asarray(position[np.lexsort((position, job))], dtype=np.int64)
-
-
-def _does_not_fit(room: Room, gpus: IntArray) -> ValueError:
-    free = int(np.count_nonzero(room.free))
-    told = "any GPUs" if room.pool.capacity == "count" else "GPUs of nodes"
-    return ValueError(f"pool '{room.pool.name}': jobs ask for {gpus.sum()} GPUs, {free} are free, as {told}")

@@ -122,7 +122,7 @@ class Room:
         """Name of the row of a size."""
         if size == 1:
             return f"gpus:{self.pool.name}"
-        return f"{'buddy' if self.pool.capacity == 'blocks' else 'nodes'}:{self.pool.name}:{size}"
+        return f"{'buddy' if self.pool.capacity == 'blocks' else 'parts'}:{self.pool.name}:{size}"
 
 
 def cuts(free: int, sizes: Sequence[int]) -> list[tuple[int, ...]] | None:

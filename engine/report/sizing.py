@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import free_gpus, standing_power_w
+from wattsched.formulations.sizing.budgets import rooms_of, standing_power_w
 from wattsched.formulations.sizing.data import comparable_jobs, expand, jobs_without_options, options_of
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.clusters import full_power_w
@@ -18,6 +18,7 @@ from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, setting
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.pools import pools_of
+from wattsched.topology.room import Room
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from wattsched.instances.sizing.job import Job
     from wattsched.instances.sizing.job_columns import JobColumns
     from wattsched.topology.arrays import IntArray
-    from wattsched.topology.pools import Pool
 
 POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "free GPUs in blocks of")
 
 MOST_POOLS = 16
+MOST_COUNTS = 4
 MOST_DOMAINS = 12
 NEARLY_W = 1 + 1e-6
 
@@ -56,11 +57,15 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     tree = [count(n, level) for level, n in levels.items()]
     tree.append(count(len(cluster.nodes), "node"))
     heading(out, f"Cluster {cluster.name}", f"{count(cluster.total_gpus, 'GPU')} in {', '.join(tree)}")
-    rows = [_pool_row(instance, *pool) for pool in zip(options.pools, free_gpus(options.of), strict=True)]
-    table(out, POOL_COLUMNS, rows, most=MOST_POOLS)
+    rooms = rooms_of(options.of)
+    rows = [_pool_row(instance, room) for room in rooms]
+    in_blocks = all(room.pool.capacity == "blocks" for room in rooms)
+    columns = POOL_COLUMNS if in_blocks else (*POOL_COLUMNS[:-1], "free GPUs")
+    table(out, columns, rows, most=MOST_POOLS)
 
 
-def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ...]:
+def _pool_row(instance: Instance, room: Room) -> tuple[str, ...]:
+    pool = room.pool
     kind = instance.cluster.gpu_types[pool.gpu_type]
     return (
         pool.name,
@@ -69,8 +74,20 @@ def _pool_row(instance: Instance, pool: Pool, free: np.ndarray) -> tuple[str, ..
         f"{int(pool.available.sum()):,}",
         number(kind.idle_power_w),
         "" if kind.max_power_w is None else number(kind.max_power_w),
-        _blocks(free_by_level(pool.blocks, free).tolist()),
+        _free(room),
     )
+
+
+def _free(room: Room) -> str:
+    """Free GPUs as jobs can have them: in blocks, ``8 on 2 nodes, 7 on 1``, or by number."""
+    match room.pool.capacity:
+        case "blocks":
+            return _blocks(free_by_level(room.pool.blocks, room.free).tolist())
+        case "count":
+            return f"any {int(np.count_nonzero(room.free)):,}"
+    counts = sorted(Counter(room.on_nodes.tolist()).items(), reverse=True)
+    told = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in counts if gpus]
+    return ", ".join(told[:MOST_COUNTS]) + (", ..." if len(told) > MOST_COUNTS else "")
 
 
 def _blocks(levels: list[int]) -> str:

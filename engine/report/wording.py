@@ -188,6 +188,9 @@ def scarce(row: str) -> Scarce:
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)
+        case "parts":
+            pool, _, size = rest.rpartition(":")
+            return Scarce(f"{pool} parts of {size} of a node", "GPU", counted=True)
         case "nodes" | "node":
             return Scarce(f"{rest} nodes" if kind == "nodes" else f"nodes like {rest}", "node", counted=True)
         case "power_w" if rest:

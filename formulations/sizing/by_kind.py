@@ -31,6 +31,7 @@ from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.node_allocation import NoRoomError
 
 LARGE = 50_000
 """Rounds with as many options are solved by kind."""
@@ -226,7 +227,26 @@ class _Round:
         """Decision of a point, with concrete GPUs."""
         row = np.empty_like(self.order)
         row[self.order] = np.append(self.own.row, self.index)[point]
-        return place(chosen_options(self.known, row), np.arange(len(self.known)))
+        while True:
+            try:
+                return place(chosen_options(self.known, row), np.arange(len(self.known)))
+            except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
+                if (least := self._cheapest_to_stop(row, error.pool)) is None:
+                    raise
+                row[least] = WAIT
+
+    def _cheapest_to_stop(self, row: IntArray, pool: int) -> int | None:
+        """The job of a pool that costs least if it waits, of those that may."""
+        pools = np.append(self.known.configurations.pool, WAIT)
+        may_wait = np.zeros(len(row), dtype=bool)
+        may_wait[self.own.job[self.own.row == WAIT]] = True
+        jobs = np.flatnonzero(may_wait & (pools[row] == pool))
+        if not len(jobs):
+            return None
+        running, waiting = (
+            self.objective.cost(chosen_options(self.known, rows)) for rows in (row, np.full(len(row), WAIT))
+        )
+        return int(jobs[np.argmin((waiting - running)[jobs])])
 
     def point_of(self, decision: Decision) -> IntArray | None:
         """Point of a decision, None where a part of it has no column."""

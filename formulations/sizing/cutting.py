@@ -18,6 +18,7 @@ import numpy as np
 
 from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.node_allocation import Slots
 from wattsched.topology.room import Room, cuts, divides
 
 
@@ -104,7 +105,7 @@ class Cutting:
         )
         return None if found.x is None else np.rint(found.x).astype(np.int64)
 
-    def slots(self, ways: IntArray) -> tuple[IntArray, IntArray]:
+    def slots(self, ways: IntArray) -> Slots:
         """Nodes and sizes of the pieces that so many nodes cut in each way give, the largest first."""
         node, size = [], []
         of_count = {
@@ -139,3 +140,13 @@ def points_of(cuttings: Sequence[Cutting], pool: IntArray, taken: IntArray) -> F
             return None
         values.append(ways.astype(float))
     return np.concatenate(values)
+
+
+def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Slots]:
+    """Of each pool how its nodes are cut up at a point, whose last values are those of `points_of`."""
+    found, end = {}, len(x)
+    for cutting in reversed(cuttings):
+        begin = end - len(cutting.free)
+        found[cutting.room.number] = cutting.slots(np.rint(x[begin:end]).astype(np.int64))
+        end = begin
+    return found

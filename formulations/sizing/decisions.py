@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,7 +16,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.columns import BY_COLUMN, Coded, Column
-from wattsched.topology.node_allocation import Held, allocate_any, allocate_on_nodes
+from wattsched.topology.node_allocation import Held, Slots, allocate_any, allocate_on_nodes
 from wattsched.topology.room import Room
 
 
@@ -57,7 +57,11 @@ class Places:
 
 
 def place(
-    options: Options, chosen: IntArray, placed: Places | None = None, pools: Iterable[int] | None = None
+    options: Options,
+    chosen: IntArray,
+    placed: Places | None = None,
+    pools: Iterable[int] | None = None,
+    slots: Mapping[int, Slots] = {},
 ) -> Decision:
     """Give every running job concrete GPUs, with few migrations.
 
@@ -70,6 +74,8 @@ def place(
         Of jobs whose GPUs are known already, those in other pools than `pools`.
     pools : iterable of int, optional
         Pools in which jobs are to be placed; default: all.
+    slots : mapping of int to pairs of arrays
+        Of pools, how their nodes can be cut up for these jobs, where that is known (`Cutting.slots`).
 
     Raises
     ------
@@ -85,12 +91,16 @@ def place(
         jobs = np.flatnonzero(needs & (chosen_pool == room.number))
         here = chosen_pool[held.job] == room.number
         own = Held(np.searchsorted(jobs, held.job[here]), held.position[here])
-        position = positions_of(room, options.block[chosen[jobs]], options.gpus[chosen[jobs]], own)
+        wanted = chosen[jobs]
+        known = slots.get(room.number)
+        position = positions_of(room, options.block[wanted], options.gpus[wanted], own, known)
         parts.append(Places(np.repeat(jobs, options.gpus[chosen[jobs]]), position))
     return decide(options, chosen, Places.joined(parts))
 
 
-def positions_of(room: Room, block: IntArray, gpus: IntArray, held: Held) -> IntArray:
+def positions_of(
+    room: Room, block: IntArray, gpus: IntArray, held: Held, slots: Slots | None = None
+) -> IntArray:
     """Positions of jobs on a pool's line, job by job, few of which move.
 
     Parameters
@@ -100,6 +110,8 @@ def positions_of(room: Room, block: IntArray, gpus: IntArray, held: Held) -> Int
         What each job takes for itself, and uses of that.
     held : Held
         What jobs hold now.
+    slots : pair of arrays, optional
+        How nodes can be cut up for the jobs, where that is known.
 
     Raises
     ------
@@ -112,7 +124,9 @@ def positions_of(room: Room, block: IntArray, gpus: IntArray, held: Held) -> Int
     if room.pool.capacity == "count":
         return allocate_any(room, gpus, held)
 
-    def exact(size: IntArray) -> tuple[IntArray, IntArray] | None:
+    def exact(size: IntArray) -> Slots | None:
+        if slots is not None:
+            return slots
         cutting = cutting_of(room, gpus)
         if cutting is None:
             return None

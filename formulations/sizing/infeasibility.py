@@ -25,7 +25,7 @@ def diagnose(known: RoundJobs) -> list[str]:
 
 
 def describe(known: RoundJobs, short: ShortRow) -> str:
-    """Say what a row of `mckp` lacks, such as ``gpus:POOL``, ``nodes:POOL:SIZE`` or ``power_w``."""
+    """Say what a row of `mckp` lacks, such as ``gpus:POOL``, ``parts:POOL:SIZE`` or ``power_w``."""
     row, needed, short_by = short.row, short.needed, short.short_by
     kind, _, place = row.partition(":")
     together = "" if short.alone else " (together with the other limits)"
@@ -38,10 +38,10 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
     if kind in ("pieces", "cuts"):
         pool, _, size = place.rpartition(":")
         return f"pool '{pool}': its nodes cannot be cut up into the pieces that the jobs need{together}"
-    if kind not in ("gpus", "buddy", "nodes"):
+    if kind not in ("gpus", "buddy", "parts"):
         return f"{row} is {short_by:g} short of {needed:g}" + together
     pool, _, size = (place, "", "") if kind == "gpus" else place.rpartition(":")
-    where = {"gpus": "", "buddy": " in free blocks of {} or more", "nodes": " in sets of {} on one node"}
+    where = {"gpus": "", "buddy": " in free blocks of {} or more", "parts": " in parts of {} of a node"}
     blocks = where[kind].format(size)
     return (
         f"pool '{pool}' is {short_by:g} GPUs short: the jobs need at least {needed:g}{blocks}, "

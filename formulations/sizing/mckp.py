@@ -25,7 +25,7 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.sizing.budgets import BudgetRow, rooms_of
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
-from wattsched.formulations.sizing.cutting import Cutting, cutting_of, points_of
+from wattsched.formulations.sizing.cutting import Cutting, cutting_of, points_of, slots_of
 from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
@@ -65,7 +65,7 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     program = assemble(columns, rows, cuttings)
     return Model(
         program=program,
-        decode=lambda x, starts: place(options, columns.chosen(x)),
+        decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
         encode=lambda decision: _point_of(columns, cuttings, matching_options(options, decision)),
         named_prices=program.named_prices,
         lagrangian=True,

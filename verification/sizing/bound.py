@@ -307,7 +307,7 @@ def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> It
             for gpus, its in pieces.items()
         }
         room = sum(size * (gpus // size) * nodes for gpus, nodes in free.items())
-        yield f"gpus:{name}" if size == 1 else f"nodes:{name}:{size}", Row("room", sets, Fraction(room))
+        yield f"gpus:{name}" if size == 1 else f"parts:{name}:{size}", Row("room", sets, Fraction(room))
         exact: dict[Use, int] = {("room", name, gpus): its[size] for gpus, its in pieces.items()}
         yield f"pieces:{name}:{size}", Row("pieces", exact)
     for gpus in free:
