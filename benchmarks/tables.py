@@ -52,6 +52,11 @@ TABLES = {
         "python benchmarks/large_seeds.py --write",
         "performance.md#large-rounds",
     ),
+    "capacity": Table(
+        "Rounds on pools of blocks, nodes and counts: how long they take, and what jobs gain",
+        f"{ONE_CORE}/capacity.py --write",
+        "model.md#placement-nodes-and-counts",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

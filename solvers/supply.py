@@ -1,24 +1,35 @@
-"""Programs with columns that supply rows, such as ways to cut nodes up: first without them, then these alone.
+r"""Programs with columns that supply rows, such as ways to cut nodes up: first without them, then these.
 
-The other rows nearly say which choices there are. So the choices are made under them, with all that solvers
-have for programs of choices alone. They are the answer where these columns can be found for them.
+The other rows nearly say which choices there are. So the choices :math:`x` are made under them, with all that
+solvers have for programs of choices alone. They are the answer where supplying columns can be found for them:
+:math:`A_y y \le b - A_x x`, :math:`0 \le y \le u`. Where they cannot even in fractions, prices
+:math:`\lambda \ge 0` say so, and the row
+
+.. math:: \lambda^T A_x x \le \lambda^T b - \sum_i \min(0, \lambda^T A_{y,i})\, u_i ,
+
+which every choice keeps that can be supplied, rules the ones made out (Benders, "Partitioning procedures for
+solving mixed-variables programming problems", 1962). With it the choices are made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
 
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import VIOLATION
+from wattsched.formulations.tolerances import FEASIBILITY, VIOLATION
 from wattsched.solvers import highs
+from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, listening
 from wattsched.topology.arrays import BoolArray, FloatArray
+
+MOST_ROUNDS = 12
+"""Times that choices are made again."""
 
 Solver = Callable[[Program, Limits, Start | None], Solution]
 
@@ -35,24 +46,24 @@ def solve_without(
     otherwise : callable, optional
         Solves the program itself where they cannot be found.
     """
-    timer = Timer(limits.time_s)
-    rows = _rows_left(program)
-    small, begun = _small(program, rows), None
-    if start is not None:
-        x = None if start.x is None else start.x[: small.n_columns]
-        begun = Start(x, None if start.prices is None else start.prices[rows])
-    with listening(_unheard):  # its points are none of the program
-        found = solver(small, limits, begun)
-    prices = None
-    if found.prices is not None:
-        prices = np.zeros(program.n_rows)
-        prices[rows] = found.prices
-    lifted = replace(found, prices=prices)
-    if found.x is None:
-        return lifted
-    x = _supplied(program, found.x, timer)
-    if x is not None:
-        return replace(lifted, x=x)
+    timer, parts = Timer(limits.time_s), _Parts.of(program)
+    priced = np.zeros((0, program.n_rows))
+    begun = None if start is None else parts.start(start)
+    while True:
+        small, left = parts.under(priced), replace(limits, time_s=timer.remaining_s())
+        with listening(_unheard):  # its points are none of the program
+            found = solver(small, left, begun)
+        lifted = replace(found, prices=None if found.prices is None else parts.prices(found.prices, priced))
+        if found.x is None:
+            return lifted
+        lacking = parts.lacking(found.x, timer)
+        if lacking is None and (x := parts.supplied(found.x, timer)) is not None:
+            return replace(lifted, x=x)
+        if lacking is None or len(priced) == MOST_ROUNDS:
+            break
+        priced = np.vstack([priced, lacking])
+        known = None if found.prices is None else np.append(found.prices, 0.0)
+        begun = Start(None, known)
     if otherwise is not None:
         return otherwise(program, replace(limits, time_s=timer.remaining_s()), start)
     told = "the choices that were found do not fit together"
@@ -63,37 +74,94 @@ def _unheard(solution: Solution) -> None:
     """Let an announcement pass."""
 
 
-def _rows_left(program: Program) -> BoolArray:
-    """Rows that no such column is in."""
-    left = np.ones(program.n_rows, dtype=bool)
-    left[program.matrix[:, program.n_columns - program.supply :].tocoo().row] = False
-    return left
+@dataclass(frozen=True)
+class _Parts:
+    """A program, its choices, and the columns that supply some of its rows.
 
+    Attributes
+    ----------
+    program : Program
+    n : int
+        Columns before those that supply rows.
+    rows : bool array, shape (n_rows,)
+        Rows that none of these is in.
+    """
 
-def _small(program: Program, rows: BoolArray) -> Program:
-    n = program.n_columns - program.supply
-    return replace(
-        program,
-        cost=program.cost[:n],
-        matrix=csc_array(program.matrix[:, :n].tocsr()[rows]),
-        row_lower=program.row_lower[rows],
-        row_upper=program.row_upper[rows],
-        lower=program.lower[:n],
-        upper=program.upper[:n],
-        integer=program.integer[:n],
-        attributes={name: values[:n] for name, values in program.attributes.items()},
-        rows=(Block("row", int(rows.sum())),),
-        columns=(Block("column", n),),
-        supply=0,
-    )
+    program: Program
+    n: int
+    rows: BoolArray
 
+    @classmethod
+    def of(cls, program: Program) -> _Parts:
+        """Tell them apart."""
+        n, rows = program.n_columns - program.supply, np.ones(program.n_rows, dtype=bool)
+        rows[program.matrix[:, n:].tocoo().row] = False
+        return cls(program, n, rows)
 
-def _supplied(program: Program, x: FloatArray, timer: Timer) -> FloatArray | None:
-    """The point with values of the other columns; None where there are none, or no time is left."""
-    whole = np.append(x, np.zeros(program.supply))
-    columns = np.arange(len(x), program.n_columns)
-    answer = highs.solve(restricted(program, columns, whole), Limits(time_s=timer.remaining_s()))
-    if answer.x is None:
-        return None
-    whole[columns] = answer.x
-    return whole if program.violation(whole) <= VIOLATION else None
+    def start(self, start: Start) -> Start:
+        """Start of the program without these columns."""
+        x = None if start.x is None else start.x[: self.n]
+        return Start(x, None if start.prices is None else start.prices[self.rows])
+
+    def prices(self, prices: FloatArray, priced: FloatArray) -> FloatArray:
+        """Prices of the program from those of `under`."""
+        found = np.zeros(self.program.n_rows)
+        n = len(prices) - len(priced)
+        found[self.rows] = prices[:n]
+        return np.asarray(found + prices[n:] @ priced)
+
+    def under(self, priced: FloatArray) -> Program:
+        """The program without these columns, under a row for each vector of prices of its rows."""
+        program, n = self.program, self.n
+        by_row = program.matrix[:, :n].tocsr()
+        supply = np.minimum(priced @ program.matrix[:, n:], 0.0) @ program.upper[n:]
+        finite = np.where(self.rows, 0.0, program.row_upper)
+        return replace(
+            program,
+            cost=program.cost[:n],
+            matrix=csc_array(vstack([by_row[self.rows], csr_array(priced @ by_row)])),
+            row_lower=np.append(program.row_lower[self.rows], np.full(len(priced), -np.inf)),
+            row_upper=np.append(program.row_upper[self.rows], priced @ finite - supply),
+            lower=program.lower[:n],
+            upper=program.upper[:n],
+            integer=program.integer[:n],
+            attributes={name: values[:n] for name, values in program.attributes.items()},
+            rows=(Block("row", int(self.rows.sum()) + len(priced)),),
+            columns=(Block("column", n),),
+            supply=0,
+        )
+
+    def supplied(self, x: FloatArray, timer: Timer) -> FloatArray | None:
+        """The point with values of the other columns; None where there are none, or no time is left."""
+        program, whole = self.program, np.append(x, np.zeros(self.program.supply))
+        columns = np.arange(self.n, program.n_columns)
+        answer = highs.solve(restricted(program, columns, whole), Limits(time_s=timer.remaining_s()))
+        if answer.x is None:
+            return None
+        whole[columns] = answer.x
+        return whole if program.violation(whole) <= VIOLATION else None
+
+    def lacking(self, x: FloatArray, timer: Timer) -> FloatArray | None:
+        """Prices of rows that say that nothing supplies them, shape (n_rows,); None where fractions do."""
+        program, n, own = self.program, self.n, ~self.rows
+        left = program.row_upper[own] - (program.matrix[:, :n] @ x)[own]
+        supply = program.matrix[:, n:].tocsr()[own]
+        n_rows, k = supply.shape[0], program.supply
+        elastic = Program(
+            cost=np.append(np.zeros(k), np.ones(n_rows)),
+            matrix=csc_array(hstack([supply, -eye_array(n_rows)])),
+            row_lower=np.full(n_rows, -np.inf),
+            row_upper=left,
+            lower=np.zeros(k + n_rows),
+            upper=np.append(program.upper[n:], np.full(n_rows, np.inf)),
+            integer=np.zeros(k + n_rows, dtype=bool),
+            group_start=np.zeros(1, dtype=np.int64),
+            rows=(Block("row", n_rows),),
+            columns=(Block("column", k + n_rows),),
+        )
+        found = solve_lp(elastic, Limits(time_s=timer.remaining_s()))
+        if found.x is None or found.prices is None or elastic.objective(found.x) <= FEASIBILITY:
+            return None
+        prices = np.zeros(program.n_rows)
+        prices[own] = np.maximum(-found.prices, 0.0)
+        return prices

@@ -38,6 +38,11 @@ def test_large_rounds_are_measured_over_seeds() -> None:
     assert re.search(r"^\| `uniform .*` \| 0.0001 \| .* \|$", printed, flags=re.MULTILINE)
 
 
+def test_capacities_are_compared() -> None:
+    printed = run("capacity.py", "--quick", "--seeds", "1")
+    assert len(re.findall(r"^\| `(?:uniform|sia-like)`, 60 jobs \|", printed, flags=re.MULTILINE)) == 12
+
+
 def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
     """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
     data = str(data_dir)
