@@ -49,21 +49,21 @@ def solve_without(
     timer, parts = Timer(limits.time_s), _Parts.of(program)
     priced = np.zeros((0, program.n_rows))
     begun = None if start is None else parts.start(start)
-    while True:
-        small, left = parts.under(priced), replace(limits, time_s=timer.remaining_s())
-        with listening(_unheard):  # its points are none of the program
+    with listening(_unheard):  # points of smaller programs are none of this one
+        while True:
+            small, left = parts.under(priced), replace(limits, time_s=timer.remaining_s())
             found = solver(small, left, begun)
-        lifted = replace(found, prices=None if found.prices is None else parts.prices(found.prices, priced))
-        if found.x is None:
-            return lifted
-        lacking = parts.lacking(found.x, timer)
-        if lacking is None and (x := parts.supplied(found.x, timer)) is not None:
-            return replace(lifted, x=x)
-        if lacking is None or len(priced) == MOST_ROUNDS:
-            break
-        priced = np.vstack([priced, lacking])
-        known = None if found.prices is None else np.append(found.prices, 0.0)
-        begun = Start(None, known)
+            prices = None if found.prices is None else parts.prices(found.prices, priced)
+            lifted = replace(found, prices=prices)
+            if found.x is None:
+                return lifted
+            lacking = parts.lacking(found.x, timer)
+            if lacking is None and (x := parts.supplied(found.x, timer)) is not None:
+                return replace(lifted, x=x)
+            if lacking is None or len(priced) == MOST_ROUNDS:
+                break
+            priced = np.vstack([priced, lacking])
+            begun = Start(None, None if found.prices is None else np.append(found.prices, 0.0))
     if otherwise is not None:
         return otherwise(program, replace(limits, time_s=timer.remaining_s()), start)
     told = "the choices that were found do not fit together"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.solvers import highs, price, supply
 from wattsched.solvers.registry import get
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution import Limits, Solution, listening
 from wattsched.topology.room import cuts
 
 EXACT = Limits(gap=0.0)
@@ -75,3 +75,13 @@ def test_a_row_rules_out_what_nodes_cannot_be_cut_into() -> None:
         assert asked == rows
         assert found.prices is not None
         assert program.lagrangian_bound(found.prices) == pytest.approx(found.bound) == best
+
+
+def test_what_is_announced_is_a_point_of_the_program() -> None:
+    program = cut_nodes(
+        3, 5, [[(3, 9.0), (2, 7.5)], [(3, 9.0)], [(2, 4.0)], [(3, 8.0)], [(2, 5.0)], [(4, 9.5)]]
+    )
+    heard: list[Solution] = []
+    with listening(heard.append):
+        get("price")(program, EXACT)
+    assert all(one.x is None or program.violation(one.x) <= 1e-9 for one in heard)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -112,6 +113,7 @@ class Prover:
             return Proof([f"certificate: {error}"])
 
     def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
+        charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
         used.append(
@@ -312,6 +314,21 @@ def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> It
         yield f"pieces:{name}:{size}", Row("pieces", exact)
     for gpus in free:
         yield f"cuts:{name}:{gpus}", Row("cuts", {})
+
+
+def _no_less_for_more(pools: dict[str, Pool], charged: Mapping[str, float]) -> Mapping[str, float]:
+    """Charge larger pieces of nodes no less than smaller ones.
+
+    Nodes could be cut up into those in their place, so the most that pieces are charged together stays the
+    same, and no bound becomes weaker.
+    """
+    found = dict(charged)
+    for name, pool in pools.items():
+        sizes = [f"pieces:{name}:{size}" for size in range(1, pool.gpus_per_node + 1)]
+        if pool.capacity == "nodes" and any(size in charged for size in sizes):
+            most = accumulate((charged.get(size, 0.0) for size in sizes), max)
+            found |= {size: charge for size, charge in zip(sizes, most, strict=True) if charge}
+    return found
 
 
 def _cut_up(instance: Instance, pools: dict[str, Pool], charged: Mapping[str, float]) -> Fraction:

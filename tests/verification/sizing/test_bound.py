@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 
-from wattsched import solve
+from wattsched import check, solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.data import expand, jobs_without_options
@@ -109,9 +109,13 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
 
 
 def cut_for_most(program: Program, y: FloatArray) -> None:
-    """Price every number of nodes at the best way to cut one up: a proof finds it without such prices."""
-    ways = slice(program.n_columns - program.supply, None)
-    for row, name in enumerate(program.row_names()):
+    """Price as a proof does by itself: larger pieces no less, and nodes at the best way to cut one up."""
+    ways, names = slice(program.n_columns - program.supply, None), program.row_names()
+    pools = {name.split(":")[1] for name in names if name.startswith("pieces:")}
+    for pool in pools:  # rows of pieces are in the order of their sizes
+        rows = [row for row, name in enumerate(names) if name.startswith(f"pieces:{pool}:")]
+        y[rows] = np.minimum.accumulate(y[rows])
+    for row, name in enumerate(names):
         if name.startswith("cuts:"):
             y[row] = 0.0
             of_node = program.matrix[[row], ways].toarray().ravel() > 0
@@ -134,6 +138,24 @@ def with_deadline(deadline_s: float, **fields: Any) -> Instance:
     for job in content["jobs"]:
         job.update({"deadline_s": deadline_s, **fields})
     return Instance.model_validate(content)
+
+
+def test_larger_pieces_of_nodes_pay_for_smaller_ones() -> None:
+    """What needs 4 GPUs of a node is dropped where 3 do as well: a price of pieces of 3 is for both."""
+    rows = {"gpus": [3, 4], "pool": ["A"] * 2, "completion_s": [400.0, 400.0], "power_w": [1.0, 1.0]}
+    cluster = {
+        "gpu_types": {"A": {"idle_power_w": 0.0}},
+        "nodes": [{"name": "n0", "gpu_type": "A", "gpus": 6, "unavailable": [1, 2, 3, 4]}],
+        "capacity": "nodes",
+    }
+    other = {**rows, "gpus": [2, 2], "frequency_mhz": [900, 1000]}
+    jobs = [{"name": "a", "options": rows}, {"name": "b", "options": other}]
+    content = {"cluster": cluster, "jobs": jobs, "objective": "total-completion", "round_s": 300.0}
+    instance = Instance.model_validate(content)
+    result = solve(instance, gap=0.0)
+    assert result.objective == 700.0 + 400.0
+    assert prove(instance, {"pieces:A:3": -300.0}).bound == 700.0 + 400.0
+    assert check(instance, result).faults == []
 
 
 def test_prices_by_hand() -> None:
