@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from wattsched.inputs import echo
+from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
 
@@ -298,7 +299,7 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
     while steps:
         step = steps.pop(0)
         told_last = missing and not steps
-        if step in (ROWS, COLUMNS):
+        if step in (ROWS, COLUMNS, ALL_POOLS, BY_POOL):
             continue
         if isinstance(here, list) and isinstance(step, str) and steps and isinstance(steps[0], int):
             # A list of row objects, validated as columns: name the row first.

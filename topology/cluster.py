@@ -23,6 +23,10 @@ Capacity = Literal["blocks", "nodes", "count"]
 """What a job takes of a pool: an aligned block; GPUs of a node, or whole nodes and one part; any GPUs."""
 
 
+ALL_POOLS, BY_POOL = "[all pools]", "[by pool]"
+"""Forms of `Cluster.capacity`, of which one is validated."""
+
+
 class GpuType(Strict):
     """A GPU model as the cluster has it.
 
@@ -164,7 +168,10 @@ class Cluster(Strict):
         Annotated[list[Group], Tag(ROWS)] | Annotated[GroupColumns, Tag(COLUMNS)], Discriminator(form_of)
     ] = []
     power_domains: list[PowerDomain] = []
-    capacity: Capacity | dict[Name, Capacity] = "blocks"
+    capacity: Annotated[
+        Annotated[Capacity, Tag(ALL_POOLS)] | Annotated[dict[Name, Capacity], Tag(BY_POOL)],
+        Discriminator(lambda value: BY_POOL if isinstance(value, dict) else ALL_POOLS),
+    ] = "blocks"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

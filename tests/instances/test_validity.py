@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.validity import faults_of
 
@@ -145,3 +146,32 @@ def test_a_fault_of_a_shared_table_is_reported_once_and_of_a_job_for_each() -> N
     found = faults(*jobs, tables=shared)
     assert found[0].startswith("table 't': pool 'Z'")
     assert [f.split(" has ")[0] for f in found[1:]] == ["job 'j0'", "job 'j1'", "job 'j2'"]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "told"),
+    [
+        ("node", ["cluster.capacity: must be 'blocks', 'nodes' or 'count', got 'node'"]),
+        (3, ["cluster.capacity: must be 'blocks', 'nodes' or 'count', got 3"]),
+        ({"A100": "node"}, ["cluster.capacity.A100: must be 'blocks', 'nodes' or 'count', got 'node'"]),
+        (
+            {"A10": "nodes"},
+            ["cluster.capacity: pool 'A10' is no pool or GPU type of the cluster (did you mean 'A100'?)"],
+        ),
+        ({"A100": "nodes", "B": "count"}, []),
+        ("count", []),
+    ],
+)
+def test_capacities_are_words_or_by_pool(capacity: Any, told: list[str]) -> None:
+    content = {"cluster": {**CLUSTER, "capacity": capacity}, "jobs": [job()]}
+    try:
+        found = faults_of(validated(Instance, content))
+    except InputError as error:
+        found = error.faults
+    assert found == told
+
+
+def test_a_job_may_be_as_large_as_its_pool_in_pools_of_nodes() -> None:
+    large = {"name": "j", "options": table((8, "A100"), (99, "A100")), "min_gpus": 99}
+    found = faults(large, cluster={**CLUSTER, "capacity": "nodes"})
+    assert found == ["job 'j' needs at least 99 GPUs but the largest pool has 8"]
