@@ -159,9 +159,9 @@ def _need_of(pool: Pool, gpus: int) -> int:
     return int(room_for([pool], np.zeros(1, dtype=np.int64), np.array([gpus]))[0])
 
 
-def _beyond(pool: Pool) -> str:
+def _beyond(pool: Pool, of: str = "") -> str:
     if pool.capacity == "blocks":
-        return f"in one block but the largest block is {pool.largest_block}"
+        return f"in one block but the largest block{of} is {pool.largest_block}"
     return f"but the largest pool has {pool.n_gpus}"
 
 
@@ -296,8 +296,8 @@ def _bad_sets(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
         if named and not usable:
             yield f"{told}: not all of its jobs may use '{declared.pool}'"
         elif usable and all(_need_of(pool, gpus) > largest_room(pool) for pool in usable):
-            largest = max(usable, key=largest_room)
-            yield f"{told}: needs {_need_of(largest, gpus)} GPUs {_beyond(largest)}"
+            largest, of = max(usable, key=largest_room), f" of '{declared.pool}'"
+            yield f"{told}: needs {_need_of(largest, gpus)} GPUs {_beyond(largest, of)}"
 
 
 def _near(name: str, known: Collection[str]) -> str:
