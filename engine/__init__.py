@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
-    from wattsched.topology.columns import Coded as Coded
+    from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
 
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {
     "AssignmentColumns": "wattsched.instances.sizing.decision",
-    "Coded": "wattsched.topology.columns",
+    "Coded": "wattsched.topology.column",
     "Decision": "wattsched.instances.sizing.decision",
     "InputError": "wattsched.instances.errors",
     "Instance": "wattsched.instances.sizing.instance",

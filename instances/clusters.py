@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.instances.errors import require_range
 from wattsched.topology.cluster import Cluster, GpuType, GroupColumns, Node, NodeColumns, PowerDomain
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 
 GPU_TYPES = {
     "A100": GpuType(idle_power_w=50.0, max_power_w=400.0, memory_gib=80.0),

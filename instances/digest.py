@@ -15,7 +15,8 @@ from wattsched.instances.sizing.holdings import Holdings
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.columns import NONE, Coded, RecordColumns
+from wattsched.topology.column import NONE, Coded
+from wattsched.topology.columns import RecordColumns
 from wattsched.topology.remembered import remembered
 
 _DOUBLE = struct.Struct("<d")

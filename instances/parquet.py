@@ -23,7 +23,8 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.columns import NONE, Coded, Column, RecordColumns
+from wattsched.topology.column import NONE, Coded, Column
+from wattsched.topology.columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa

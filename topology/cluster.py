@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
 from wattsched.topology.arrays import IntArray
-from wattsched.topology.columns import COLUMNS, NONE, ROWS, Coded, RecordColumns, form_of
+from wattsched.topology.column import NONE, Coded
+from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
 from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
 
 ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])

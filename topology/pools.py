@@ -13,7 +13,7 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.cluster import Capacity, Cluster, NodeColumns
-from wattsched.topology.columns import Coded
+from wattsched.topology.column import Coded
 from wattsched.topology.remembered import remembered
 from wattsched.topology.structure import Lines, lines_of
 

@@ -15,7 +15,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 
 _CELLS = 4_000_000
 """Comparisons held in memory at once."""

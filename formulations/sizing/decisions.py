@@ -15,7 +15,8 @@ from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-from wattsched.topology.columns import BY_COLUMN, Coded, Column
+from wattsched.topology.column import Coded, Column
+from wattsched.topology.columns import BY_COLUMN
 from wattsched.topology.node_allocation import Held, Slots, allocate_any, allocate_on_nodes
 from wattsched.topology.room import Room
 

@@ -20,7 +20,7 @@ from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
 

@@ -11,7 +11,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 
 UNKNOWN = -2
 """Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""

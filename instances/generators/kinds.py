@@ -21,7 +21,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import GpuType
-from wattsched.topology.columns import Coded
+from wattsched.topology.column import Coded
 
 REQUESTED = np.array([1, 2, 4, 8, 16, 32])
 REQUESTED_SHARE = np.array([0.30, 0.15, 0.20, 0.25, 0.07, 0.03])

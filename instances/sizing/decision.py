@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from wattsched.topology.arrays import IntArray, ranges
-from wattsched.topology.columns import COLUMNS, ROWS, Coded, Column, RecordColumns, form_of
+from wattsched.topology.column import Coded, Column
+from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
 from wattsched.topology.fields import Count, Name, Positive, Strict
 
 GpuNumber = Annotated[int, Field(ge=0)]

@@ -12,7 +12,7 @@ import numpy as np
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import FloatArray, IntArray, ranges
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 
 
 @dataclass(frozen=True, eq=False)

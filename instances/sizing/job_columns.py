@@ -15,7 +15,8 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray, alike
-from wattsched.topology.columns import NONE, Coded, RecordColumns
+from wattsched.topology.column import NONE, Coded
+from wattsched.topology.columns import RecordColumns
 
 CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w")
 """Fields that leave a job some of the options of its table or model."""

@@ -16,7 +16,7 @@ from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import models
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Node
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
 

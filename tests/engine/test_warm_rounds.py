@@ -17,7 +17,7 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.topology.columns import Coded
+from wattsched.topology.column import Coded
 
 GAP = 1e-6
 

@@ -17,7 +17,7 @@ from wattsched.instances.sizing.holdings import Holdings
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.validity import faults_of
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 
 
 def by_column(instance: Instance) -> JobColumns:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
 from wattsched.topology.arrays import IntArray
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 from wattsched.verification.sizing.configurations import Setting
 from wattsched.verification.sizing.grouping import ranges, together
 from wattsched.verification.sizing.pools import Places, Pool

@@ -17,7 +17,7 @@ from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations

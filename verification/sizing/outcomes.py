@@ -23,7 +23,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.units import S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.columns import NONE
+from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned

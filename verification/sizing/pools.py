@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster, NodeColumns
-from wattsched.topology.columns import NONE, Coded
+from wattsched.topology.column import NONE, Coded
 from wattsched.topology.remembered import remembered
 from wattsched.verification.sizing.grouping import alike, ranges, together
 

@@ -1,0 +1,147 @@
+"""One column of records: what is stored of it, and how it is read from lists, numpy and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+NONE = -1
+"""Code of a record that has no value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column of few different values.
+
+    Attributes
+    ----------
+    codes : int array, shape (n_records,)
+        Place of each record's value in `values`, `NONE` for none.
+    values : sequence
+    """
+
+    codes: IntArray
+    values: Sequence[Any]
+
+    @classmethod
+    def of(cls, column: Iterable[Any]) -> Self:
+        """Code a column; equal texts and lists are one value, models only where they are the same object."""
+        number: dict[Hashable, int] = {}
+        values: list[Any] = []
+        codes: list[int] = []
+        for value in column:
+            if value is None:
+                codes.append(NONE)
+                continue
+            key = value if isinstance(value, str) else _key(value)
+            code = number.setdefault(key, len(values))
+            if code == len(values):
+                values.append(value)
+            codes.append(code)
+        return cls(np.array(codes, dtype=np.int64), values)
+
+    def take(self, places: IntArray) -> Coded:
+        """Column of some of the records."""
+        return Coded(self.codes[places], self.values)
+
+    def at(self, place: int) -> Any:
+        """Value of a record."""
+        code = int(self.codes[place])
+        return None if code == NONE else self.values[code]
+
+    def tolist(self) -> list[Any]:
+        """Value of every record."""
+        decoded = [*self.values, None]
+        return [decoded[code] for code in self.codes.tolist()]
+
+    def where(self, holds: Callable[[Any], bool]) -> BoolArray:
+        """Records with a value of which something holds."""
+        return np.append(np.array([holds(value) for value in self.values], dtype=bool), False)[self.codes]
+
+
+def _key(value: Any) -> Hashable:
+    return tuple(value) if isinstance(value, list) else id(value)
+
+
+Column = FloatArray | IntArray | BoolArray | Coded | list[str]
+
+
+def length(column: Column) -> int:
+    """How many entries a column has."""
+    return len(column.codes if isinstance(column, Coded) else column)
+
+
+def from_arrow(values: Any) -> Any:
+    """Arrow's numbers as numpy's, with nan for none; texts as a list, or coded where they are.
+
+    Arrays of numpy that are no plain numbers become lists, too; masked ones where they lack a value.
+    """
+    if isinstance(values, np.ndarray):
+        plain = values.ndim == 1 and values.dtype.kind in "biuf" and not isinstance(values, np.ma.MaskedArray)
+        return values if plain else values.tolist()
+    if not hasattr(values, "to_pylist"):
+        return values
+    values = values.combine_chunks() if hasattr(values, "combine_chunks") else values
+    if hasattr(values, "dictionary"):
+        codes = values.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+        return Coded(codes, values.dictionary.to_pylist())
+    kind = str(values.type)
+    if kind.startswith(("int", "uint", "float", "double")):
+        return values.to_numpy(zero_copy_only=False)
+    return values.to_pylist()
+
+
+def with_codes(field: str, column: Coded) -> Coded:
+    """The column with codes as an array; an error where one stands for no value."""
+    codes = from_arrow(column.codes)
+    codes = np.array(codes) if isinstance(codes, list) else codes
+    if not isinstance(codes, np.ndarray) or codes.ndim != 1 or (codes.dtype.kind not in "iu" and len(codes)):
+        raise TypeError(f"'{field}': codes must be an array of whole numbers")
+    values: Any = column.values
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    if not isinstance(values, Sequence):
+        raise TypeError(f"'{field}': values must be a list, got {type(values).__name__}")
+    for place in np.flatnonzero((codes < NONE) | (codes >= len(values)))[:1].tolist():
+        told = f"none of the {len(values)} values, nor {NONE} for none"
+        raise ValueError(f"'{field}[{place}]': the code {codes[place]} is {told}")
+    return Coded(codes.astype(np.int64, copy=False), values)
+
+
+def few_of(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
+    """A few values of a column that its type takes if and only if it takes all of them."""
+    if isinstance(values, Coded):
+        return [*values.values, *([None] if (values.codes == NONE).any() else [])]
+    found = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if form == "optional count":
+        found, form = found[found != 0], "count"
+    if form == "count" and not (found % 1).any():
+        found = found.astype(np.int64)
+    ends = [found.min(), found.max()] if len(found) else []
+    return [*(end.item() for end in ends), *([None] if len(found) < len(values) else [])]
+
+
+def stored_array(form: str, values: FloatArray | IntArray | Coded, read: list[Any]) -> Column:
+    """Column of an array; of what is coded the values as they were `read`, models for objects."""
+    if isinstance(values, Coded):
+        return Coded(values.codes, read[: len(values.values)])
+    dtypes = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
+    found = np.nan_to_num(values) if form == "count" and values.dtype.kind == "f" else values
+    return found.astype(dtypes[form], copy=False)
+
+
+def as_list(values: Any) -> Any:
+    """Every value of a column in a list; None where it has none."""
+    if isinstance(values, Coded):
+        return values.tolist()
+    if isinstance(values, np.ndarray):
+        listed: list[Any] = values.tolist()
+        none = np.flatnonzero(np.isnan(values)).tolist() if values.dtype.kind == "f" else []
+        for place in none:
+            listed[place] = None
+        return listed
+    return values
