@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
+from scipy.stats import gmean
 from suite import say
 from tables import machine, table, write
 
@@ -90,8 +91,7 @@ def lines_of(family: str, jobs: int, seeds: int, *, odd_sizes: bool) -> list[lis
 def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
     """Geometric means of seconds and ratios, the mean gain, and the worst of each."""
     seconds, ratio, gap, gain = np.array(values).T
-    mean_s, mean = (float(np.exp(np.log(column).mean())) for column in (seconds, ratio))
-    times = f"{mean_s:.2f}", f"{mean:.2f}", f"{ratio.max():.2f}", f"{gap.max():.1e}"
+    times = f"{gmean(seconds):.2f}", f"{gmean(ratio):.2f}", f"{ratio.max():.2f}", f"{gap.max():.1e}"
     return *times, f"{gain.mean():.2%}", f"{gain.min():.2%}"
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from large_rounds import gaps_of, run
+from scipy.stats import gmean
 from suite import say
 from tables import machine, table, write
 
@@ -66,8 +67,7 @@ def lines_of(row: Row, seeds: int) -> list[list[str]]:
 def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
     """Geometric means of seconds, and the worst of everything."""
     wall_s, cpu_s, peak_mib, gap, proven = np.array(values).T
-    means = [float(np.exp(np.log(seconds).mean())) for seconds in (wall_s, cpu_s)]
-    seconds = f"{means[0]:.2f}", f"{wall_s.max():.2f}", f"{means[1]:.2f}"
+    seconds = f"{gmean(wall_s):.2f}", f"{wall_s.max():.2f}", f"{gmean(cpu_s):.2f}"
     return *seconds, f"{peak_mib.max():.0f}", f"{gap.max():.1e}", f"{proven.max():.1e}"
 
 

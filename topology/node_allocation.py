@@ -85,20 +85,8 @@ def allocate_on_nodes(room: Room, gpus: IntArray, held: Held, exact: Exact) -> I
 
     Parameters
     ----------
-    room, gpus, held
-        As for `allocate_any`.
     exact : callable
-        Finds room for pieces where there is any.
-
-    Returns
-    -------
-    int array, shape (n_gpus,)
-        Positions on the pool's line, job by job.
-
-    Raises
-    ------
-    NoRoomError
-        If the jobs do not fit together.
+        Finds room for pieces where there is any. The others, what is returned and raised as `allocate_any`.
     """
     node_index = room.pool.node_index
     stay = _staying(room, gpus, held)

@@ -14,6 +14,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
+from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
 
 
@@ -175,6 +176,7 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
     return free
 
 
+@remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
     """What is free in each pool as jobs can take it."""
     free = zip(known.pools, free_gpus(known), strict=True)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.topology.node_allocation import Slots
+from wattsched.topology.node_allocation import Exact, Slots
 from wattsched.topology.room import Room, cuts, divides
 
 
@@ -142,11 +143,26 @@ def points_of(cuttings: Sequence[Cutting], pool: IntArray, taken: IntArray) -> F
     return np.concatenate(values)
 
 
-def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Slots]:
+def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Exact]:
     """Of each pool how its nodes are cut up at a point, whose last values are those of `points_of`."""
-    found, end = {}, len(x)
+    found: dict[int, Exact] = {}
+    end = len(x)
     for cutting in reversed(cuttings):
         begin = end - len(cutting.free)
-        found[cutting.room.number] = cutting.slots(np.rint(x[begin:end]).astype(np.int64))
+        found[cutting.room.number] = partial(_at_point, cutting, x[begin:end])
         end = begin
     return found
+
+
+def _at_point(cutting: Cutting, values: FloatArray, size: IntArray) -> Slots:
+    """Whatever the sizes of the pieces: the point holds them all."""
+    return cutting.slots(np.rint(values).astype(np.int64))
+
+
+def slots_for(room: Room, gpus: IntArray, size: IntArray) -> Slots | None:
+    """Slots for pieces of jobs with so many GPUs; None where these do not fit, or are too many to list."""
+    cutting = cutting_of(room, gpus)
+    if cutting is None:
+        return None
+    ways = cutting.ways_for(np.array([np.count_nonzero(size == one) for one in cutting.sizes]))
+    return None if ways is None else cutting.slots(ways)

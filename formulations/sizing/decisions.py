@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import rooms_of
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
-from wattsched.formulations.sizing.cutting import cutting_of
+from wattsched.formulations.sizing.cutting import slots_for
 from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import Coded, Column
 from wattsched.topology.columns import BY_COLUMN
-from wattsched.topology.node_allocation import Held, Slots, allocate_any, allocate_on_nodes
+from wattsched.topology.node_allocation import Exact, Held, allocate_any, allocate_on_nodes
 from wattsched.topology.room import Room
 
 
@@ -62,7 +63,7 @@ def place(
     chosen: IntArray,
     placed: Places | None = None,
     pools: Iterable[int] | None = None,
-    slots: Mapping[int, Slots] = {},
+    slots: Mapping[int, Exact] = {},
 ) -> Decision:
     """Give every running job concrete GPUs, with few migrations.
 
@@ -75,8 +76,8 @@ def place(
         Of jobs whose GPUs are known already, those in other pools than `pools`.
     pools : iterable of int, optional
         Pools in which jobs are to be placed; default: all.
-    slots : mapping of int to pairs of arrays
-        Of pools, how their nodes can be cut up for these jobs, where that is known (`Cutting.slots`).
+    slots : mapping of int to callable
+        Of pools, how their nodes can be cut up for these jobs, where that is known (`cutting.slots_of`).
 
     Raises
     ------
@@ -100,7 +101,7 @@ def place(
 
 
 def positions_of(
-    room: Room, block: IntArray, gpus: IntArray, held: Held, slots: Slots | None = None
+    room: Room, block: IntArray, gpus: IntArray, held: Held, slots: Exact | None = None
 ) -> IntArray:
     """Positions of jobs on a pool's line, job by job, few of which move.
 
@@ -111,7 +112,7 @@ def positions_of(
         What each job takes for itself, and uses of that.
     held : Held
         What jobs hold now.
-    slots : pair of arrays, optional
+    slots : callable, optional
         How nodes can be cut up for the jobs, where that is known.
 
     Raises
@@ -124,17 +125,7 @@ def positions_of(
         return allocate(room.pool, room.free, requests).position
     if room.pool.capacity == "count":
         return allocate_any(room, gpus, held)
-
-    def exact(size: IntArray) -> Slots | None:
-        if slots is not None:
-            return slots
-        cutting = cutting_of(room, gpus)
-        if cutting is None:
-            return None
-        ways = cutting.ways_for(np.array([np.count_nonzero(size == one) for one in cutting.sizes]))
-        return None if ways is None else cutting.slots(ways)
-
-    return allocate_on_nodes(room, gpus, held, exact)
+    return allocate_on_nodes(room, gpus, held, slots or partial(slots_for, room, gpus))
 
 
 def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:

@@ -268,9 +268,9 @@ class Row:
 def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, Row]:
     """Rows of the aggregated program by name, also those that are implied by others."""
     pools = configurations.pools
-    free, on_nodes = free_gpus(instance, pools), free_on_nodes(instance, pools)
-    by_count = any(pool.capacity != "blocks" for pool in pools.values())
-    counts = configurations.in_pools() if by_count else {}
+    free, capacities = free_gpus(instance, pools), {pool.capacity for pool in pools.values()}
+    on_nodes = free_on_nodes(instance, pools) if "nodes" in capacities else {}
+    counts = configurations.in_pools() if capacities != {"blocks"} else {}
     rows: dict[str, Row] = {}
     for name, pool in pools.items():
         if pool.capacity == "blocks":
