@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from wattsched.inputs import echo
+from wattsched.interrupts import interrupted
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1
@@ -69,24 +70,11 @@ def exit_code_of(run: Callable[[], Any]) -> int:
         code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except (BrokenPipeError, ReaderGoneError):
-        _forget_output()
-        return BROKEN_PIPE
-    except click.UsageError as error:
-        return _refuse([_usage(error)])
-    except click.ClickException as error:
-        return _refuse([error.format_message()])
-    except OSError as error:
-        _forget_output()
-        # Files have names; what fails without one while it writes is standard output.
-        name = error.filename or ("standard output" if error.errno in WRITING else "")
-        return _refuse([f"{name}: {reason(error)}" if name else reason(error)])
     except BaseException as error:  # SystemExit, too, whose code would be anything
         return _exception(error)
 
 
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether it comes of Ctrl-C; a native library that is interrupted in its import calls it otherwise."""
+def _comes_of_interrupt(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, KeyboardInterrupt | click.Abort):
             return True
@@ -95,9 +83,19 @@ def _interrupted(error: BaseException | None) -> bool:
 
 
 def _exception(error: BaseException) -> int:
-    if _interrupted(error):
+    if isinstance(error, BrokenPipeError | ReaderGoneError):
+        _forget_output()
+        return BROKEN_PIPE
+    if _comes_of_interrupt(error) or interrupted():
         _say(["interrupted"])
         return INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return _refuse([_usage(error) if isinstance(error, click.UsageError) else error.format_message()])
+    if isinstance(error, OSError):
+        _forget_output()
+        # Files have names; what fails without one while it writes is standard output.
+        name = error.filename or ("standard output" if error.errno in WRITING else "")
+        return _refuse([f"{name}: {reason(error)}" if name else reason(error)])
     # Nothing has been read yet when the module of `InputError` is not loaded.
     errors = sys.modules.get("wattsched.instances.errors")
     if errors is not None and isinstance(error, errors.InputError):

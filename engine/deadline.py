@@ -21,6 +21,7 @@ from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import Any, Generic, TypeVar
 
 from wattsched.formulations.threads import begin, starting
+from wattsched.interrupts import GivenUp
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -34,10 +35,6 @@ _LAST_S = 5.0
 _IMPORT_S = 60.0
 _IMPORTING = "<frozen importlib."
 _given_up: list[Thread] = []
-
-
-class GivenUp(BaseException):
-    """Raised in the thread of a work whose time is over."""
 
 
 def _is_news(_: logging.LogRecord) -> bool:

@@ -11,7 +11,6 @@ import os
 import pickle
 import platform
 import re
-import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -22,6 +21,7 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from wattsched.instances.errors import NoticeWarning
+from wattsched.interrupts import later_interrupts
 from wattsched.version import __version__
 
 if TYPE_CHECKING:
@@ -296,8 +296,16 @@ def dask_executor(cluster: str | Cluster | Client = LOCAL) -> AbstractContextMan
 def _with_client(cluster: str | Cluster) -> Iterator[DaskExecutor]:
     from distributed import Client
 
-    with Client(cluster, set_as_default=False) as client:
+    client = None
+    try:
+        # A client that is interrupted half-made waits for a minute when it is collected.
+        with later_interrupts():
+            client = Client(cluster, set_as_default=False)
         yield DaskExecutor(client)
+    finally:
+        if client is not None:
+            with later_interrupts():
+                client.close()
 
 
 @contextmanager
@@ -382,8 +390,9 @@ def _local_cluster(processes: int) -> Iterator[LocalCluster]:
         yield cluster
     finally:
         if cluster is not None:
-            cluster.sync(_end, cluster)
-            cluster.close()
+            with later_interrupts():
+                cluster.sync(_end, cluster)
+                cluster.close()
 
 
 async def _end(cluster: LocalCluster) -> None:
@@ -406,21 +415,6 @@ def _start_tracker() -> None:
             del os.environ["PYTHONWARNINGS"]
         else:
             os.environ["PYTHONWARNINGS"] = before
-
-
-@contextmanager
-def later_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back while processes start: they inherit that, and leave it to this one."""
-    if os.name != "posix":
-        yield
-        return
-    # Started now, or it would let Ctrl-C through when the first process is.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @cache
