@@ -56,6 +56,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     misspelt : callable, optional
         Of these the faults that a solve would not notice; the others have answers. Without it all are refused
         in instances that were made in Python, too.
+    left_out : callable
+        Data to the jobs that the decision leaves out, and why.
     diagnose : callable
         Data to sentences that say why there is no decision, where a quick look can tell; else none.
     describe : callable
@@ -84,6 +86,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
     strangers: Callable[[InstanceT, DecisionT], list[str]] = lambda instance, decision: []
     misspelt: Callable[[InstanceT], list[str]] | None = None
+    left_out: Callable[[DataT], Mapping[str, str]] = lambda data: {}
     diagnose: Callable[[DataT], list[str]] = lambda data: []
     describe: Callable[[DataT, ShortRow], str | None] = describe_limit
     may_grow: Callable[[str], bool] | None = is_limit
@@ -163,8 +166,8 @@ def late(place: str) -> Callable[..., Any]:
 
 def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing import algebra
-    from wattsched.formulations.sizing.data import comparable_jobs
     from wattsched.formulations.sizing.infeasibility import describe, diagnose
+    from wattsched.formulations.sizing.left_out import decided_jobs
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance
@@ -178,7 +181,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         decision=Decision,
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
         size=lambda instance: len(instance.jobs),
-        expand=comparable_jobs,
+        expand=decided_jobs,
         formulations={
             "mckp": late("formulations.sizing.by_kind:build"),
             "assignment": late("formulations.sizing.assignment:build"),
@@ -192,6 +195,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         strangers=strangers,
         misspelt=misspelt,
         diagnose=diagnose,
+        left_out=lambda known: known.left_out,
         describe=describe,
         may_grow=None,
         former={"completion": "total-completion", "flow": "work-value"},

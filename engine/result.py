@@ -102,6 +102,9 @@ class Result(Strict):
         Seconds by phase.
     totals : dict of str to int or float
         What the decision uses, as the checker recomputes it; units are in the names, counts are whole.
+    dropped : dict of str to str
+        Jobs that wait because they have no option, and why: they fit nowhere, or their deadlines are past.
+        The objective, the budgets and the bound are those of the others.
     decision : object, optional
         A decision of the problem.
     """
@@ -130,6 +133,7 @@ class Result(Strict):
     size: Size | None = None
     totals: dict[str, int | Finite] = {}
     certificate: Certificate | None = None
+    dropped: dict[str, str] = {}
     decision: Any = None
 
     @field_validator("decision", mode="before")

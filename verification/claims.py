@@ -42,6 +42,9 @@ _USUAL_GAP = 1e-4
 # Below that tolerances are absolute: sums of other processors differ in their last digits.
 _SMALL = 1e-6
 
+MOST_NAMED = 5
+"""Jobs of which the same is told."""
+
 LEAST = 1e-9
 """Gaps of smaller objectives are relative to this."""
 
@@ -314,6 +317,18 @@ class _Claims:
             yield from self._objective_and_gap()
         if self.report is not None:
             yield from self._totals(self.report.totals)
+            yield from self._dropped(self.report.dropped)
+
+    def _dropped(self, dropped: frozenset[str]) -> Iterator[str]:
+        """Jobs that are said to be left out, and are not, or the reverse."""
+        said = self.result.get("dropped", {})
+        if not isinstance(said, dict) or not all(isinstance(why, str) for why in said.values()):
+            yield "dropped: must be an object of job names and reasons"
+            return
+        for name in sorted(said.keys() - dropped)[:MOST_NAMED]:
+            yield f"dropped: job '{name:.80}' is said to have no option, but is no such job"
+        for name in sorted(dropped - said.keys())[:MOST_NAMED]:
+            yield f"dropped: job '{name}' has no option, which the result does not say"
 
     def _termination(self) -> Iterator[str]:
         """Claims about why a solver stopped that contradict the rest of a result."""

@@ -38,12 +38,15 @@ class Report:
         What the decision uses and does, by names with their units such as ``carbon_g``.
     size : float
         Of the numbers that these are differences of; 0 where they are none.
+    dropped : frozenset of str
+        Jobs that wait because they have no option.
     """
 
     faults: list[str]
     objective: float | None = None
     totals: dict[str, float] = field(default_factory=dict)
     size: float = 0.0
+    dropped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import rooms_of, standing_power_w
-from wattsched.formulations.sizing.data import comparable_jobs, expand, jobs_without_options, options_of
+from wattsched.formulations.sizing.data import expand, options_of, without_options
+from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
-from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, setting
+from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, reasons, setting
 from wattsched.topology.buddy import free_by_level
 from wattsched.topology.pools import pools_of
 from wattsched.topology.room import Room
@@ -41,7 +42,7 @@ NEARLY_W = 1 + 1e-6
 
 def print_instance(out: Console, instance: Instance) -> None:
     """Print an instance."""
-    known = comparable_jobs(instance)
+    known = decided_jobs(instance)
     examples, like = _examples(known)
     options = options_of(known, examples)
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
@@ -163,9 +164,14 @@ def _print_jobs(
     deadlines = np.count_nonzero(~np.isnan(jobs.numbers("deadline_s")))
     about = [f"{len(jobs.running)} running", f"{deadlines} with a deadline"]
     about.append(f"{np.count_nonzero(jobs.fixed)} not preemptible")
-    heading(out, f"Jobs: {len(jobs):,}", ", ".join(text for text in about if not text.startswith("0 ")))
+    about.append(f"{len(options.of.left_out)} left out")
+    heading(
+        out, f"Jobs: {len(instance.jobs):,}", ", ".join(text for text in about if not text.startswith("0 "))
+    )
     goal = VIEW.goal(instance.objective, "min")
     line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
+    for reason in reasons(options.of.left_out):
+        line(out, ("left out", "yellow"), f": {reason}", indent=2)
     if not jobs:
         return
     largest, rows = np.zeros(len(jobs), dtype=np.int64), []
@@ -177,8 +183,8 @@ def _print_jobs(
         rows.append((str(size) if size else "none", f"{like[here].sum():,}", " to ".join(ends)))
     table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
     line(out, f"{int(like @ n_options):,} options in all", indent=2)
-    if late := jobs_without_options(options.of):
-        line(out, ("cannot meet their deadlines: ", "bold red"), listed(job.name for job in late), indent=2)
+    if late := [jobs.names[j] for j in without_options(options.of)]:
+        line(out, ("cannot meet their deadlines, and may not wait: ", "bold red"), listed(late), indent=2)
 
 
 MOST_SETS = 12

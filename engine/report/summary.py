@@ -15,6 +15,7 @@ from wattsched.report.wording import (
     listed,
     percent,
     proof_text,
+    reasons,
     scarce,
     spoken,
     total_label,
@@ -43,6 +44,8 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
     _print_verdict(out, result, goal)
+    for reason in reasons(result.dropped):
+        line(out, ("left out", "yellow"), f": {reason}", indent=2)
     for fault in result.faults:
         line(out, ("not used", "yellow"), f": {fault}", indent=2)
     if result.totals:

@@ -14,6 +14,7 @@ LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}
 """Multiples up to which prices are stated: MW, GJ, kg."""
 
 LONGEST = 1e15
+MOST_REASONS = 5
 LONGEST_LIST = 160
 """Characters of names in a row: two lines of most terminals."""
 NEARLY = 1 - 1e-9
@@ -103,6 +104,16 @@ def listed(names: Iterable[str], most: int = 12) -> str:
         told.pop()
     rest = f" and {len(names) - len(told):,} more" if len(names) > len(told) else ""
     return ", ".join(told) + rest
+
+
+def reasons(dropped: Mapping[str, str]) -> list[str]:
+    """Jobs that are left out, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for job, reason in dropped.items():
+        by_reason.setdefault(reason, []).append(job)
+    told = [f"{listed(jobs)}: {reason}" for reason, jobs in by_reason.items()]
+    beyond = sum(map(len, list(by_reason.values())[MOST_REASONS:]))
+    return [*told[:MOST_REASONS], *([f"{count(beyond, 'more job')}"] if beyond else [])]
 
 
 def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:

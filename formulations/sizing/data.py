@@ -15,7 +15,6 @@ from wattsched.formulations.sizing.configurations import COLUMNS, SETTINGS, WAIT
 from wattsched.formulations.sizing.jobs import JobSetOption, RoundJobs, jobs_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.pools import Pool
 from wattsched.topology.room import room_for
@@ -195,8 +194,8 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     return known
 
 
-def jobs_without_options(known: RoundJobs) -> list[Job]:
-    """Jobs that can neither run nor wait (a deadline that cannot be met)."""
+def without_options(known: RoundJobs) -> IntArray:
+    """Numbers of the jobs that have no option: they can neither run nor wait and meet their deadlines."""
     best_rate = known.configurations.best_rate[known.kind]
     with np.errstate(divide="ignore"):
         runs = known.work / best_rate <= known.latest_s
@@ -207,7 +206,7 @@ def jobs_without_options(known: RoundJobs) -> list[Job]:
     without = ~own & ((best_rate == 0.0) | ~(runs | waits))
     listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
     without[unsure] = listed[unsure] == 0
-    return [known.jobs[j] for j in np.flatnonzero(without).tolist()]
+    return np.flatnonzero(without)
 
 
 def expanded(known: RoundJobs | Options) -> Options:

@@ -177,9 +177,8 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
     }
     jobs = AssignmentColumns(columns).without_empty()
-    return Decision(
-        jobs=list(jobs) if len(known) < BY_COLUMN else jobs, waiting=[names[j] for j in waiting.tolist()]
-    )
+    waits = [*(names[j] for j in waiting.tolist()), *known.left_out]
+    return Decision(jobs=list(jobs) if len(known) < BY_COLUMN else jobs, waiting=waits)
 
 
 def _setting(name: str, values: FloatArray) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.sizing.budgets import budgets_of
-from wattsched.formulations.sizing.data import jobs_without_options
+from wattsched.formulations.sizing.data import without_options
 from wattsched.formulations.sizing.jobs import RoundJobs
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
@@ -13,7 +13,7 @@ NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbo
 
 def diagnose(known: RoundJobs) -> list[str]:
     """Why a round has no decision, as far as a look at each job alone can tell."""
-    for job in jobs_without_options(known)[:1]:
+    for job in map(known.jobs.__getitem__, without_options(known)[:1].tolist()):
         if job.deadline_s is not None:
             late = f"its deadline of {job.deadline_s:g} s cannot be met"
             return [f"no option of job '{job.name}' can be used: {late}"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -56,6 +56,8 @@ class RoundJobs:
         Of every kind of job, whether a job may use them or not.
     job_sets : tuple of JobSetOption
         Sets of jobs that may share GPUs, by pool.
+    left_out : mapping of str to str
+        Jobs that are not among these, which wait as they have no option, and why.
     """
 
     instance: Instance
@@ -63,6 +65,7 @@ class RoundJobs:
     pools: tuple[Pool, ...]
     configurations: Configurations
     job_sets: tuple[JobSetOption, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.jobs)

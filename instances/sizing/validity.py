@@ -27,9 +27,9 @@ MOST_NEAR = 50
 def faults_of(instance: Instance) -> list[str]:
     """Faults of an instance, one readable line each; none for an instance that can be solved.
 
-    Names must be known, every job must have an option that fits into some block of its pools, and no two
-    running jobs may hold the same GPU. Budgets and deadlines that cannot be met are no faults: they make an
-    instance infeasible, which is an answer.
+    Names must be known, every job that may not wait must have an option that fits into its pools, and no two
+    running jobs may hold the same GPU. Budgets and deadlines that cannot be met are no faults: there is an
+    answer, if only that there is no decision.
     """
     try:
         pools = pools_of(instance.cluster)
@@ -124,32 +124,53 @@ def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
 
 
 def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
-    """Judge equal jobs once: a round of 100,000 jobs has a few hundred kinds of them."""
+    """Judge equal jobs once: a round of 100,000 jobs has a few hundred kinds of them.
+
+    One that fits nowhere is a fault only where it may not wait.
+    """
     first, kind = jobs.kinds
     verdicts = [_why_no_option(instance, pools, jobs[j]) for j in first.tolist()]
-    lacking = np.array([verdict is not None for verdict in verdicts], dtype=bool)
-    for j in np.flatnonzero(lacking[kind]).tolist():
-        yield f"job '{jobs.names[j]}' {verdicts[kind[j]]}"
+    refused, lacking = np.zeros(len(verdicts), dtype=bool), np.zeros(len(verdicts), dtype=bool)
+    for number, (told, nowhere) in enumerate(verdicts):
+        refused[number], lacking[number] = bool(told) and not nowhere, nowhere
+    must_run = jobs.fixed | ~jobs.flags("can_wait")
+    for j in np.flatnonzero(refused[kind] | (lacking[kind] & must_run)).tolist():
+        yield f"job '{jobs.names[j]}' {verdicts[kind[j]][0]}"
 
 
-def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str | None:
+def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tuple[str, bool]:
+    """Why a job has no option, if it has none, and whether that is for lack of a place."""
     allowed = [p for p in pools if _may_use(job, p)]
     profiles = {p.gpu_type: job.model and instance.profile_of(job.model, p.gpu_type) for p in allowed}
     if job.model is not None and allowed and not any(profiles.values()):
         known = {profile.model for profile in instance.profiles} | set(models())
         types = ", ".join(sorted(profiles))
-        return f"has the model '{job.model}', which no profile describes on {types}{_near(job.model, known)}"
+        near = _near(job.model, known)
+        return f"has the model '{job.model}', which no profile describes on {types}{near}", False
     try:
-        counts = {p.name: _gpu_counts(instance, job, p) for p in allowed}
+        told = why_nowhere(instance, pools, job)
     except ValueError as error:
-        return f"has a setting out of range: {error}"
+        return f"has a setting out of range: {error}", False
+    return told, bool(told)
+
+
+def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
+    """Why a job fits nowhere, even if nothing else runs; empty for one that does.
+
+    Raises
+    ------
+    ValueError
+        If it asks for a setting that its profile does not know.
+    """
+    allowed = [p for p in pools if _may_use(job, p)]
+    counts = {p.name: _gpu_counts(instance, job, p) for p in allowed}
     low, high = job.min_gpus or 1, job.max_gpus or max((g for c in counts.values() for g in c), default=0)
     fewest = {p: min(own) for p in allowed if (own := [g for g in counts[p.name] if low <= g <= high])}
     if not fewest:
         return "has no option in its pools and within its min_gpus and max_gpus"
     needs = {pool: _need_of(pool, gpus) for pool, gpus in fewest.items()}
     if any(need <= largest_room(pool) for pool, need in needs.items()):
-        return None
+        return ""
     largest = max(needs, key=largest_room)
     return f"needs at least {min(needs.values())} GPUs {_beyond(largest)}"
 

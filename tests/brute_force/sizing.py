@@ -362,8 +362,20 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     )
 
 
+def decided(instance: Instance) -> Instance:
+    """The round without jobs that have no option but may wait, and without the sets that they are in."""
+    free = [job for job in instance.jobs if job.can_wait and job.preemptible]
+    out = {job.name for job in free if not choices_of(instance, job, "makespan")}
+    if not out:
+        return instance
+    jobs = [job for job in instance.jobs if job.name not in out]
+    sets = [declared for declared in instance.sets if out.isdisjoint(declared.rates)]
+    return decided(instance.model_copy(update={"jobs": jobs, "sets": sets}))
+
+
 def optimum(instance: Instance, objective: str) -> float | None:
     """Best objective over all combinations, None when there is no feasible one."""
+    instance = decided(instance)
     by_kind = kinds(instance)
     blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in by_kind.items()}
     free = _free(instance, blocks)

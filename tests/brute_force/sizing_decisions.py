@@ -12,6 +12,7 @@ from brute_force.sizing import (
     Kind,
     _value,
     capacity_of,
+    decided,
     domains_of,
     may_be_had,
     next_power,
@@ -48,7 +49,7 @@ class Judge:
     """Judges decisions on one instance of jobs with tables."""
 
     def __init__(self, instance: Instance):
-        self.instance = instance
+        self.every, self.instance = instance, decided(instance)
         self.pool_of = {node: pool.name for pool in pools_of(instance.cluster) for node in pool.nodes}
         self.nodes = {node.name: node for node in instance.cluster.nodes}
         self.blocks = {
@@ -67,9 +68,11 @@ class Judge:
     def objective(self, decision: Decision) -> float | None:
         """What a sound decision is worth; None for one that breaks a rule."""
         names = [a.job for a in decision.jobs] + decision.waiting
-        if sorted(names) != sorted(job.name for job in self.instance.jobs):
+        if sorted(names) != sorted(job.name for job in self.every.jobs):
             return None
         chosen = {a.job: a for a in decision.jobs}
+        if not chosen.keys() <= {job.name for job in self.instance.jobs}:
+            return None
         jobs = [self._ran(job, chosen.get(job.name)) for job in self.instance.jobs]
         ran = [one for one in jobs if one is not None]
         if len(ran) < len(jobs) or not self._sets(decision) or not self._gpus(decision):

@@ -51,10 +51,10 @@ SPOILT: dict[str, tuple[Callable[[Document], str], str]] = {
         _edit(lambda d: d["jobs"].append({"name": "c", "model": "bort"})),
         "'bort'",
     ),
-    "job larger than the cluster": (
+    "job that may not wait, larger than the cluster": (
         _edit(
             lambda d: d["jobs"][0].update(
-                options=[{"gpus": 8, "pool": "G", "power_w": 1.0, "completion_s": 1.0}]
+                options=[{"gpus": 8, "pool": "G", "power_w": 1.0, "completion_s": 1.0}], can_wait=False
             )
         ),
         "8 GPUs",

@@ -101,8 +101,12 @@ def test_json_of_an_infeasible_round_is_pure_too(run, tiny, write):
     assert json.loads(result.stdout)["decision"] is None
 
 
-def test_deadline_that_cannot_be_met_is_infeasible(run, tiny, write):
+def test_deadline_that_cannot_be_met_leaves_the_job_out_or_is_infeasible(run, tiny, write):
     tiny["jobs"][1]["deadline_s"] = 150.0
+    result = run("solve", write(tiny))
+    assert result.exit_code == 0
+    assert "left out: b: cannot meet its deadline of 150 s" in result.stdout
+    tiny["jobs"][1]["can_wait"] = False
     result = run("solve", write(tiny))
     assert result.exit_code == 3
     assert "'b'" in result.stdout

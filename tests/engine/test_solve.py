@@ -72,8 +72,8 @@ def test_a_budget_below_idle_power_is_infeasible_and_says_by_how_much() -> None:
     assert result.decision is None
 
 
-def test_a_deadline_that_nothing_meets_is_infeasible_and_names_the_job() -> None:
-    jobs = [{"name": "late", "options": ROW, "deadline_s": 10.0}]
+def test_a_deadline_that_a_job_must_and_cannot_meet_is_infeasible_and_names_it() -> None:
+    jobs = [{"name": "late", "options": ROW, "deadline_s": 10.0, "can_wait": False}]
     result = wattsched.solve(small(jobs=jobs))
     assert result.termination.reason == "infeasible"
     assert "'late'" in result.termination.detail

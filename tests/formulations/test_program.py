@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.data import expand, without_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -27,7 +27,7 @@ def test_any_prices_prove_a_bound(
     instance: Instance, objective: str, name: str, seed: int, scale: float
 ) -> None:
     options = expand(instance)
-    assume(not jobs_without_options(options.of))
+    assume(not len(without_options(options.of)))
     program = problem("sizing").formulation(name)(options, objective).program
     y = scale * np.random.default_rng(seed).standard_normal(program.n_rows)
     bound = program.lagrangian_bound(y)

@@ -8,7 +8,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
-from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.data import options_of, without_options
+from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
@@ -22,9 +23,10 @@ EXACT = Limits(gap=0.0)
 
 def solved(instance: Instance, name: str, objective: str) -> float | None:
     """Optimum by a formulation, its decision checked; None when infeasible."""
-    options = expand(instance)
-    if jobs_without_options(options.of):
+    known = decided_jobs(instance)
+    if len(without_options(known)):
         return None
+    options = options_of(known)
     model = problem("sizing").formulation(name)(options, objective)
     solver = "highs" if model.program.intervals is None else "cpsat"
     solution = get(solver)(model.program, EXACT)

@@ -13,7 +13,7 @@ from strategies.instances import small_instances
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program, ProgramBuilder
-from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.data import expand, without_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -29,7 +29,7 @@ OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 def model_of(instance: Instance, objective: str) -> Model:
     """The aggregated model; the example is dropped when a job has no option."""
     options = expand(instance)
-    assume(not jobs_without_options(options.of))
+    assume(not len(without_options(options.of)))
     return problem("sizing").formulation("mckp")(options, objective)
 
 
@@ -153,7 +153,7 @@ def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, object
     from wattsched.formulations.sizing import columns, mckp
 
     options = expand(instance)
-    assume(not jobs_without_options(options.of))
+    assume(not len(without_options(options.of)))
     everything = columns.choices(options, objective, keep_dominated=True)
     rows = ProgramBuilder()
     mckp.add_room_rows(rows, *mckp.room_of(everything))

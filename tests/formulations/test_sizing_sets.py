@@ -10,7 +10,8 @@ from strategies.instances import instances_with_sets
 
 import wattsched
 from wattsched.documents import verdict_on
-from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.data import options_of, without_options
+from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
@@ -36,9 +37,10 @@ def _priced_when_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def solved(instance: Instance, objective: str, build: str, solver: str) -> float | None:
     """Objective of the decision found, which is checked; None when infeasible."""
-    options = expand(instance)
-    if jobs_without_options(options.of):
+    known = decided_jobs(instance)
+    if len(without_options(known)):
         return None
+    options = options_of(known)
     model = problem("sizing").formulation(build)(options, objective)
     solution = get(solver)(model.program, EXACT)
     if solution.x is None:

@@ -70,16 +70,19 @@ NO_OPTION = "job 'j' has no option in its pools and within its min_gpus and max_
             ["job 'j': row 0 of pool 'B@feed' repeats a row of GPU type 'B'"],
         ),
         (
-            job(options=table((16, "A100"))),
+            job(options=table((16, "A100")), can_wait=False),
             ["job 'j' needs at least 16 GPUs in one block but the largest block is 8"],
         ),
         (
-            job(options=table((3, "B"))),
+            job(options=table((3, "B")), can_wait=False),
             ["job 'j' needs at least 4 GPUs in one block but the largest block is 2"],
         ),
         (job(options=table((1, "A100"), (16, "A100"))), []),
-        (job(min_gpus=3), [NO_OPTION]),
-        (job(pools=["B"], max_gpus=1), [NO_OPTION]),
+        (job(min_gpus=3, can_wait=False), [NO_OPTION]),
+        (job(pools=["B"], max_gpus=1, can_wait=False), [NO_OPTION]),
+        # Jobs that may wait are left out instead.
+        (job(options=table((16, "A100"))), []),
+        (job(min_gpus=3), []),
         (
             model("resnet51"),
             [
@@ -91,7 +94,10 @@ NO_OPTION = "job 'j' has no option in its pools and within its min_gpus and max_
             model(pools=["B"]),
             ["job 'j' has the model 'resnet50', which no profile describes on B"],
         ),
-        (model(gpu_counts=[64]), ["job 'j' needs at least 64 GPUs in one block but the largest block is 8"]),
+        (
+            model(gpu_counts=[64], can_wait=False),
+            ["job 'j' needs at least 64 GPUs in one block but the largest block is 8"],
+        ),
         (
             job(current=held({"a0": [3]}, pool="A1000")),
             ["job 'j': current.pool 'A1000' is no pool of the cluster (did you mean 'A100'?)"],
@@ -142,7 +148,7 @@ def test_two_jobs_cannot_hold_one_gpu() -> None:
 
 def test_a_fault_of_a_shared_table_is_reported_once_and_of_a_job_for_each() -> None:
     shared = {"t": table((1, "A100"), (1, "Z"))}
-    jobs = [{"name": f"j{i}", "options": "t", "min_gpus": 2} for i in range(3)]
+    jobs = [{"name": f"j{i}", "options": "t", "min_gpus": 2, "can_wait": False} for i in range(3)]
     found = faults(*jobs, tables=shared)
     assert found[0].startswith("table 't': pool 'Z'")
     assert [f.split(" has ")[0] for f in found[1:]] == ["job 'j0'", "job 'j1'", "job 'j2'"]
@@ -172,6 +178,6 @@ def test_capacities_are_words_or_by_pool(capacity: Any, told: list[str]) -> None
 
 
 def test_a_job_may_be_as_large_as_its_pool_in_pools_of_nodes() -> None:
-    large = {"name": "j", "options": table((8, "A100"), (99, "A100")), "min_gpus": 99}
+    large = {"name": "j", "options": table((8, "A100"), (99, "A100")), "min_gpus": 99, "can_wait": False}
     found = faults(large, cluster={**CLUSTER, "capacity": "nodes"})
     assert found == ["job 'j' needs at least 99 GPUs but the largest pool has 8"]

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import rows_of
-from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import RowPrices, reach_of
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import OBJECTIVES
-from wattsched.verification.sizing.pools import pools_of
 
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 Priced = tuple[Instance, dict[str, float]]
@@ -59,7 +58,7 @@ def require_enclosed(rational: Options, double: Options, paid: RowPrices, chunk:
 def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
     """An instance with prices on any of its rows: of the right sign, or of either on those of sets."""
     instance = with_objective(draw(instances), draw(OBJECTIVE))
-    rows = rows_of(instance, JobConfigurations(instance, pools_of(instance.cluster)))
+    rows = rows_of(*decided(instance)[:2])
     sign = -1.0 if OBJECTIVES[instance.objective] == "min" else 1.0
     # Where prices have the size of a round's, bounds are worth something.
     scale = {

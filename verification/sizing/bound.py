@@ -38,9 +38,10 @@ from wattsched.verification.sizing.least_cost import (
     least_costs,
     reach_of,
 )
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options, Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
-from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes, pools_of
+from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes
 from wattsched.verification.sizing.splits import Allowed, Splits
 from wattsched.verification.tree import Taken
 
@@ -77,9 +78,8 @@ class Prover:
     """
 
     def __init__(self, instance: Instance):
-        self.instance = instance
-        self.configurations = JobConfigurations(instance, pools_of(instance.cluster))
-        self.rows = rows_of(instance, self.configurations)
+        self.instance, self.configurations, _ = decided(instance)
+        self.rows = rows_of(self.instance, self.configurations)
         self.sense = OBJECTIVES[instance.objective]
         self.splits = Splits(self.configurations)
 

@@ -17,8 +17,9 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.gpus import gpu_faults
+from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.outcomes import (
     OBJECTIVES,
     UNSAID,
@@ -29,7 +30,7 @@ from wattsched.verification.sizing.outcomes import (
     set_faults,
     total,
 )
-from wattsched.verification.sizing.pools import Pool, places_of, pools_of
+from wattsched.verification.sizing.pools import Pool, places_of
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -48,7 +49,7 @@ def check(instance: Instance, decision: Decision) -> Report:
         carbon intensity is known, ``carbon_g`` in the scope of the budgets, ``gpus_used``,
         ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop) and
         ``migrations`` (those that keep their configuration but on other GPUs). The objective is None when
-        some job does nothing that it could do.
+        some job does nothing that it could do. Jobs without options wait, and are in none of this.
 
     Raises
     ------
@@ -57,13 +58,14 @@ def check(instance: Instance, decision: Decision) -> Report:
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    pools = pools_of(instance.cluster)
-    configurations = JobConfigurations(instance, pools)
-    jobs = configurations.jobs
+    every = instance.by_column().place
+    of = decided(instance)
+    instance, configurations = of.instance, of.configurations
+    pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
-    faults = list(pairing_faults(numbers, assigned.names, decision.waiting))
+    faults = [*left_out_faults(of, decision), *pairing_faults(every, assigned.names, decision.waiting)]
     faults += [*set_faults(instance, assigned), *gpu_faults(assigned, kept)]
     said = _said(assigned, decision.waiting, numbers)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
@@ -86,7 +88,7 @@ def check(instance: Instance, decision: Decision) -> Report:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
         objective = objective_of(instance, outcomes)
-    return Report(faults, objective, totals)
+    return Report(faults, objective, totals, dropped=of.left_out)
 
 
 def _said(assigned: Assigned, waiting: list[str], numbers: Mapping[str, int]) -> IntArray:

@@ -17,7 +17,7 @@ from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed
 from wattsched import check, solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.program import Program
-from wattsched.formulations.sizing.data import expand, jobs_without_options
+from wattsched.formulations.sizing.data import expand, without_options
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -27,11 +27,10 @@ from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.report import NEGLIGIBLE_PRICE
 from wattsched.verification.sizing import bound
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
-from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK
-from wattsched.verification.sizing.pools import pools_of
 
 MANY = settings(max_examples=80)
 PRICED = priced(small_instances(max_jobs=3))
@@ -58,7 +57,8 @@ def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> No
 def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
     instance, prices = case
     assume(not prove(instance, prices).faults)
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    instance, configurations, _ = decided(instance)
+    assume(len(instance.jobs))
     rows = rows_of(instance, configurations)
     charged = {name: abs(price) for name, price in prices.items()}
     paid = prices_of(rows, charged)
@@ -85,7 +85,7 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     """Two implementations that share nothing but the formula."""
     instance, prices = case
     options = expand(instance)
-    assume(not jobs_without_options(options.of))
+    assume(not len(without_options(options.of)))
     program = problem("sizing").formulation("mckp")(options, instance.objective).program
     sign = 1.0 if program.sense == "min" else -1.0
     # Rows that can never bind are not in the program, and negligible prices are none in proofs.
@@ -127,9 +127,12 @@ def test_an_option_that_ends_on_its_deadline_counts() -> None:
     exact = with_deadline(700.0)
     assert prove(exact, {}).bound == 6 * 400
     only = {**ROW, "gpus": [1], "pool": ["A"], "completion_s": [900.0], "power_w": [200.0]}
-    for deadline_s, expected in ((900.0, 5400.0), (899.9999, 5400.0), (1200.0, 5400.0)):
+    for deadline_s, expected in ((900.0, 5400.0), (900.0 - 1e-10, 5400.0), (1200.0, 5400.0)):
         assert prove(with_deadline(deadline_s, options=only), {}).bound == expected
-    faults = prove(with_deadline(890.0, options=only), {}).faults
+    # Later by more the jobs are left out, and if they may not wait there is no decision.
+    assert prove(with_deadline(899.9999, options=only), {}).bound == 0.0
+    assert prove(with_deadline(899.9999, options=only, can_wait=False), {}).bound == 5400.0
+    faults = prove(with_deadline(890.0, options=only, can_wait=False), {}).faults
     assert faults == ["certificate: job 'j0' has no option that is complete by its deadline"]
 
 

@@ -16,11 +16,10 @@ from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
-from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
-from wattsched.verification.sizing.pools import pools_of
 
 MANY = settings(max_examples=100)
 PRICED = priced(instances_with_sets())
@@ -45,7 +44,7 @@ def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> No
 def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) -> None:
     instance, prices = case
     assume(not prove(instance, prices).faults)
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    instance, configurations, _ = decided(instance)
     rows = rows_of(instance, configurations)
     sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
     charged = {name: sign * price for name, price in prices.items()}

@@ -17,11 +17,10 @@ from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Enclosure
 from wattsched.verification.sizing import by_kind
 from wattsched.verification.sizing.bound import prices_of, prove, rows_of
 from wattsched.verification.sizing.by_kind import by_kind_of
-from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import in_range, least_costs
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
-from wattsched.verification.sizing.pools import pools_of
 
 
 @st.composite
@@ -46,7 +45,8 @@ def _of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_enclose_the_same_sum(case: Priced, product: int) -> None:
     instance, prices = case
     assume(instance.objective not in BOTTLENECK and not prove(instance, prices).faults)
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    instance, configurations, _ = decided(instance)
+    assume(len(instance.jobs))
     sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
     paid = prices_of(rows_of(instance, configurations), {n: sign * y for n, y in prices.items()})
     rational, together, alone = (Options(instance, configurations, a) for a in (RATIONALS, DOUBLES, DOUBLES))
@@ -75,7 +75,7 @@ def _width(enclosed: Enclosure) -> Fraction:
 @pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - set(BOTTLENECK)))
 def test_generated_rounds_are_looked_at_by_kind(family: str, objective: str) -> None:
     instance = generate(family, jobs=150, seed=3).model_copy(update={"objective": objective})
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    instance, configurations, _ = decided(instance)
     rows = rows_of(instance, configurations)
     scale = {"room": 50.0, "power": 0.5, "energy": 1e-6, "worst": 0.0, "share": 0.0}
     paid = prices_of(rows, {name: scale[row.kind] for name, row in rows.items()})

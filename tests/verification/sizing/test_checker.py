@@ -248,7 +248,11 @@ STOPPED = decision(waiting=("tune",))
         ({"max_gpus": 1}, CHANGED, "has no configuration with 2 GPUs in pool 'B'"),
         ({"pools": ["B"]}, KEPT, "has no configuration"),
         ({"pools": ["B"]}, CHANGED, None),
-        ({"min_gpus": 64}, STOPPED, "has no configuration that it could run as"),
+        ({"min_gpus": 64}, STOPPED, None),
+        ({"min_gpus": 64}, KEPT, "runs, but has no option that it could run as in time"),
+        ({"min_gpus": 64, "can_wait": False}, STOPPED, "has no configuration that it could run as"),
+        ({"deadline_s": 10.0}, STOPPED, None),
+        ({"deadline_s": 10.0}, KEPT, "runs, but has no option that it could run as in time"),
     ],
 )
 def test_rules_of_one_job(fields: dict[str, Any], chosen: Decision, said: str | None) -> None:

@@ -18,9 +18,8 @@ from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import tree
 from wattsched.verification.sizing.bound import Prover
-from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
-from wattsched.verification.sizing.pools import pools_of
 from wattsched.verification.sizing.splits import key as key_of
 from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, prove_tree
 
@@ -32,7 +31,7 @@ SUMS = sorted(set(OBJECTIVES) - set(BOTTLENECK))
 @st.composite
 def splits(draw: st.DrawFn, instance: Instance) -> dict[str, Any]:
     """Some beginnings of what a job may do."""
-    configurations = JobConfigurations(instance, pools_of(instance.cluster))
+    instance, configurations, _ = decided(instance)
     j = draw(st.integers(0, len(instance.jobs) - 1))
     job = instance.jobs[j]
     rows = [*configurations.of(j).listed, *configurations.in_sets(job.name)]
@@ -49,7 +48,7 @@ def trees(draw: st.DrawFn, case: Priced) -> list[dict[str, Any]]:
     for number in range(6):
         if number >= len(nodes):
             break
-        if draw(st.booleans()) and instance.jobs:
+        if draw(st.booleans()) and decided(instance).instance.jobs:
             children = {"inside": len(nodes), "outside": len(nodes) + 1}
             nodes[number] = {"split": draw(splits(instance)), **children}
             nodes += [{}, {}]

@@ -1,0 +1,151 @@
+"""Jobs without an option that may wait do so; the rest of the round is decided as if they were not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import brute_force.sizing as brute_force
+import numpy as np
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets, small_instances
+
+import wattsched
+from wattsched.formulations.sizing.left_out import decided_jobs
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.generators import generate
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.validity import faults_of
+from wattsched.problems import problem
+from wattsched.verification.claims import check_result
+from wattsched.verification.sizing.left_out import decided
+
+ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [900.0, 400.0], "power_w": [200.0, 800.0]}
+LARGE = {**ROW, "gpus": [8, 16]}
+CLUSTER = {
+    "gpu_types": {"A": {"idle_power_w": 50.0}},
+    "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}],
+}
+SOLVERS = [
+    ("mckp", "auto"), ("mckp", "price"), ("mckp", "highs"), ("mckp", "greedy"), ("mckp", "powerflow"),
+    ("assignment", "highs"), ("intervals", "cpsat"),
+]  # fmt: skip
+
+
+def round_of(*jobs: dict[str, Any], **fields: Any) -> Instance:
+    named = [{"name": f"j{j}", "options": ROW, **job} for j, job in enumerate(jobs)]
+    return Instance.model_validate({"cluster": CLUSTER, "jobs": named, **fields})
+
+
+@settings(max_examples=600)
+@given(instance=small_instances() | instances_with_sets())
+def test_formulations_checker_and_documentation_agree_on_who_is_left_out(instance: Instance) -> None:
+    here = decided_jobs(instance)
+    rest = {job.name for job in brute_force.decided(instance).jobs}
+    expected = {job.name for job in instance.jobs} - rest
+    event(f"{len(expected)} of {len(instance.jobs)}")
+    assert here.left_out.keys() == expected
+    assert decided(instance).left_out == expected
+    assert set(here.jobs.names) == {job.name for job in decided(instance).instance.jobs} == rest
+
+
+@settings(max_examples=80)
+@given(
+    instance=small_instances() | instances_with_sets(),
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    how=st.sampled_from(SOLVERS),
+    forged=st.booleans(),
+)
+def test_the_rest_is_decided_as_if_they_were_not_there(
+    instance: Instance, objective: str, how: tuple[str, str], forged: bool
+) -> None:
+    rest = brute_force.decided(instance)
+    assume(len(rest.jobs) < len(instance.jobs))
+    formulation, solver = how
+    options: dict[str, Any] = {"objective": objective, "formulation": formulation, "solver": solver}
+    whole, part = (wattsched.solve(one, gap=1e-9, **options) for one in (instance, rest))
+    assert whole.termination == part.termination
+    assert (whole.objective, whole.bound) == (pytest.approx(part.objective), pytest.approx(part.bound))
+    assert whole.totals == pytest.approx(part.totals)
+    out = {job.name for job in instance.jobs} - {job.name for job in rest.jobs}
+    assert whole.dropped.keys() == out
+    document = whole.model_dump(mode="json")
+    assert check_result(problem("sizing"), instance, document).faults == []
+    if whole.decision is None:
+        return
+    assert out <= set(whole.decision.waiting)
+    if forged:
+        some = sorted(out)[0]
+        others = {name: why for name, why in whole.dropped.items() if name != some}
+        said = f"dropped: job '{some}' has no option, which the result does not say"
+        assert check_result(problem("sizing"), instance, {**document, "dropped": others}).faults == [said]
+        strange = {**document, "dropped": {**whole.dropped, "nobody": "of this name"}}
+        assert "no such job" in check_result(problem("sizing"), instance, strange).faults[0]
+
+
+def test_reasons_say_what_is_lacking() -> None:
+    found = wattsched.solve(
+        round_of(
+            {}, {"options": LARGE}, {"deadline_s": 60.0}, {"min_gpus": 5}, {"pools": [], "options": LARGE}
+        )
+    )
+    assert found.termination.reason == "optimal"
+    assert found.dropped == {
+        "j1": "needs at least 8 GPUs in one block but the largest block is 4",
+        "j2": "cannot meet its deadline of 60 s",
+        "j3": "has no option in its pools and within its min_gpus and max_gpus",
+        "j4": "has no option in its pools and within its min_gpus and max_gpus",
+    }
+    assert (len(found.decision.jobs), found.decision.waiting) == (1, ["j1", "j2", "j3", "j4"])
+    assert "left out: j1: needs at least 8 GPUs" in str(found)
+
+
+def test_who_may_not_wait_is_not_left_out() -> None:
+    large = round_of({"options": LARGE, "can_wait": False})
+    assert faults_of(large) == ["job 'j0' needs at least 8 GPUs in one block but the largest block is 4"]
+    late = round_of({"deadline_s": 60.0, "can_wait": False}, {"deadline_s": 60.0})
+    assert faults_of(late) == []
+    found = wattsched.solve(late)
+    assert found.termination.reason == "infeasible"
+    assert "job 'j0' can be used: its deadline of 60 s cannot be met" in found.termination.detail
+    assert found.dropped == {"j1": "cannot meet its deadline of 60 s"}
+
+
+def test_a_running_job_may_go_on_where_a_restart_would_be_late() -> None:
+    current = {"gpus": 4, "pool": "A", "nodes": {"n": [0, 1, 2, 3]}}
+    job = {"current": current, "restart_s": 300.0, "deadline_s": 500.0}
+    for deadline_s, left in ((500.0, set()), (399.0, {"j0"})):
+        instance = round_of({**job, "deadline_s": deadline_s})
+        assert decided_jobs(instance).left_out.keys() == decided(instance).left_out == left
+
+
+def test_sets_of_jobs_that_are_left_out_cannot_be_formed_and_others_follow() -> None:
+    """Job 1 is in time in a set with job 0 alone, which is in time nowhere."""
+    slow = {"deadline_s": 300.0}
+    sets = [{"name": "s", "pool": "A", "gpus": 1, "power_w": 9.0, "rates": {"j0": 1 / 350, "j1": 1 / 250}}]
+    instance = round_of(slow, slow, {}, sets=sets)
+    assert decided_jobs(instance).left_out.keys() == decided(instance).left_out == {"j0", "j1"}
+    found = wattsched.solve(instance)
+    assert (found.termination.reason, found.decision.waiting) == ("optimal", ["j0", "j1"])
+
+
+def test_a_round_of_nobody_else_is_empty() -> None:
+    for objective in OBJECTIVES:
+        found = wattsched.solve(round_of({"options": LARGE}, objective=objective))
+        assert (found.termination.reason, found.objective, found.decision.waiting) == ("optimal", 0.0, ["j0"])
+
+
+@pytest.mark.parametrize("family", ["uniform", "hetero"])
+def test_large_rounds_leave_jobs_out_and_begin_the_next_one(family: str) -> None:
+    every = generate(family, jobs=12_000, seed=5)
+    jobs = every.by_column()
+    deadline_s = np.where(np.arange(len(jobs)) % 100 == 7, 1e-3, np.nan)
+    late = type(jobs)({**jobs.columns, "deadline_s": deadline_s})
+    instance = every.model_copy(update={"jobs": late})
+    first = wattsched.solve(instance, gap=1e-3)
+    assert len(first.dropped) == 120
+    verdict = check_result(problem("sizing"), instance, first.model_dump())
+    assert (verdict.faults, verdict.claimed) == ([], False)
+    again = wattsched.solve(instance, gap=1e-3, initial_solution=first)
+    assert (again.termination.reason, again.dropped) == ("optimal", first.dropped)
