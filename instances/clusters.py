@@ -147,4 +147,5 @@ def _power_w(nodes: Sequence[Node], gpu_w: dict[str, float]) -> float:
     known = NodeColumns.from_records(nodes)
     kind = known.coded("gpu_type")
     each_w = np.array([gpu_w[name] for name in kind.values])[kind.codes]
-    return float((known.numbers("base_power_w") + known.available * each_w).sum())
+    servers_w = known.numbers("base_power_w") + known.numbers("reserved_w")
+    return float((servers_w + known.available * each_w).sum())

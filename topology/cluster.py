@@ -84,6 +84,8 @@ class Node(Strict):
         take no job and their watts are not counted.
     base_power_w : float
         Draw of the server without its GPUs, always counted.
+    reserved_w : float
+        Draw of jobs on the node that are not of this instance, on its unavailable GPUs; always counted.
     pool : str, optional
         Puts the node into a named pool; otherwise pools are derived (`topology.pools`). Nodes with one
         label must be interchangeable: same GPU type, GPU count and power domains.
@@ -96,6 +98,7 @@ class Node(Strict):
     gpus: Count
     parent: Name | None = None
     base_power_w: Standing = 0.0
+    reserved_w: Standing = 0.0
     unavailable: Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(sorted)] = []
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None
@@ -137,11 +140,18 @@ class NodeColumns(RecordColumns[Node]):
 
 
 class PowerDomain(Strict):
-    """A set of groups and nodes that share one power cap (a PDU, a rack feed)."""
+    """A set of groups and nodes that share one power cap (a PDU, a rack feed).
+
+    Attributes
+    ----------
+    reserved_w : float
+        What is drawn through it besides its nodes, such as by switches or by nodes outside the instance.
+    """
 
     name: Name
     members: list[Name]
     power_cap_w: Positive
+    reserved_w: Standing = 0.0
 
 
 class Cluster(Strict):

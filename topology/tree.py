@@ -6,12 +6,12 @@ Vertices are named as in the cluster, GPUs ``{node}/{number}``. Attributes of th
 all       ``level`` ("gpu", "node", or the level of the group) and ``power_domains``, the sorted names of the
           domains that the vertex is in, its own and those above it
 group     ``bandwidth_gbps`` if it has an uplink but no parent
-node      ``gpu_type``, ``base_power_w``; ``pool`` and ``bandwidth_gbps`` (without parent) if set
+node      ``gpu_type``, ``base_power_w``, ``reserved_w``; ``pool``, and ``bandwidth_gbps`` without parent, if set
 gpu       ``gpu_type``, ``index``, ``available``, ``idle_power_w``; ``max_power_w`` if known
 ========  =================================================================================================
 
 Edges point from parent to child and carry ``bandwidth_gbps`` where it is known. The graph itself has
-``name``, ``gpu_types`` (type to its fields) and ``power_domains`` (a list with name, members, power cap).
+``name``, ``gpu_types`` (type to its fields) and ``power_domains`` (a list of their fields).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def tree(cluster: Cluster) -> Tree:
             raise ValueError(f"group '{group.name}' has the level '{group.level}', which is not for groups")
         graph.add_node(group.name, level=group.level, power_domains=domains[group.name])
     for node in cluster.nodes:
-        own = node.model_dump(include={"gpu_type", "base_power_w", "pool"}, exclude_none=True)
+        own = node.model_dump(include={"gpu_type", "base_power_w", "reserved_w", "pool"}, exclude_none=True)
         graph.add_node(node.name, level="node", power_domains=domains[node.name], **own)
     places: list[Group | Node] = [*cluster.groups, *cluster.nodes]
     for place in places:
@@ -162,6 +162,7 @@ def _node_fields(graph: Tree, name: str) -> dict[str, Any]:
         "gpus": len(gpus),
         "unavailable": [i for gpu, i in index.items() if not graph.nodes[gpu].get("available", True)],
         "base_power_w": data.get("base_power_w", 0.0),
+        "reserved_w": data.get("reserved_w", 0.0),
         "pool": data.get("pool"),
     }
 

@@ -150,15 +150,19 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
 
 
 def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
-    """Idle draw of all available GPUs plus node base power, of the site or of a power domain."""
-    types, base_w = instance.cluster.gpu_types, instance.cluster.node_columns().numbers("base_power_w")
-    return float(
-        sum(
-            types[pool.gpu_type].idle_power_w * int(pool.available.sum()) + base_w[pool.members].sum()
-            for pool in pools
-            if domain is None or domain in pool.domains
-        )
+    """What is drawn whatever is decided, in the site or through a power domain.
+
+    It is the idle draw of all available GPUs, the base power of nodes, and what others draw.
+    """
+    types, nodes = instance.cluster.gpu_types, instance.cluster.node_columns()
+    servers_w = nodes.numbers("base_power_w") + nodes.numbers("reserved_w")
+    of_nodes_w = sum(
+        types[pool.gpu_type].idle_power_w * int(pool.available.sum()) + servers_w[pool.members].sum()
+        for pool in pools
+        if domain is None or domain in pool.domains
     )
+    besides_w = sum(one.reserved_w for one in instance.cluster.power_domains if one.name == domain)
+    return float(of_nodes_w + besides_w)
 
 
 def free_gpus(known: RoundJobs) -> list[BoolArray]:

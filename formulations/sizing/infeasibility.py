@@ -57,6 +57,9 @@ def _budget(known: RoundJobs, row: str, needed: float, short_by: float) -> str:
     parts = [f"the jobs need at least {needed:,.6g} {unit}"] if needed > 0 else []
     if budget.standing:
         parts = [f"{part} more" for part in parts]
-        parts.insert(0, f"idle GPUs and nodes use {budget.standing:,.6g} {unit}")
+        nodes = known.instance.cluster.node_columns().numbers("reserved_w")
+        others = bool(nodes.any()) or any(one.reserved_w for one in known.instance.cluster.power_domains)
+        who = "idle GPUs, nodes and others' load" if others else "idle GPUs and nodes"
+        parts.insert(0, f"{who} use {budget.standing:,.6g} {unit}")
     limit = f"{NOUNS[kind]}{of_domain} of {budget.limit:,.6g} {unit}"
     return f"{kind}: the {limit} is {short_by:,.6g} {unit} short: {' and '.join(parts)}"

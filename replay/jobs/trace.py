@@ -161,6 +161,9 @@ def trace_of(
         if pool.capacity != "blocks":
             told = f"pool '{pool.name}' has the capacity '{pool.capacity}'"
             raise ValueError(f"cluster: {told}, but replays place jobs in aligned blocks")
+    for node in np.flatnonzero(cluster.node_columns().numbers("reserved_w"))[:1].tolist():
+        told = f"node '{cluster.node_columns().names[node]}' has reserved_w"
+        raise ValueError(f"cluster: {told}, but in replays all jobs are known")
     rows = configurations_of(instance, instance.by_column(), pools)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]

@@ -332,10 +332,10 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     types = instance.cluster.gpu_types
 
     def power(domain: str | None) -> float:
-        total = 0.0
+        total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
         for node in instance.cluster.nodes:
             if domain is None or domain in domains_of(instance, node):
-                total += node.base_power_w
+                total += node.base_power_w + node.reserved_w
                 total += types[node.gpu_type].idle_power_w * (node.gpus - len(node.unavailable))
         for choice in combination:
             if choice.kind is not None and (domain is None or domain in choice.kind[2]):

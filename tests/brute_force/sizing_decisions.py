@@ -81,7 +81,7 @@ class Judge:
             return None
         values = [one.value for one in ran]
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
-        return math.fsum(values) if worst is None else worst(values)
+        return math.fsum(values) if worst is None or not values else worst(values)
 
     def _rows(self, job: Job) -> Iterator[tuple[tuple[Any, ...], float, float]]:
         """Settings, seconds per unit of work and watts of every row that the job may use."""
@@ -207,12 +207,12 @@ class Judge:
         budgets, intensity = instance.budgets, instance.carbon_g_per_kwh or 0.0
 
         def power_w(domain: str | None) -> float:
-            total = 0.0
+            total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
             inside = {n for n, node in self.nodes.items() if domain in (None, *domains_of(instance, node))}
             for name in inside:
                 node = self.nodes[name]
                 idle_w = instance.cluster.gpu_types[node.gpu_type].idle_power_w
-                total += node.base_power_w + idle_w * (node.gpus - len(node.unavailable))
+                total += node.base_power_w + node.reserved_w + idle_w * (node.gpus - len(node.unavailable))
             pools = {self.pool_of[name] for name in inside}
             return total + sum(o.power_w - o.idle_w for o in ran if o.chosen and o.chosen.pool in pools)
 

@@ -72,6 +72,24 @@ def test_a_budget_below_idle_power_is_infeasible_and_says_by_how_much() -> None:
     assert result.decision is None
 
 
+def test_what_others_draw_is_not_ours_to_spend() -> None:
+    """600 W are there for jobs; others draw 150 W on the node, and a switch 60 W through its feed."""
+    instance = small(budgets={"power_w": 900.0})
+    (node,) = instance.cluster.nodes
+    feed = {"name": "feed", "members": [node.name], "power_cap_w": 840.0, "reserved_w": 60.0}
+    content = instance.model_dump(mode="json")
+    content["cluster"]["nodes"][0]["reserved_w"] = 150.0
+    content["cluster"]["power_domains"] = [feed]
+    shared = type(instance).model_validate(content)
+    before, after = (wattsched.solve(one, solver="highs") for one in (instance, shared))
+    assert after.totals["power_w"] <= 840.0 - 60.0 < before.totals["power_w"]
+    assert wattsched.check(shared, before).faults != []
+    content["cluster"]["power_domains"][0]["power_cap_w"] = 500.0
+    none = wattsched.solve(type(instance).model_validate(content))
+    # 4 x 50 W idle, 100 W of the server, 150 W and 60 W of others
+    assert "idle GPUs, nodes and others' load use 510 W" in none.termination.detail
+
+
 def test_a_deadline_that_a_job_must_and_cannot_meet_is_infeasible_and_names_it() -> None:
     jobs = [{"name": "late", "options": ROW, "deadline_s": 10.0, "can_wait": False}]
     result = wattsched.solve(small(jobs=jobs))

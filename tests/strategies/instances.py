@@ -30,6 +30,7 @@ def clusters(draw: st.DrawFn) -> dict:
                 "gpus": gpus,
                 "parent": draw(st.sampled_from([None, "site", *[g["name"] for g in groups]])),
                 "base_power_w": draw(st.sampled_from([0.0, 50.0])),
+                "reserved_w": draw(st.sampled_from([0.0, 0.0, 35.0])),
                 "unavailable": draw(st.lists(st.integers(0, gpus - 1), unique=True, max_size=2)),
             }
         )
@@ -39,7 +40,12 @@ def clusters(draw: st.DrawFn) -> dict:
             st.lists(st.sampled_from([x["name"] for x in nodes + groups]), unique=True, min_size=1)
         )
         domains.append(
-            {"name": f"pdu{d}", "members": members, "power_cap_w": draw(st.integers(350, 2500)) * 1.0}
+            {
+                "name": f"pdu{d}",
+                "members": members,
+                "power_cap_w": draw(st.integers(350, 2500)) * 1.0,
+                "reserved_w": draw(st.sampled_from([0.0, 0.0, 120.0])),
+            }
         )
     capacity = draw(
         st.sampled_from(["blocks", "blocks", "nodes", "nodes", "count", {"A": "nodes", "B": "count"}])

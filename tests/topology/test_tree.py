@@ -30,10 +30,10 @@ def site() -> Cluster:
         nodes=[
             Node(name="b", gpu_type="T4", gpus=2, parent="r1", pool="old", bandwidth_gbps=25.0),
             Node(name="a", gpu_type="A100", gpus=3, unavailable=[2, 0], bandwidth_gbps=10.0),
-            Node(name="c", gpu_type="A100", gpus=1, parent="pod", base_power_w=300.0),
+            Node(name="c", gpu_type="A100", gpus=1, parent="pod", base_power_w=300.0, reserved_w=70.0),
         ],
         power_domains=[
-            PowerDomain(name="pdu", members=["r1", "a"], power_cap_w=5e3),
+            PowerDomain(name="pdu", members=["r1", "a"], power_cap_w=5e3, reserved_w=40.0),
             PowerDomain(name="hall", members=["pod"], power_cap_w=9e3),
         ],
     )

@@ -355,12 +355,12 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
         for name, pool in pools.items()
     }
     capped = [
-        (f":{d.name}", d.power_cap_w, [p for p in pools if d.name in pools[p].domains])
+        (f":{d.name}", d.power_cap_w, d.reserved_w, [p for p in pools if d.name in pools[p].domains])
         for d in instance.cluster.power_domains
     ]
-    for name, limit_w, inside in [("", budgets.power_w, list(pools)), *capped]:
+    for name, limit_w, besides_w, inside in [("", budgets.power_w, 0.0, list(pools)), *capped]:
         if limit_w is not None:
-            standing = sum((standing_w[pool] for pool in inside), Fraction(0))
+            standing = sum((standing_w[pool] for pool in inside), Fraction(besides_w))
             uses: dict[Use, int] = {("watt", pool): 1 for pool in inside}
             yield f"power_w{name}", Row("power", uses, Fraction(limit_w), standing)
     standing_j = Fraction(0)
@@ -374,10 +374,11 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
 
 
 def _servers_w(pool: Pool) -> Fraction:
-    """Draw of a pool's servers without their GPUs."""
-    watts, counts = np.unique(pool.base_power_w, return_counts=True)
+    """Draw of a pool's servers without their GPUs, and of others' jobs there."""
+    each_w = np.concatenate([pool.base_power_w, pool.reserved_w])
+    watts, counts = np.unique(each_w, return_counts=True)
     known = zip(watts.tolist(), counts.tolist(), strict=True)
-    return sum((Fraction(base_w) * count for base_w, count in known), Fraction(0))
+    return sum((Fraction(each_w) * count for each_w, count in known), Fraction(0))
 
 
 def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:

@@ -129,7 +129,7 @@ class _Drawn:
             pools.items(), self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
         ):
             here = order[start:end]
-            servers_w = total(pool.base_power_w.tolist())
+            servers_w = total([*pool.base_power_w.tolist(), *pool.reserved_w.tolist()])
             self.standing_w[name] = (pool.available - int(leading[here].sum())) * idle_w + servers_w
             self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
 
@@ -155,6 +155,6 @@ def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, flo
         for through in pool.domains:
             inside.setdefault(through, []).append(draw_w[name])
     for domain in instance.cluster.power_domains:
-        inside_w, cap_w = total(inside.get(domain.name, [])), domain.power_cap_w
+        inside_w, cap_w = total([domain.reserved_w, *inside.get(domain.name, [])]), domain.power_cap_w
         if exceeds(inside_w, cap_w, TOLERANCE):
             yield f"power domain '{domain.name}' draws {inside_w:.9g} W, its cap is {cap_w:.9g} W"

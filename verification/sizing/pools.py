@@ -38,8 +38,8 @@ class Pool:
         Power domains of its nodes.
     available : int
         GPUs that take jobs.
-    base_power_w : float array, shape (n_nodes,)
-        Of its servers.
+    base_power_w, reserved_w : float arrays, shape (n_nodes,)
+        Of its servers, and of others' jobs there.
     sizes : int array, shape (n_blocks,)
         Of the structural blocks, descending, so that each begins at a multiple of its size.
     line : int array, shape (n_gpus,)
@@ -54,6 +54,7 @@ class Pool:
     domains: tuple[str, ...]
     available: int
     base_power_w: FloatArray
+    reserved_w: FloatArray
     sizes: IntArray
     line: IntArray
     capacity: str = "blocks"
@@ -159,10 +160,11 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
         label, gpu_type, gpus, power = kind
         name = label or _name(kind, siblings[gpu_type], taken)
         taken.add(name)
-        available, base_power_w = int(nodes.available[inside].sum()), nodes.numbers("base_power_w")[inside]
+        available = int(nodes.available[inside].sum())
+        servers_w = [nodes.numbers(field)[inside] for field in ("base_power_w", "reserved_w")]
         line = _line(tree.blocks(inside, gpus))
         of = _capacity(cluster, name, gpu_type)
-        pools[name] = Pool(name, gpu_type, gpus, power, available, base_power_w, *line, of)
+        pools[name] = Pool(name, gpu_type, gpus, power, available, *servers_w, *line, of)
     return pools
 
 

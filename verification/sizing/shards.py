@@ -110,8 +110,9 @@ class Shard(NamedTuple):
 def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shard]:
     """The round in about so many parts."""
     n, none = len(of.jobs), np.zeros(0, dtype=np.int64)
+    nothing = none.astype(float)
     pools = {
-        name: replace(pool, line=none, base_power_w=none.astype(float), sizes=pool.sizes[:1])
+        name: replace(pool, line=none, base_power_w=nothing, reserved_w=nothing, sizes=pool.sizes[:1])
         for name, pool in of.pools.items()
     }
     cluster = Cluster.model_construct(name=instance.cluster.name, gpu_types=instance.cluster.gpu_types)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.job_lists import read_itp
@@ -18,6 +20,7 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import poisson_jobs, trace_of, trace_of_durations
+from wattsched.topology.cluster import Node
 
 
 @pytest.mark.parametrize("gpu_type", ["A100", "V100", "T4"])
@@ -86,6 +89,22 @@ def test_models_depend_on_seed_and_name_alone() -> None:
     one, other = trace_of_durations(cluster, jobs, seed=1), trace_of_durations(cluster, jobs[5:], seed=1)
     assert one.work[5:].tolist() == other.work.tolist()
     assert one.work.tolist() != trace_of_durations(cluster, jobs, seed=2).work.tolist()
+
+
+@pytest.mark.parametrize(
+    ("told", "fields"),
+    [
+        ("has the capacity 'nodes', but replays place jobs in aligned blocks", {"capacity": "nodes"}),
+        (
+            "node 'n0' has reserved_w, but in replays all jobs are known",
+            {"nodes": [Node(name="n0", gpu_type="G", gpus=4, reserved_w=5.0)]},
+        ),
+    ],
+)
+def test_clusters_that_replays_do_not_know_are_refused(told: str, fields: dict[str, Any]) -> None:
+    cluster = cluster_of(4).model_copy(update=fields)
+    with pytest.raises(ValueError, match=told):
+        trace_by_hand(cluster, (0.0, 1.0, 1, linear(2)))
 
 
 def test_traces_without_jobs_are_refused() -> None:

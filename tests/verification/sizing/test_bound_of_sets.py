@@ -45,6 +45,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     instance, prices = case
     assume(not prove(instance, prices).faults)
     instance, configurations, _ = decided(instance)
+    assume(len(instance.jobs))
     rows = rows_of(instance, configurations)
     sign = -1 if OBJECTIVES[instance.objective] == "min" else 1
     charged = {name: sign * price for name, price in prices.items()}
