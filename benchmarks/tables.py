@@ -57,6 +57,11 @@ TABLES = {
         f"{ONE_CORE}/capacity.py --write",
         "model.md#placement-nodes-and-counts",
     ),
+    "sessions": Table(
+        "What a decision of a session costs, against HiGHS on arrays that are ready",
+        f"{ONE_CORE}/sessions.py --write",
+        "session.md#what-a-decision-costs",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

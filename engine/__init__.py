@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
+    from wattsched.session import Session as Session
+    from wattsched.session import SessionDecision as SessionDecision
     from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
 
@@ -54,6 +56,8 @@ _HOMES = {
     "Journal": "wattsched.replays",
     "ReplaySettings": "wattsched.replays",
     "Result": "wattsched.result",
+    "Session": "wattsched.session",
+    "SessionDecision": "wattsched.session",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
     "dask_executor": "wattsched.executors",

@@ -38,12 +38,27 @@ class Coded:
             if value is None:
                 codes.append(NONE)
                 continue
-            key = value if isinstance(value, str) else _key(value)
-            code = number.setdefault(key, len(values))
+            code = number.setdefault(_key_of(value), len(values))
             if code == len(values):
                 values.append(value)
             codes.append(code)
         return cls(np.array(codes, dtype=np.int64), values)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Coded]) -> Self:
+        """One column after the other, with what they have in common once, and nothing that no record has."""
+        number: dict[Hashable, int] = {}
+        values: list[Any] = []
+        codes = [np.empty(0, dtype=np.int64)]
+        for part in parts:
+            of = np.full(len(part.values) + 1, NONE)
+            for code in np.unique(part.codes[part.codes != NONE]).tolist():
+                value = part.values[code]
+                of[code] = number.setdefault(_key_of(value), len(values))
+                if of[code] == len(values):
+                    values.append(value)
+            codes.append(of[part.codes])
+        return cls(np.concatenate(codes), values)
 
     def take(self, places: IntArray) -> Coded:
         """Column of some of the records."""
@@ -64,7 +79,9 @@ class Coded:
         return np.append(np.array([holds(value) for value in self.values], dtype=bool), False)[self.codes]
 
 
-def _key(value: Any) -> Hashable:
+def _key_of(value: Any) -> Hashable:
+    if isinstance(value, str):
+        return value
     return tuple(value) if isinstance(value, list) else id(value)
 
 

@@ -223,6 +223,21 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         known = self.record.model_fields[field]
         return ... if known.is_required() else known.get_default(call_default_factory=True)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Records of one after the other."""
+        fields = dict.fromkeys(field for part in parts for field in part.columns)
+        return cls({field: _joined([part._column(field) for part in parts]) for field in fields})
+
+    def _column(self, field: str) -> Column:
+        """Column of a field, with its default where there is none."""
+        if field in self.columns:
+            return self.columns[field]
+        if field in self.several:
+            return cast(Column, _stored(_form(type(self), field), []))
+        default = None if (known := self.default(field)) is ... else known
+        return cast(Column, _stored(_form(type(self), field), [default] * len(self)))
+
     def take(self, places: IntArray) -> Self:
         """Some of the records."""
         own = {name: column for name, column in self.columns.items() if name not in self.several}
@@ -373,6 +388,14 @@ def _value(form: str, column: Column, j: int) -> Any:
     if form == "number":
         return None if value != value else value
     return value or None if form == "count" else value
+
+
+def _joined(parts: list[Column]) -> Column:
+    if isinstance(parts[0], Coded):
+        return Coded.joined([part for part in parts if isinstance(part, Coded)])
+    if isinstance(parts[0], list):
+        return [entry for part in parts if isinstance(part, list) for entry in part]
+    return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
 
 
 def _taken(column: Column, places: IntArray) -> Column:

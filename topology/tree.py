@@ -6,7 +6,7 @@ Vertices are named as in the cluster, GPUs ``{node}/{number}``. Attributes of th
 all       ``level`` ("gpu", "node", or the level of the group) and ``power_domains``, the sorted names of the
           domains that the vertex is in, its own and those above it
 group     ``bandwidth_gbps`` if it has an uplink but no parent
-node      ``gpu_type``, ``base_power_w``, ``reserved_w``; if set ``pool``, and ``bandwidth_gbps`` without parent
+node      ``gpu_type``, ``base_power_w``, ``reserved_w``; ``pool``, ``bandwidth_gbps`` (without parent) if set
 gpu       ``gpu_type``, ``index``, ``available``, ``idle_power_w``; ``max_power_w`` if known
 ========  =================================================================================================
 

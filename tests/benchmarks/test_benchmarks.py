@@ -24,6 +24,12 @@ def run(program: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+def test_sessions_are_timed_beside_highs() -> None:
+    printed = run("sessions.py", "--quick")
+    assert len(re.findall(r"^\| (20|200) \| .* \|$", printed, flags=re.MULTILINE)) == 5
+    assert re.search(r"^\| 2,000 \| .* % \| .* \|$", printed, flags=re.MULTILINE)
+
+
 def test_building_is_measured_for_every_case() -> None:
     rows = re.findall(r"^\| (uniform|hetero) \| .*$", run("build.py", "--quick"), flags=re.MULTILINE)
     assert rows == ["uniform", "hetero"]

@@ -161,10 +161,10 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
         name = label or _name(kind, siblings[gpu_type], taken)
         taken.add(name)
         available = int(nodes.available[inside].sum())
-        servers_w = [nodes.numbers(field)[inside] for field in ("base_power_w", "reserved_w")]
+        base_power_w, reserved_w = (nodes.numbers(of)[inside] for of in ("base_power_w", "reserved_w"))
         line = _line(tree.blocks(inside, gpus))
         of = _capacity(cluster, name, gpu_type)
-        pools[name] = Pool(name, gpu_type, gpus, power, available, *servers_w, *line, of)
+        pools[name] = Pool(name, gpu_type, gpus, power, available, base_power_w, reserved_w, *line, of)
     return pools
 
 

@@ -1,0 +1,275 @@
+"""Sessions: whatever is put in and taken out, the decision is that of the round as an instance."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wattsched
+from wattsched import Coded, InputError, Session
+from wattsched.instances.generators import generate
+from wattsched.session import MODELLED, WAITS
+
+CLUSTER = {
+    "gpu_types": {"A": {"idle_power_w": 50.0}, "A100": {"idle_power_w": 50.0}},
+    "nodes": [
+        {"name": "n0", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0, "unavailable": [3]},
+        {"name": "n1", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0},
+        {"name": "n2", "gpu_type": "A100", "gpus": 4},
+    ],
+    "power_domains": [{"name": "feed", "members": ["n0"], "power_cap_w": 5000.0}],
+}
+TABLE = {"gpus": [1, 2, 4], "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
+
+
+def options_of(n: int, seed: int = 0) -> dict[str, Any]:
+    """Own tables of jobs, in arrays."""
+    rng = np.random.default_rng(seed)
+    size = rng.integers(1, 4, n)
+    gpus = np.concatenate([np.array([1, 2, 4])[:many] for many in size])
+    return {
+        "start": np.concatenate([[0], np.cumsum(size)]),
+        "pool": "A",
+        "gpus": gpus,
+        "rate": gpus**0.8 * rng.uniform(0.5, 2.0, len(gpus)),
+        "power_w": 200.0 * gpus,
+    }
+
+
+def session(**fields: Any) -> Session:
+    return Session(CLUSTER, **{"objective": "total-completion", "tables": {"t": TABLE}, **fields})
+
+
+def test_five_lines_decide() -> None:
+    own = session()
+    own.upsert(["a", "b"], **options_of(2), weight=np.array([1.0, 2.0]))
+    decision = own.solve()
+    assert decision.ids == ["a", "b"]
+    assert decision.result.termination.reason == "optimal"
+    assert wattsched.check(own.to_instance(), decision.result).faults == []
+    assert decision.objective == pytest.approx(wattsched.solve(own.to_instance()).objective)
+    assert sum(decision.gpus_on_nodes.values()) == decision.result.totals["gpus_used"]
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("own"), st.sets(st.integers(0, 7), min_size=1), st.integers(0, 99)),
+        st.tuples(st.just("shared"), st.sets(st.integers(0, 7), min_size=1), st.integers(0, 99)),
+        st.tuples(st.just("weight"), st.sets(st.integers(0, 7), min_size=1), st.integers(1, 9)),
+        st.tuples(st.just("remove"), st.sets(st.integers(0, 7), min_size=1), st.just(0)),
+        st.tuples(st.just("update"), st.just(frozenset()), st.integers(0, 3)),
+        st.tuples(st.just("pickle"), st.just(frozenset()), st.just(0)),
+        st.tuples(st.just("solve"), st.just(frozenset()), st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(changes=CHANGES)
+def test_a_session_is_the_instance_of_what_was_put_in(changes: list[tuple[str, Any, int]]) -> None:
+    own, jobs, decision = session(), dict[str, dict[str, Any]](), None
+    budgets: dict[str, Any] = {}
+    for what, numbers, seed in changes:
+        names = [f"j{number}" for number in sorted(numbers)]
+        if what == "own":
+            table = options_of(len(names), seed)
+            own.upsert(names, **table, restart_s=[20.0] * len(names))
+            for i, name in enumerate(names):
+                rows = slice(*table["start"][i : i + 2].tolist())
+                listed = {key: table[key][rows].tolist() for key in ("gpus", "rate", "power_w")}
+                job = {"options": {**listed, "pool": ["A"] * len(listed["gpus"])}, "restart_s": 20.0}
+                jobs[name] = {**jobs.get(name, {}), **job}
+        elif what == "shared":
+            work = np.random.default_rng(seed).uniform(100, 900, len(names))
+            own.upsert(names, options=Coded(np.zeros(len(names), dtype=int), ["t"]), remaining_work=work)
+            for name, amount in zip(names, work.tolist(), strict=True):
+                jobs[name] = {**jobs.get(name, {}), "options": "t", "remaining_work": amount}
+        elif what == "weight":
+            known = [name for name in names if name in jobs]
+            own.upsert(known, weight=pa.array([float(seed)] * len(known)))
+            for name in known:
+                jobs[name]["weight"] = float(seed)
+        elif what == "remove":
+            known = [name for name in names if name in jobs]
+            own.remove(known)
+            for name in known:
+                del jobs[name]
+        elif what == "update":
+            budgets = {"power_w": [None, 900.0, 1300.0, 2500.0][seed]}
+            own.update(**budgets)
+        elif what == "pickle":
+            own = pickle.loads(pickle.dumps(own))
+        else:
+            decision = own.solve()
+            if decision.result.solved:
+                own.apply(decision)
+                running = {a.job: a for a in decision.assignments}
+                for name, job in jobs.items():
+                    job.pop("current", None)
+                    if (a := running.get(name)) is not None:
+                        job["current"] = {"gpus": a.gpus, "pool": a.pool, "nodes": a.nodes}
+    document = {"name": "session", "objective": "total-completion", "cluster": CLUSTER, "budgets": budgets}
+    document |= {"tables": {"t": TABLE}, "jobs": [{"name": name, **job} for name, job in jobs.items()]}
+    whole = wattsched.Instance.model_validate(document)
+    assert len(own) == len(jobs)
+    assert all(name in own for name in jobs)
+    ours = {job.name: job for job in own.to_instance().jobs}
+    for job in whole.jobs:
+        mine = ours[job.name]
+        assert mine.model_copy(update={"current": None}) == job.model_copy(update={"current": None})
+        assert (mine.current is None) == (job.current is None)
+        if job.current is not None and mine.current is not None:
+            assert mine.current.nodes == job.current.nodes
+    found, expected = own.solve(gap=1e-9), wattsched.solve(whole, gap=1e-9)
+    assert found.result.termination.reason == expected.termination.reason
+    assert found.objective == pytest.approx(expected.objective)
+    for job in found.ids:
+        option = found.option[found.ids.index(job)]
+        running = {a.job: a for a in found.assignments}
+        assert (option == WAITS) == (job not in running)
+        if job in running:
+            table = ours[job].options
+            table = wattsched.Instance.table_of(whole, ours[job]) if isinstance(table, str) else table
+            assert (table.gpus[option], table.pool[option]) == (running[job].gpus, "A")
+
+
+def test_settings_single_out_options_and_models_have_none() -> None:
+    own = session(objective="goodput")
+    own.upsert(
+        ["a"], gpus=[2, 2, 2], pool=["A"] * 3, rate=[1.0, 3.0, 2.0], power_w=[9.0] * 3,
+        frequency_mhz=[900, 1000, 1100], batch_size=[8, 8, 16],
+    )  # fmt: skip
+    own.upsert(["m"], model=["resnet50"], remaining_work=[1e6])
+    decision = own.solve()
+    assert dict(zip(decision.ids, decision.option.tolist(), strict=True)) == {"a": 1, "m": MODELLED}
+
+
+def test_held_gpus_are_kept_and_those_of_nodes_that_went_down_left() -> None:
+    own = session()
+    own.upsert(
+        ["a", "b"], options=["t", "t"], restart_s=[1e4, 1e4], remaining_work=[100.0, 100.0],
+        held=[{"gpus": 1, "pool": "A@feed", "nodes": {"n0": [2]}}, None],
+    )  # fmt: skip
+    first = own.solve()
+    assert {a.job: a.nodes for a in first.assignments}["a"] == {"n0": [2]}
+    own.update(down=["n0"])
+    assert "n0" not in own.solve().gpus_on_nodes
+    own.update(down=["n1"])
+    assert own.solve().option.tolist() == [WAITS, WAITS]
+    own.update(up=["n0", "n1"])
+    assert own.to_instance().cluster.nodes[0].unavailable == [3]
+    assert own.solve().objective == pytest.approx(first.objective)
+
+
+def test_others_and_budgets_come_and_go() -> None:
+    own = session(objective="goodput")
+    own.upsert(["a", "b", "c"], options=["t"] * 3)
+    free = own.solve().result.totals["power_w"]
+    own.update(power_w=free - 1.0)
+    assert own.solve().result.totals["power_w"] <= free - 1.0
+    own.update(reserved_w={"n1": 300.0, "feed": 20.0})
+    assert own.to_instance().cluster.power_domains[0].reserved_w == 20.0
+    assert own.solve().result.termination.reason in ("optimal", "infeasible")
+    own.update(power_w=None, reserved_w={"n1": 0.0})
+    assert own.solve().result.totals["power_w"] == pytest.approx(free)
+
+
+def test_jobs_without_options_are_named() -> None:
+    own = session()
+    own.upsert(["a", "b"], options=["t", "t"], deadline_s=[1e-3, 1e6])
+    decision = own.solve()
+    assert decision.reasons == {"a": "cannot meet its deadline of 0.001 s"}
+    assert decision.option[decision.ids.index("a")] == WAITS
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda s: s.upsert(["x", "x"], options=["t", "t"]), "job 'x'"),
+        (lambda s: s.upsert(["x"]), "job 'x'"),
+        (lambda s: s.upsert(["x"], options=["u"]), "'u' is no table of the session"),
+        (lambda s: s.upsert(["x"], options=["t"], wieght=[1.0]), "'wieght' is no field of a job"),
+        (lambda s: s.upsert(["x"], options=["t"], weight=[1.0, 2.0]), "weight: has 2 values for 1 jobs"),
+        (lambda s: s.upsert(["x"], options="t"), "options: must have a value for each of 1 jobs"),
+        (lambda s: s.upsert(["x"], options=["t"], weight=[-1.0]), "weight"),
+        (lambda s: s.upsert(["a"], weight=[np.nan]), "weight"),
+        (lambda s: s.upsert(["x"], **{**options_of(1), "rate": -np.ones(3)}), "rate"),
+        (lambda s: s.upsert(["x", "y"], **options_of(3)), "start: must be 3 ascending numbers"),
+        (lambda s: s.upsert(["x"], start=[0, 1], gpus=[1], pool=["A"], rate=[1.0]), "power_w"),
+        (lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 1, "pool": "A"}]), "job 'x': held.nodes"),
+        (lambda s: s.upsert(["x"], options=["t"], held=[]), "held: has 0 values for 1 jobs"),
+        (lambda s: s.upsert(["x"], options=["t"], **options_of(1)), "options: names a table, but"),
+        (lambda s: s.remove(["a", "x"]), "'x'"),
+        (lambda s: s.update(power_w=-1.0), "power_w"),
+        (lambda s: s.update(round_s=0.0), "round_s"),
+        (lambda s: s.update(objective="joy"), "unknown objective 'joy'"),
+        (lambda s: s.update(down=["n9"]), "n9"),
+        (lambda s: s.update(reserved_w={"n0": -1.0}), "reserved_w"),
+        (lambda s: s.update(reserved_w={"n9": 1.0}), "n9"),
+    ],
+)
+def test_faults_are_named_and_change_nothing(call: Any, told: str) -> None:
+    own = session()
+    own.upsert(["a", "b"], options=["t", "t"], weight=[1.0, 3.0])
+    before = own.to_instance().model_dump_json()
+    with pytest.raises((InputError, ValueError, TypeError), match=None) as raised:
+        call(own)
+    assert told in str(raised.value), raised.value
+    assert own.to_instance().model_dump_json() == before
+
+
+def test_another_thread_ends_a_decision_and_changes_jobs_meanwhile() -> None:
+    own = Session(generate("uniform", jobs=300, seed=1).cluster, solver="highs", tables={"t": {
+        **TABLE, "pool": ["A100"] * 3}})  # fmt: skip
+    own.upsert([f"j{i}" for i in range(300)], options=["t"] * 300, weight=np.linspace(1.0, 2.0, 300) ** 3)
+    own.update(power_w=0.6 * float(wattsched.solve(own.to_instance()).totals["power_w"]))
+
+    def meddle() -> None:
+        time.sleep(0.3)
+        own.upsert(["late"], options=["t"])
+        own.cancel()
+
+    other = threading.Thread(target=meddle)
+    other.start()
+    begin = time.monotonic()
+    decision = own.solve(gap=0.0)
+    other.join()
+    assert time.monotonic() - begin < 5.0
+    assert decision.result.termination.reason in ("feasible", "optimal")
+    assert "late" not in decision.ids
+    assert "late" in own.solve(gap=1e-3).ids
+
+
+def test_many_threads_ask_for_decisions_of_one_session() -> None:
+    own, found = session(), list[float]()
+
+    def ask(number: int) -> None:
+        own.upsert([f"j{number}"], options=["t"])
+        found.append(float(own.solve().objective or 0.0))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert max(found) == pytest.approx(own.solve().objective)
+
+
+def test_the_host_is_left_as_it_is() -> None:
+    before = signal.getsignal(signal.SIGINT), list(warnings.filters), np.geterr()
+    own = session()
+    own.upsert(["a"], options=["t"])
+    own.solve(deadline_s=1.0)
+    assert (signal.getsignal(signal.SIGINT), list(warnings.filters), np.geterr()) == before
