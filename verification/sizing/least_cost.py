@@ -84,7 +84,8 @@ def least_costs(
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.dearest is None:
         # No matter of prices, nor of splits.
-        options.dearest = -arithmetic.sum_below(-_dearest_of_all(options, chunk))
+        of = options if near is None else near
+        options.dearest = -of.arithmetic.sum_below(-_dearest_of_all(of, chunk))
     known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
     return LeastCosts(total, known, options.dearest)
 
@@ -96,12 +97,11 @@ def _least_of_all(
     exact = options.arithmetic.exact
     found = np.full((4 if exact else 3, len(options.offer)), np.inf, dtype=object if exact else float)
     if exact:
-        doubles = None if near is None else near.parts(chunk)
-        for every in options.parts(chunk):
-            listed = _left(every, left)
-            if near is not None and doubles is not None:
-                listed = _perhaps_cheapest(listed, next(doubles), near, prices)
-            found[:, listed.jobs] = _least(listed, options, prices)
+        if near is not None:
+            found[:] = _least(_perhaps_cheapest(options, near, prices, left), options, prices)
+        else:
+            for listed in options.parts(chunk):
+                found[:, listed.jobs] = _least(_left(listed, left), options, prices)
         return found[:3], found[3]
     together, alone = _divided(options, left)
     if len(together):
@@ -199,37 +199,44 @@ def _finite(high: Numbers, late: Numbers) -> Numbers:
     return np.where(high == np.inf, late, high)
 
 
-def _left(listed: Listed, allowed: Allowed) -> Listed:
+def _left(listed: Listed, left: Allowed) -> Listed:
     """The options that splits leave."""
-    inside = allowed.keys() & set(listed.jobs.tolist()) if allowed else ()
-    if not inside:
-        return listed
-    may_run, may_wait = np.ones(len(listed.running.cost), dtype=bool), np.ones(len(listed.jobs), dtype=bool)
-    for j in inside:
-        place, (*runs, waits) = int(np.searchsorted(listed.jobs, j)), allowed[j]
-        first = listed.start[place]
-        may_run[first : first + len(runs)] = runs
-        may_wait[place] = waits
+    may_run, may_wait = _masks(listed, left)
     return listed._replace(running=_but(listed.running, may_run), waiting=_but(listed.waiting, may_wait))
 
 
+def _masks(listed: Listed, left: Allowed) -> tuple[BoolArray, BoolArray]:
+    """Which options to run, and jobs' options to wait, splits leave."""
+    may_run, may_wait = np.ones(len(listed.running.cost), dtype=bool), np.ones(len(listed.jobs), dtype=bool)
+    for j in left.keys() & set(listed.jobs.tolist()) if left else ():
+        place, (*runs, waits) = int(np.searchsorted(listed.jobs, j)), left[j]
+        first = listed.start[place]
+        may_run[first : first + len(runs)] = runs
+        may_wait[place] = waits
+    return may_run, may_wait
+
+
 def _but(options: Worth, left: BoolArray) -> Worth:
+    if left.all():
+        return options
     return options._replace(possible=options.possible & left, certain=options.certain & left)
 
 
-def _perhaps_cheapest(listed: Listed, doubles: Listed, near: Options, prices: RowPrices) -> Listed:
-    """Without options that cost more than another of the job, by doubles with a bound on their error."""
-    ran = _around(doubles.running, near, prices, listed.running)
-    waited = _around(doubles.waiting, near, prices, listed.waiting)
-    least = np.minimum(np.minimum.reduceat(ran[1], listed.start), waited[1])
-    # Of a job that has no option surely in time, all that are possible.
-    least = np.where(least == np.inf, np.finfo(float).max, least)
-    keep = np.asarray(ran[0] <= np.repeat(least, listed.counts))
+def _perhaps_cheapest(options: Options, near: Options, prices: RowPrices, left: Allowed) -> Listed:
+    """Options in rational numbers, but for those that cost more than another of the job by doubles surely."""
+    every = near.of_all
+    may_run, may_wait = _masks(every, left)
+    ran = _ends(_but(every.running, may_run), near, prices)
+    waited = _ends(_but(every.waiting, may_wait), near, prices)
+    least = np.minimum(np.minimum.reduceat(ran[1], every.start), waited[1])
+    keep = np.asarray(ran[0] <= np.repeat(least, every.counts))
+    # Whether an option is in time is for rational numbers to say.
+    keep |= np.repeat(options.timed, every.counts)
     # Every job keeps one, so that its place does not get lost.
-    keep[listed.start] = True
-    counts = np.add.reduceat(keep.astype(np.int64), listed.start)
-    start = np.cumsum(counts) - counts
-    return Listed(listed.jobs, start, listed.running.take(keep), listed.waiting)
+    keep[every.start] = True
+    listed = options.some(keep)
+    may = _but(listed.running, may_run[keep])
+    return listed._replace(running=may, waiting=_but(listed.waiting, may_wait))
 
 
 def _paid(options: Options, prices: RowPrices) -> Numbers:
@@ -277,12 +284,6 @@ def _ends(worth: Worth, options: Options, prices: RowPrices) -> list[Numbers]:
         sizes = abs(worth.cost) + abs(charge - link) + abs(link)
         return [*_enclosed(worth.cost + charge, worth.cost_size, worth, options.arithmetic), sizes]
     return _enclosed(worth.cost + charge, worth.cost_size + size, worth, options.arithmetic)
-
-
-def _around(doubles: Worth, near: Options, prices: RowPrices, exact: Worth) -> list[Numbers]:
-    """Ends of what options cost with their charges, in doubles, of those that rational numbers allow."""
-    of_exact = doubles._replace(possible=exact.possible, certain=exact.certain)
-    return _ends(of_exact, near, prices)
 
 
 def _enclosed(near: Numbers, size: Numbers, worth: Worth, arithmetic: Arithmetic) -> list[Numbers]:

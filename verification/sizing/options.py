@@ -270,13 +270,55 @@ class Options:
     def parts(self, size: int, jobs: IntArray | None = None) -> Iterator[Listed]:
         """Options of jobs, about so many together; those of all jobs are kept where they are one part."""
         if jobs is None and len(self) <= size:
-            yield self._all
+            yield self.of_all
         else:
             yield from map(self.of, self.chunks(np.arange(len(self.offer)) if jobs is None else jobs, size))
 
     @cached_property
-    def _all(self) -> Listed:
+    def of_all(self) -> Listed:
+        """Options of all jobs, which are kept."""
         return self.of(np.arange(len(self.offer)))
+
+    def some(self, which: BoolArray) -> Listed:
+        """Options of all jobs, but of those to run only some, at least one of each job.
+
+        What was looked at before is kept: rational numbers take their time.
+
+        Parameters
+        ----------
+        which : bool array, shape (n_options,)
+            Of all options to run, job by job.
+        """
+        job, row = self._laid_out
+        missing = np.flatnonzero(which & ~self._looked_at)
+        if len(missing):
+            for column, values in zip(self._seen, self.running(job[missing], row[missing]), strict=True):
+                column[missing] = values
+            self._looked_at[missing] = True
+        counts = np.bincount(job[which], minlength=len(self.offer))
+        every = np.arange(len(self.offer))
+        return Listed(every, np.cumsum(counts) - counts, self._seen.take(which), self._waiting)
+
+    @cached_property
+    def _laid_out(self) -> tuple[IntArray, IntArray]:
+        """Job and row of every option to run."""
+        counts = self.counts
+        return np.repeat(np.arange(len(counts)), counts), ranges(self.start[self.offer], counts)
+
+    @cached_property
+    def _looked_at(self) -> BoolArray:
+        return np.zeros(len(self), dtype=bool)
+
+    @cached_property
+    def _seen(self) -> Worth:
+        """Options to run, as far as they were looked at."""
+        n = len(self)
+        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (3, int), (6, object)))
+        return Worth(*flags, *numbers[:2], *uses, *numbers[2:])
+
+    @cached_property
+    def _waiting(self) -> Worth:
+        return self.waiting(np.arange(len(self.offer)))
 
     def of(self, jobs: IntArray) -> Listed:
         """Options of some jobs."""
