@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
     from wattsched.session import Session as Session
-    from wattsched.session import SessionDecision as SessionDecision
+    from wattsched.session_decision import SessionDecision as SessionDecision
     from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
 
@@ -57,7 +57,7 @@ _HOMES = {
     "ReplaySettings": "wattsched.replays",
     "Result": "wattsched.result",
     "Session": "wattsched.session",
-    "SessionDecision": "wattsched.session",
+    "SessionDecision": "wattsched.session_decision",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
     "dask_executor": "wattsched.executors",

@@ -284,7 +284,7 @@ class Call:
             gap_asked=self.limits.gap,
             claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),
             prices={} if objective is None or certificate is None else self._worth(certificate),
-            dropped={} if self.data is None else dict(self.problem.left_out(self.data)),
+            dropped={} if objective is None else dict(self.problem.left_out(self.data)),
             time_s=self._time_s(),
             **values,
         )

@@ -174,9 +174,9 @@ def _stopped(answer: Result) -> Result:
 def _answered(request: Request) -> Result:
     """Look the request over, and answer it."""
     sound, problem = sound_instance(request.instance)
-    earlier, prices = _earlier(problem, request.initial_solution)
     goal = sound.objective if request.objective is None else request.objective
     goal = require_names(problem, request.formulation, request.solver, goal)
+    earlier, prices = _earlier(problem, request.initial_solution, goal)
     if goal != sound.objective:
         sound = sound.model_copy(update={"objective": goal})
     call = request.begin(sound, problem, prices)
@@ -259,15 +259,19 @@ def model_of(
     return model if model.written_out is None else model.written_out()
 
 
-def _earlier(problem: Problem[Any, Any, Any], answer: Any) -> tuple[Any, Mapping[str, float]]:
-    """Decision and named prices of an earlier answer; what is none to the problem is refused."""
+def _earlier(problem: Problem[Any, Any, Any], answer: Any, goal: str) -> tuple[Any, Mapping[str, float]]:
+    """Decision and named prices of an earlier answer; what is none to the problem is refused.
+
+    Prices under another objective are in other units, and may be of the other sign.
+    """
     prices: Mapping[str, float] = {}
     if isinstance(answer, Result):
         if answer.problem != problem.name:
             raise ValueError(
                 f"initial_solution is an answer to '{answer.problem}', the instance is of '{problem.name}'"
             )
-        prices = {} if answer.certificate is None else answer.certificate.prices
+        if answer.certificate is not None and answer.objective_name == goal:
+            prices = answer.certificate.prices
         answer = answer.decision
     expected = f"a Result or a decision of {problem.name}"
     require("initial_solution", answer, (problem.decision, NoneType), expected)

@@ -6,35 +6,50 @@ The decision backend of a scheduler, which has its jobs in arrays and asks every
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from wattsched.engine import require_names, solve
-from wattsched.instances.errors import InputError, repeated, require, require_known, unknown, validated
-from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
-from wattsched.instances.sizing.instance import Budgets, Instance
-from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.call import EARLIER
+from wattsched.engine import require_names, seconds_of, solve
+from wattsched.instances.errors import (
+    InputError,
+    require,
+    unknown,
+    validated,
+)
+from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.validity import faults_of
 from wattsched.problems import problem
 from wattsched.result import Result
+from wattsched.session_columns import (
+    TABLE,
+    assignments_of,
+    fields_of,
+    jobs_of_columns,
+    named,
+    plain,
+    tables_of,
+)
+from wattsched.session_decision import SessionDecision, decision_of
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.column import NONE, Coded
-from wattsched.topology.pools import pools_of
-
-WAITS = -1
-"""Option of a job that waits."""
-
-MODELLED = -2
-"""Option of a running job with a performance model: it has no table in which it would be a row."""
-
-TABLE = tuple(OptionTable.model_fields)
-"""Arguments of `Session.upsert` that are columns of the jobs' own tables."""
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
+
+
+# A round by which fields are validated that do not depend on jobs and cluster.
+_SMALLEST = {
+    "cluster": {
+        "gpu_types": {"A": {"idle_power_w": 0.0}},
+        "nodes": [{"name": "n", "gpu_type": "A", "gpus": 1}],
+    },
+    "jobs": [],
+}
 
 
 class _Same:
@@ -43,54 +58,6 @@ class _Same:
 
 SAME: Final = _Same()
 Limit = float | None | _Same
-
-
-@dataclass(frozen=True)
-class SessionDecision:
-    """What every job of a session is to do, in arrays; it is checked.
-
-    Attributes
-    ----------
-    ids : list of str
-        The jobs, as the other arrays have them.
-    option : int array, shape (n_jobs,)
-        Row of each job's own or shared table; `WAITS`, or `MODELLED` for a running job with a model.
-    assignments : AssignmentColumns
-        Those that run, with their settings and concrete GPUs; without any where there is no decision.
-    reasons : dict of str to str
-        Jobs that wait because they have no option, and why.
-    result : Result
-        All of it, with the certificate, as `wattsched.solve` gives it.
-    """
-
-    ids: list[str]
-    option: IntArray
-    assignments: AssignmentColumns
-    reasons: dict[str, str]
-    result: Result
-
-    @property
-    def objective(self) -> float | None:
-        """What the decision is worth; None where there is none."""
-        return self.result.objective
-
-    @property
-    def bound(self) -> float | None:
-        """What no decision is better than."""
-        return self.result.bound
-
-    @property
-    def prices(self) -> dict[str, float]:
-        """What one more unit of a capacity or budget would improve the objective by."""
-        return self.result.prices
-
-    @property
-    def gpus_on_nodes(self) -> dict[str, int]:
-        """How many GPUs are used on each node that has any; jobs of a set use the same ones."""
-        node = self.assignments.coded("node")
-        places = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)[0]
-        names, counts = np.unique(places, return_counts=True)
-        return {node.values[n]: many for n, many in zip(names.tolist(), counts.tolist(), strict=True)}
 
 
 class Session:
@@ -135,12 +102,12 @@ class Session:
         solver: str = "auto",
     ) -> None:
         require("cluster", cluster, (Cluster, Mapping), "a Cluster or a mapping")
-        site = cluster.model_dump() if isinstance(cluster, Cluster) else dict(cluster)
+        site = cluster.model_dump() if isinstance(cluster, Cluster) else plain(cluster)
         site |= {} if capacity is None else {"capacity": capacity}
-        document = {"cluster": site, "round_s": round_s, "tables": dict(tables or {}), "jobs": []}
+        document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"name": "session", "profiles": list(profiles)}
         self._names = formulation, solver
-        self._round = validated(Instance, document)
+        self._round = _sound(validated(Instance, document))
         self._broken = {node.name: node.unavailable for node in self._round.cluster.nodes}
         self._own: dict[tuple[Any, ...], OptionTable] = {}
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
@@ -199,23 +166,25 @@ class Session:
         InputError
             With every fault.
         """
-        names = _named(ids)
+        names = named("ids", ids)
         tables = {name: columns.pop(name) for name in TABLE if name in columns}
-        fields = _fields(columns, len(names))
+        fields, given = fields_of(columns, len(names)), None if held is None else assignments_of(names, held)
         with self._changing:
             if tables or start is not None:
                 if "options" in fields:
                     raise InputError(["options: names a table, but there are columns of the jobs' own"])
-                fields["options"] = self._tables_of(names, start, tables)
-            place = self._jobs.place
+                fields["options"] = tables_of(names, start, tables, self._own)
+            place, touched = self._jobs.place, set(names)
             known = [place[name] for name in names if name in place]
-            keep = np.delete(np.arange(len(self._jobs)), known)
-            gone = set(names)
-            mine = np.array([name in gone for name in self._held.names], dtype=bool)
-            own = self._held.take(np.flatnonzero(mine)) if held is None else _assignments(names, held)
-            touched = self._with_defaults(names, known, fields, own)
-            self._jobs = JobColumns.joined([self._jobs.take(keep), touched])
-            self._held = AssignmentColumns.joined([self._held.take(np.flatnonzero(~mine)), own])
+            stays = np.array([name not in touched for name in self._held.names], dtype=bool)
+            own = self._held.take(np.flatnonzero(~stays)) if given is None else given
+            theirs = self._held.take(np.flatnonzero(stays))
+            changed = self._with_defaults(names, known, fields, own)
+            others = self._jobs.take(np.delete(np.arange(len(self._jobs)), known))
+            jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
+            suspects = touched if given is None else touched.union(holding.names)
+            self._require_sound(self._round, jobs, holding, suspects)
+            self._jobs, self._held = jobs, holding
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -226,7 +195,7 @@ class Session:
         InputError
             For jobs that are not there; then nothing is taken out.
         """
-        names = _named(ids)
+        names = named("ids", ids)
         with self._changing:
             place = self._jobs.place
             if faults := list(unknown("session", "job", names, place)):
@@ -269,22 +238,33 @@ class Session:
         """
         limits = dict(zip(BUDGETS, (power_w, energy_j, carbon_g, scope or SAME), strict=True))
         told = {name: value for name, value in limits.items() if not isinstance(value, _Same)}
+        gone, back = named("down", down), named("up", up)
         with self._changing:
-            now, changes = self._round, dict[str, Any]()
-            if objective is not None:
-                changes["objective"] = require_names(problem("sizing"), *self._names, objective)
-            if told:
-                changes["budgets"] = validated(Budgets, {**now.budgets.model_dump(), **told})
-            if round_s is not None or not isinstance(carbon_g_per_kwh, _Same):
-                same = isinstance(carbon_g_per_kwh, _Same)
-                intensity = now.carbon_g_per_kwh if same else carbon_g_per_kwh
-                length_s = now.round_s if round_s is None else round_s
-                bare = {"cluster": {"gpu_types": {}, "nodes": []}, "jobs": []}
-                sound = validated(Instance, {**bare, "round_s": length_s, "carbon_g_per_kwh": intensity})
-                changes |= {"round_s": sound.round_s, "carbon_g_per_kwh": sound.carbon_g_per_kwh}
-            if reserved_w or down or up:
-                changes["cluster"] = self._site(reserved_w or {}, list(down), list(up))
-            self._round = now.model_copy(update=changes)
+            now, faults = self._round, list[str]()
+            document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
+            document["round_s"] = now.round_s if round_s is None else round_s
+            same = isinstance(carbon_g_per_kwh, _Same)
+            document["carbon_g_per_kwh"] = now.carbon_g_per_kwh if same else carbon_g_per_kwh
+            changes: dict[str, Any] = {}
+            try:
+                sound = validated(Instance, document)
+                changes = {name: getattr(sound, name) for name in ("budgets", "round_s", "carbon_g_per_kwh")}
+            except InputError as error:
+                faults += error.faults
+            try:
+                if objective is not None:
+                    changes["objective"] = require_names(problem("sizing"), *self._names, objective)
+                if reserved_w or gone or back:
+                    changes["cluster"] = self._site(reserved_w or {}, gone, back)
+            except ValueError as error:
+                faults += error.faults if isinstance(error, InputError) else [str(error)]
+            if faults:
+                raise InputError(faults)
+            changed = now.model_copy(update=changes)
+            if gone:
+                kept = np.flatnonzero(self._jobs.fixed).tolist()
+                self._require_sound(changed, self._jobs, self._held, {self._jobs.names[j] for j in kept})
+            self._round = changed
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -307,37 +287,66 @@ class Session:
         InputError, ValueError, TypeError
             As `wattsched.solve`.
         """
+        limit_s = seconds_of("deadline_s", deadline_s)
         with self._solving:
             self._stop.clear()
             instance, last = self.to_instance(), self._last
             formulation, solver = self._names
             result = solve(
-                instance, formulation=formulation, solver=solver, gap=gap, time_limit=deadline_s,
+                instance, formulation=formulation, solver=solver, gap=gap, time_limit=limit_s,
                 initial_solution=last, stop=self._stop, prove=prove,
             )  # fmt: skip
+            # That the last decision says nothing of new jobs is no fault.
+            faults = [fault for fault in result.faults if f"'{EARLIER}'" not in fault]
+            result = result.model_copy(update={"faults": faults})
             self._last = result if result.solved else last
-        return _decision_of(instance, result)
+        return decision_of(instance, result)
 
     def cancel(self) -> None:
         """End the decision that is being made, if one is, with what it has; from another thread."""
         self._stop.set()
 
     def apply(self, decision: SessionDecision) -> None:
-        """Take a decision for what runs now: its jobs hold their GPUs, all others none."""
+        """Take a decision for what runs now: its jobs hold their GPUs, all others none.
+
+        Raises
+        ------
+        ValueError
+            Where there is no decision, or one in which jobs wait that may not stop now.
+        """
+        require("decision", decision, (SessionDecision,), "what solve gives")
+        if not decision.solved:
+            raise ValueError(f"there is no decision to apply: {decision.result.termination.reason}")
         with self._changing:
             place = self._jobs.place
             here = [i for i, name in enumerate(decision.assignments.names) if name in place]
-            self._held = decision.assignments.take(np.array(here, dtype=np.int64))
+            held = decision.assignments.take(np.array(here, dtype=np.int64))
+            lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
+            if lost:
+                raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
+            self._held = held
 
     def to_instance(self, name: str = "session") -> Instance:
         """The round as it is, for a file, the checker, or another solver."""
+        require("name", name, (str,), "a name")
+        if not name:
+            raise ValueError("name must not be empty")
         with self._changing:
-            jobs = (
-                JobColumns({**self._jobs.columns, "current": self._held}) if len(self._held) else self._jobs
-            )
-            return self._round.model_copy(update={"name": name, "jobs": jobs})
+            return self._instance(self._round, self._jobs, self._held, name)
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _instance(now: Instance, jobs: JobColumns, held: AssignmentColumns, name: str) -> Instance:
+        every = JobColumns({**jobs.columns, "current": held}) if len(held) else jobs
+        return now.model_copy(update={"name": name, "jobs": every})
+
+    def _require_sound(
+        self, now: Instance, jobs: JobColumns, held: AssignmentColumns, suspects: set[str]
+    ) -> None:
+        """Refuse what files are refused for, of some of the jobs."""
+        places = np.array([j for j, name in enumerate(jobs.names) if name in suspects], dtype=np.int64)
+        _sound(self._instance(now, jobs.take(places), held, "session"))
 
     def _with_defaults(
         self, names: list[str], known: list[int], fields: dict[str, Any], own: AssignmentColumns
@@ -352,50 +361,12 @@ class Session:
             kept.pop("model", None)
         if "model" in fields and "options" not in fields:
             kept.pop("options", None)
-        checked = _columns_of({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
+        checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
         tables = checked.coded("options").values
-        if faults := [
-            f"options: '{table}' is no table of the session"
-            for table in tables
-            if isinstance(table, str) and table not in self._round.tables
-        ]:
-            raise InputError(faults)
+        named = [table for table in tables if isinstance(table, str) and table not in self._round.tables]
+        if named:
+            raise InputError([f"options: '{table}' is no table of the session" for table in named])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
-
-    def _tables_of(
-        self, names: list[str], start: Sequence[int] | IntArray | None, columns: Mapping[str, Any]
-    ) -> Coded:
-        """Table of each job from columns of all rows; equal ones are one."""
-        listed = {name: _listed(name, column) for name, column in columns.items()}
-        n_rows = max((len(column) for column in listed.values() if isinstance(column, list)), default=0)
-        listed = {n: [column] * n_rows if isinstance(column, str) else column for n, column in listed.items()}
-        if faults := [
-            f"{n}: has {len(c)} rows, others {n_rows}" for n, c in listed.items() if len(c) != n_rows
-        ]:
-            raise InputError(faults)
-        bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
-        if (
-            len(bounds) != len(names) + 1
-            or bounds[0] != 0
-            or bounds[-1] != n_rows
-            or bounds != sorted(bounds)
-        ):
-            told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
-            raise InputError([f"start: must be {told}"])
-        found, faults = [], list[str]()
-        for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
-            rows = {column: values[first:end] for column, values in listed.items()}
-            key = tuple((column, *values) for column, values in rows.items())
-            if key not in self._own:
-                try:
-                    self._own[key] = validated(OptionTable, rows)
-                except InputError as error:
-                    faults += [f"job '{name}': {fault}" for fault in error.faults]
-                    continue
-            found.append(self._own[key])
-        if faults:
-            raise InputError(faults)
-        return Coded.of(found)
 
     def _forget_tables(self) -> None:
         """Keep what jobs still use; not every time, as that takes as long as there are tables."""
@@ -405,14 +376,22 @@ class Session:
 
     def _site(self, reserved_w: Mapping[str, float], down: list[str], up: list[str]) -> Cluster:
         """The cluster with other loads, and nodes that are gone or back."""
-        cluster = self._round.cluster
+        cluster, gone, back = self._round.cluster, set(down), set(up)
         domains = {domain.name for domain in cluster.power_domains}
-        for field, names in (("down", down), ("up", up)):
-            for name in names:
-                require_known(field, name, self._broken)
-        for name in reserved_w:
-            require_known("reserved_w", name, [*self._broken, *domains])
-        gone, back = set(down), set(up)
+        faults = [
+            f"{field}: '{name}' is no node of the cluster"
+            for field, names in (("down", down), ("up", up))
+            for name in names
+            if name not in self._broken
+        ]
+        faults += [
+            f"reserved_w: '{name}' is neither a node nor a power domain"
+            for name in reserved_w
+            if name not in self._broken and name not in domains
+        ]
+        faults += [f"node '{name}' is said to be down and up" for name in sorted(gone & back)]
+        if faults:
+            raise InputError(faults)
         nodes = []
         for node in cluster.nodes:
             changes: dict[str, Any] = {}
@@ -432,99 +411,8 @@ class Session:
         return validated(Cluster, changed.model_dump()) if reserved_w else changed
 
 
-def _named(ids: Sequence[str]) -> list[str]:
-    """Names of jobs, each once."""
-    names = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    if isinstance(ids, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError("ids must be a sequence of names")
-    if faults := list(repeated("job", names)):
+def _sound(instance: Instance) -> Instance:
+    """An instance without the faults that files are refused for."""
+    if faults := faults_of(instance):
         raise InputError(faults)
-    return names
-
-
-def _fields(columns: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Columns of fields that jobs have, of the right length."""
-    known = Job.model_fields.keys() - {"name", "current"}
-    faults = [f"'{name}' is no field of a job" for name in columns if name not in known]
-    for name, column in columns.items():
-        entries = column.codes if isinstance(column, Coded) else column
-        if isinstance(entries, str) or not hasattr(entries, "__len__"):
-            faults.append(f"{name}: must have a value for each of {n} jobs, got {entries!r:.80}")
-        elif len(entries) != n:
-            faults.append(f"{name}: has {len(entries)} values for {n} jobs")
-    if faults:
-        raise InputError(faults)
-    return dict(columns)
-
-
-def _columns_of(columns: Mapping[str, Any]) -> JobColumns:
-    """Validate columns of jobs."""
-    try:
-        return JobColumns.of(columns)
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error).split("; ")) from None
-
-
-def _listed(field: str, column: Any) -> Any:
-    """A column of a table as a list, or one name for all rows."""
-    if isinstance(column, str):
-        return column
-    if isinstance(column, Coded) or hasattr(column, "tolist"):
-        return column.tolist()
-    if hasattr(column, "to_pylist"):
-        return column.to_pylist()
-    if not isinstance(column, Sequence):
-        raise InputError([f"{field}: must be a column, got {column!r:.80}"])
-    return list(column)
-
-
-def _assignments(
-    names: list[str], held: AssignmentColumns | Sequence[Mapping[str, Any] | None]
-) -> AssignmentColumns:
-    """What jobs hold, as assignments."""
-    if isinstance(held, AssignmentColumns):
-        mine = set(names)
-        here = [i for i, name in enumerate(held.names) if name in mine]
-        return held.take(np.array(here, dtype=np.int64))
-    if len(held) != len(names):
-        raise InputError([f"held: has {len(held)} values for {len(names)} jobs"])
-    given = [(name, dict(one)) for name, one in zip(names, held, strict=True) if one is not None]
-    rows, faults = [], list[str]()
-    for name, one in given:
-        try:
-            rows.append(validated(Assignment, {"job": name, **one}))
-        except InputError as error:
-            faults += [f"job '{name}': held.{fault}" for fault in error.faults]
-    if faults:
-        raise InputError(faults)
-    return AssignmentColumns.from_records(rows)
-
-
-def _decision_of(instance: Instance, result: Result) -> SessionDecision:
-    """The answer in arrays."""
-    jobs = instance.by_column()
-    running = AssignmentColumns.from_records([] if result.decision is None else result.decision.jobs)
-    option = np.full(len(jobs), WAITS)
-    tables, codes = jobs.coded("options"), jobs.coded("options").codes.tolist()
-    rows: dict[int, dict[tuple[Any, ...], int]] = {}
-    types = {pool.name: pool.gpu_type for pool in pools_of(instance.cluster)}
-    for place, name in enumerate(running.names):
-        job = jobs.place[name]
-        code = codes[job]
-        if code == NONE:
-            option[job] = MODELLED
-            continue
-        if code not in rows:
-            table = tables.values[code]
-            own = instance.tables[table] if isinstance(table, str) else table
-            rows[code] = {row: number for number, row in enumerate(own.settings())}
-        chosen = running[place]
-        settings = (chosen.frequency_mhz, chosen.power_limit_w, chosen.batch_size)
-        own_settings = tuple(value for value in settings if value is not None)
-        for pool in (chosen.pool, types[chosen.pool]):
-            if (found := rows[code].get((chosen.gpus, pool, *own_settings))) is not None:
-                option[job] = found
-                break
-    return SessionDecision(jobs.names, option, running, result.dropped, result)
+    return instance

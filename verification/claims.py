@@ -15,9 +15,9 @@ from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, Report, is
 from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
-    "infeasible": ("objective", "bound", "gap", "proven_gap", "totals"),
-    "no_solution": ("objective", "gap", "proven_gap", "totals"),
-    "error": ("objective", "gap", "proven_gap", "totals"),
+    "infeasible": ("objective", "bound", "gap", "proven_gap", "totals", "dropped"),
+    "no_solution": ("objective", "gap", "proven_gap", "totals", "dropped"),
+    "error": ("objective", "gap", "proven_gap", "totals", "dropped"),
 }
 """Reasons to stop that leave no decision, and what else cannot be claimed then."""
 

@@ -109,7 +109,8 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         inside = np.array([domain.name in names for names in feeds.values])[feeds.codes]
         fed = nodes.take(np.flatnonzero(inside))
         standing = standing_power_w(instance, options.pools, domain.name)
-        rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_power_w(cluster, fed)))
+        full_w = full_power_w(cluster, fed) + domain.reserved_w
+        rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_w))
     heading(out, "Power", "the cap between the idle cluster and every GPU at its board limit")
     columns = ["", ">idle", ">cap", ">full", ""]
     table(out, columns, rows, beyond=len(cluster.power_domains) - MOST_DOMAINS)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import wattsched
 from wattsched import Coded, InputError, Session
 from wattsched.instances.generators import generate
-from wattsched.session import MODELLED, WAITS
+from wattsched.session_decision import MODELLED, UNDECIDED, WAITS
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}, "A100": {"idle_power_w": 50.0}},
@@ -185,6 +185,67 @@ def test_others_and_budgets_come_and_go() -> None:
     assert own.solve().result.totals["power_w"] == pytest.approx(free)
 
 
+def test_rounds_and_carbon_budgets_change() -> None:
+    own = session(objective="goodput")
+    own.upsert(["a", "b"], options=["t", "t"])
+    most_j, least_j = (float(one.solve().result.totals["energy_j"]) for one in (own, session()))
+    carbon_g = (most_j + least_j) / 2 * 300.0 / 3.6e6
+    own.update(carbon_g=carbon_g, carbon_g_per_kwh=300.0, round_s=300.0)
+    assert 0.0 < own.solve().result.totals["carbon_g"] <= carbon_g
+    own.update(round_s=60.0, carbon_g=None)
+    assert (own.to_instance().round_s, own.to_instance().budgets.carbon_g) == (60.0, None)
+
+
+def test_another_objective_begins_without_the_prices_of_the_last() -> None:
+    own = session(objective="goodput")
+    own.upsert([f"j{i}" for i in range(20)], **options_of(20), remaining_work=np.linspace(1e3, 1e5, 20))
+    for objective in ("makespan", "max-min", "total-completion", "goodput", "makespan"):
+        own.solve()
+        own.update(objective=objective)
+        found = own.solve()
+        assert wattsched.check(own.to_instance(), found.result).faults == []
+        assert all(price >= 0.0 for price in found.prices.values())
+
+
+def test_new_jobs_are_no_fault_of_the_last_decision() -> None:
+    own = session()
+    own.upsert(["a"], options=["t"])
+    own.solve()
+    own.upsert(["b"], options=["t"])
+    assert own.solve().result.faults == []
+
+
+def test_what_is_no_decision_is_not_applied() -> None:
+    own = session()
+    own.upsert(["a"], options=["t"])
+    own.apply(own.solve())
+    held = own.to_instance().jobs[0].current
+    own.update(power_w=10.0)
+    none = own.solve()
+    assert (none.solved, none.option.tolist()) == (False, [UNDECIDED])
+    with pytest.raises(ValueError, match="there is no decision to apply: infeasible"):
+        own.apply(none)
+    with pytest.raises(TypeError, match="decision must be what solve gives"):
+        own.apply(none.result)  # type: ignore[arg-type]
+    assert own.to_instance().jobs[0].current == held
+    own.update(power_w=None)
+    own.upsert(["a"], preemptible=[False])
+    with pytest.raises(InputError, match="is unavailable, but the job is not preemptible"):
+        own.update(down=["n0", "n1"])
+    assert own.solve().assignments.names == ["a"]
+
+
+def test_numbers_of_numpy_and_names_of_arrow_are_taken() -> None:
+    own = Session({**CLUSTER, "nodes": [{**node, "gpus": np.int64(4)} for node in CLUSTER["nodes"]]})
+    gpus = {"gpus": np.int64(1), "pool": "A@feed", "nodes": {"n0": np.array([0])}}
+    table = {"gpus": [1], "pool": "A", "rate": [1.0], "power_w": [9.0]}
+    own.upsert(["a"], **table, held=[{**gpus, "job": "z"}], deadline_s=[float("nan")])
+    own.upsert(pa.chunked_array([["b"], ["c"]]), start=np.arange(3), **{**table, **{
+        name: table[name] * 2 for name in ("gpus", "rate", "power_w")}})  # fmt: skip
+    assert own.to_instance().jobs[0].current.nodes == {"n0": [0]}
+    assert [job.deadline_s for job in own.to_instance().jobs] == [None] * 3
+
+
 def test_jobs_without_options_are_named() -> None:
     own = session()
     own.upsert(["a", "b"], options=["t", "t"], deadline_s=[1e-3, 1e6])
@@ -210,6 +271,44 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 1, "pool": "A"}]), "job 'x': held.nodes"),
         (lambda s: s.upsert(["x"], options=["t"], held=[]), "held: has 0 values for 1 jobs"),
         (lambda s: s.upsert(["x"], options=["t"], **options_of(1)), "options: names a table, but"),
+        (lambda s: s.upsert(["x", "y"], options=["t", "t"], weight=[-1.0, -2.0]), "weight[1]: must be"),
+        (lambda s: s.upsert(["x"], model=["zz"]), "job 'x' has the model 'zz'"),
+        (lambda s: s.upsert(["x"], gpus=[1], pool="H", rate=[1.0], power_w=[1.0]), "pool 'H' is no pool"),
+        (
+            lambda s: s.upsert(["x"], gpus=[[1]], pool="A", rate=[1.0], power_w=[1.0]),
+            "gpus: must be a column",
+        ),
+        (lambda s: s.upsert(["x"], start=[0.0, 1.0], **{**TABLE}), "start: must be whole numbers"),
+        (
+            lambda s: s.upsert(["x"], gpus=[1, 1], pool=["A", "A@feed"], rate=[1.0, 2.0], power_w=[1.0, 1.0]),
+            "repeats a row of GPU type 'A'",
+        ),
+        (
+            lambda s: s.upsert(["x"], options=["t"], min_gpus=[64], can_wait=[False]),
+            "has no option in its pools",
+        ),
+        (lambda s: s.upsert(["x"], options=["t"], held="x"), "held: must be a mapping or None for each job"),
+        (
+            lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 2, "pool": "A", "nodes": {"n1": [0]}}]),
+            "job 'x': held.gpus is 2, but nodes lists 1",
+        ),
+        (
+            lambda s: s.upsert(
+                ["x", "y"], options=["t"] * 2, held=[{"gpus": 1, "pool": "A", "nodes": {"n1": [0]}}] * 2
+            ),
+            "both hold GPU 0 of node 'n1'",
+        ),
+        (
+            lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 1, "pool": "A", "nodes": {"n9": [0]}}]),
+            "n9",
+        ),
+        (lambda s: s.upsert(None), "ids must be a sequence of names"),
+        (lambda s: s.update(down="n0"), "down must be a sequence of names"),
+        (lambda s: s.update(down=["n0"], up=["n0"]), "node 'n0' is said to be down and up"),
+        (lambda s: s.update(carbon_g=10.0), "a carbon budget needs 'carbon_g_per_kwh'"),
+        (lambda s: s.update(power_w=-1.0, down=["n9"]), "down: 'n9' is no node"),
+        (lambda s: s.solve(deadline_s=0.0), "deadline_s must be positive"),
+        (lambda s: s.to_instance(""), "name must not be empty"),
         (lambda s: s.remove(["a", "x"]), "'x'"),
         (lambda s: s.update(power_w=-1.0), "power_w"),
         (lambda s: s.update(round_s=0.0), "round_s"),

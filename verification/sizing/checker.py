@@ -58,15 +58,15 @@ def check(instance: Instance, decision: Decision) -> Report:
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    every = instance.by_column().place
-    of = decided(instance)
+    of, whole = decided(instance), instance
     instance, configurations = of.instance, of.configurations
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
+    every = whole.by_column().place if of.left_out else numbers
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
     faults = [*left_out_faults(of, decision), *pairing_faults(every, assigned.names, decision.waiting)]
-    faults += [*set_faults(instance, assigned), *gpu_faults(assigned, kept)]
+    faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(assigned, decision.waiting, numbers)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
     faults += told

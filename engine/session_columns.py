@@ -1,0 +1,160 @@
+"""What callers of a session put in, from numpy, Arrow and lists: names, fields, tables, GPUs in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from wattsched.instances.errors import InputError, lines_of, repeated, validated
+from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
+from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.arrays import IntArray
+from wattsched.topology.column import Coded, as_list
+
+TABLE = tuple(OptionTable.model_fields)
+"""Arguments of `Session.upsert` that are columns of the jobs' own tables."""
+
+
+def plain(value: Any) -> Any:
+    """Numbers and arrays of numpy, wherever they are, as Python's own."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def named(field: str, ids: Iterable[str]) -> list[str]:
+    """Names of jobs or nodes, each once."""
+    names: Any = ids
+    for method in ("to_pylist", "tolist"):  # of Arrow and numpy
+        names = getattr(ids, method)() if hasattr(ids, method) else names
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"{field} must be a sequence of names, got {ids!r:.80}")
+    found: list[Any] = list(names)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{field} must be a sequence of names")
+    if faults := list(repeated("job" if field == "ids" else "node", found)):
+        raise InputError(faults)
+    return found
+
+
+def fields_of(columns: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Columns of fields that jobs have, of the right length."""
+    known = Job.model_fields.keys() - {"name", "current"}
+    faults = [f"'{name}' is no field of a job" for name in columns if name not in known]
+    for name, column in columns.items():
+        entries = column.codes if isinstance(column, Coded) else column
+        if isinstance(entries, str) or not hasattr(entries, "__len__"):
+            faults.append(f"{name}: must have a value for each of {n} jobs, got {entries!r:.80}")
+        elif len(entries) != n:
+            faults.append(f"{name}: has {len(entries)} values for {n} jobs")
+    if faults:
+        raise InputError(faults)
+    return {name: _without_nan(column) for name, column in columns.items()}
+
+
+def _without_nan(column: Any) -> Any:
+    """A list as files have it: no number is None, as it is nan in arrays."""
+    if not isinstance(column, list | tuple):
+        return column
+    return [None if isinstance(entry, float) and entry != entry else plain(entry) for entry in column]
+
+
+def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
+    """Validate columns of jobs."""
+    try:
+        return JobColumns.of(columns)
+    except ValidationError as error:
+        listed = {name: as_list(column) for name, column in columns.items()}
+        raise InputError(lines_of(error, listed)) from None
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise InputError(str(error).split("; ")) from None
+
+
+def _listed(field: str, column: Any) -> Any:
+    """A column of a table as a list, or one name for all rows."""
+    if isinstance(column, str):
+        return column
+    if isinstance(column, Coded) or hasattr(column, "tolist"):
+        return column.tolist()
+    if hasattr(column, "to_pylist"):
+        return column.to_pylist()
+    if not isinstance(column, Sequence):
+        raise InputError([f"{field}: must be a column, got {column!r:.80}"])
+    return list(column)
+
+
+def assignments_of(
+    names: list[str], held: AssignmentColumns | Sequence[Mapping[str, Any] | None]
+) -> AssignmentColumns:
+    """What jobs hold, as assignments."""
+    if isinstance(held, AssignmentColumns):
+        mine = set(names)
+        here = [i for i, name in enumerate(held.names) if name in mine]
+        return held.take(np.array(here, dtype=np.int64))
+    listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
+    if listed is None or not all(one is None or isinstance(one, Mapping) for one in listed):
+        raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])
+    if len(listed) != len(names):
+        raise InputError([f"held: has {len(listed)} values for {len(names)} jobs"])
+    rows, faults = [], list[str]()
+    for name, one in zip(names, listed, strict=True):
+        if one is None:
+            continue
+        try:
+            row = validated(Assignment, {**plain(one), "job": name})
+        except InputError as error:
+            faults += [f"job '{name}': held.{fault}" for fault in error.faults]
+            continue
+        if (gpus := sum(map(len, row.nodes.values()))) != row.gpus:
+            faults.append(f"job '{name}': held.gpus is {row.gpus}, but nodes lists {gpus}")
+        rows.append(row)
+    if faults:
+        raise InputError(faults)
+    return AssignmentColumns.from_records(rows)
+
+
+def tables_of(
+    names: list[str],
+    start: Sequence[int] | IntArray | None,
+    columns: Mapping[str, Any],
+    known: dict[tuple[Any, ...], OptionTable],
+) -> Coded:
+    """Table of each job from columns of all rows; equal ones are one."""
+    listed = {name: _listed(name, column) for name, column in columns.items()}
+    n_rows = max((len(column) for column in listed.values() if isinstance(column, list)), default=0)
+    listed = {n: [column] * n_rows if isinstance(column, str) else column for n, column in listed.items()}
+    if faults := [f"{n}: has {len(c)} rows, others {n_rows}" for n, c in listed.items() if len(c) != n_rows]:
+        raise InputError(faults)
+    bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
+    if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
+        raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
+    if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
+        told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
+        raise InputError([f"start: must be {told}"])
+    nested = (list, tuple, dict)
+    if faults := [
+        f"{n}: must be a column" for n, c in listed.items() if any(isinstance(v, nested) for v in c)
+    ]:
+        raise InputError(faults)
+    found = []
+    for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
+        rows = {column: values[first:end] for column, values in listed.items()}
+        key = tuple((column, *values) for column, values in rows.items())
+        if key not in known:
+            try:
+                known[key] = validated(OptionTable, rows)
+            except InputError as error:
+                faults += [f"job '{name}': {fault}" for fault in error.faults]
+                continue
+        found.append(known[key])
+    if faults:
+        raise InputError(faults)
+    return Coded.of(found)
