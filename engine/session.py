@@ -64,7 +64,7 @@ class Session:
     """Jobs on a cluster that change from decision to decision.
 
     Methods may be called from several threads: one decision is made at a time, of the jobs as they are when
-    it begins. A session can be pickled between them. Nothing of the host is changed.
+    it begins. A session can be pickled between them. Signals, warnings and streams stay the host's.
 
     Parameters
     ----------
