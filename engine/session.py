@@ -6,7 +6,9 @@ The decision backend of a scheduler, which has its jobs in arrays and asks every
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from threading import Event, Lock
+from types import NoneType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ from wattsched.engine import require_names, seconds_of, solve
 from wattsched.instances.errors import (
     InputError,
     require,
+    require_range,
     unknown,
     validated,
 )
@@ -94,7 +97,7 @@ class Session:
         cluster: Cluster | Mapping[str, Any],
         *,
         objective: str = "work-value",
-        capacity: str | Mapping[str, str] | None = None,
+        capacity: str | Mapping[str, Any] | None = None,
         round_s: float = 300.0,
         tables: Mapping[str, Any] | None = None,
         profiles: Sequence[Any] = (),
@@ -102,6 +105,12 @@ class Session:
         solver: str = "auto",
     ) -> None:
         require("cluster", cluster, (Cluster, Mapping), "a Cluster or a mapping")
+        require("objective", objective, (str,), "a name")
+        require("capacity", capacity, (str, Mapping, NoneType), "a name, or names by pool")
+        require("round_s", round_s, (Real,), "a number of seconds")
+        require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
+        require("formulation", formulation, (str, NoneType), "a name")
+        require("solver", solver, (str,), "a name")
         site = cluster.model_dump() if isinstance(cluster, Cluster) else plain(cluster)
         site |= {} if capacity is None else {"capacity": capacity}
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
@@ -256,7 +265,7 @@ class Session:
                     changes["objective"] = require_names(problem("sizing"), *self._names, objective)
                 if reserved_w or gone or back:
                     changes["cluster"] = self._site(reserved_w or {}, gone, back)
-            except ValueError as error:
+            except (InputError, ValueError) as error:
                 faults += error.faults if isinstance(error, InputError) else [str(error)]
             if faults:
                 raise InputError(faults)

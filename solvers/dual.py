@@ -249,7 +249,7 @@ class _Master:
         self._taken = np.zeros(0)
         self._offset = program.offset if isinstance(program, Program) else 0.0
         self.box = box
-        self._lp = RestrictedMaster("cutting planes", unit=box / program.n_groups)
+        self._lp = RestrictedMaster("cutting planes", unit=box / max(1, program.n_groups))
         self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)
         self._lp.add_rows(np.ones(clusters + 1), 1.0)
         rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])

@@ -98,10 +98,14 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "JobSource": ((folder / "jobs.csv",), {}),
         "Journal": ((folder / "out",), {}),
         "ReplaySettings": ((), {}),
+        "Session": ((instance.cluster,), {}),
     }
 
 
-MODELS = {"AssignmentColumns", "Coded", "Decision", "InputError", "Instance", "JobColumns", "Result"}
+MODELS = {
+    "AssignmentColumns", "Coded", "Decision", "InputError", "Instance", "JobColumns", "Result",
+    "SessionDecision",
+}  # fmt: skip
 """Public names that pydantic looks after, an exception, and arrays that are looked at when they are used."""
 
 

@@ -307,6 +307,7 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.update(down=["n0"], up=["n0"]), "node 'n0' is said to be down and up"),
         (lambda s: s.update(carbon_g=10.0), "a carbon budget needs 'carbon_g_per_kwh'"),
         (lambda s: s.update(power_w=-1.0, down=["n9"]), "down: 'n9' is no node"),
+        (lambda s: s.update(power_w=-1.0, down=["n9"]), "power_w: must be greater than 0"),
         (lambda s: s.solve(deadline_s=0.0), "deadline_s must be positive"),
         (lambda s: s.to_instance(""), "name must not be empty"),
         (lambda s: s.remove(["a", "x"]), "'x'"),
