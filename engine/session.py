@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from threading import Event, Lock
 from types import NoneType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from wattsched.result import Result
 from wattsched.session_columns import (
     TABLE,
     assignments_of,
+    divided,
     fields_of,
     jobs_of_columns,
     named,
@@ -40,7 +41,7 @@ from wattsched.session_columns import (
 )
 from wattsched.session_decision import SessionDecision, decision_of
 from wattsched.topology.arrays import IntArray
-from wattsched.topology.cluster import Cluster
+from wattsched.topology.cluster import Cluster, Node, PowerDomain
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
 
@@ -185,9 +186,8 @@ class Session:
                 fields["options"] = tables_of(names, start, tables, self._own)
             place, touched = self._jobs.place, set(names)
             known = [place[name] for name in names if name in place]
-            stays = np.array([name not in touched for name in self._held.names], dtype=bool)
-            own = self._held.take(np.flatnonzero(~stays)) if given is None else given
-            theirs = self._held.take(np.flatnonzero(stays))
+            before, theirs = divided(self._held, touched)
+            own = before if given is None else given
             changed = self._with_defaults(names, known, fields, own)
             others = self._jobs.take(np.delete(np.arange(len(self._jobs)), known))
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
@@ -210,9 +210,7 @@ class Session:
             if faults := list(unknown("session", "job", names, place)):
                 raise InputError(faults)
             self._jobs = self._jobs.take(np.delete(np.arange(len(self._jobs)), [place[n] for n in names]))
-            gone = set(names)
-            stays = [i for i, name in enumerate(self._held.names) if name not in gone]
-            self._held = self._held.take(np.array(stays, dtype=np.int64))
+            _, self._held = divided(self._held, set(names))
             self._forget_tables()
 
     def update(
@@ -327,9 +325,7 @@ class Session:
         if not decision.solved:
             raise ValueError(f"there is no decision to apply: {decision.result.termination.reason}")
         with self._changing:
-            place = self._jobs.place
-            here = [i for i, name in enumerate(decision.assignments.names) if name in place]
-            held = decision.assignments.take(np.array(here, dtype=np.int64))
+            held, _ = divided(decision.assignments, self._jobs.place)
             lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
             if lost:
                 raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
@@ -372,9 +368,9 @@ class Session:
             kept.pop("options", None)
         checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
         tables = checked.coded("options").values
-        named = [table for table in tables if isinstance(table, str) and table not in self._round.tables]
-        if named:
-            raise InputError([f"options: '{table}' is no table of the session" for table in named])
+        strange = [table for table in tables if isinstance(table, str) and table not in self._round.tables]
+        if strange:
+            raise InputError([f"options: '{table}' is no table of the session" for table in strange])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:
@@ -407,17 +403,20 @@ class Session:
             if node.name in gone | back:
                 every = list(range(node.gpus))
                 changes["unavailable"] = every if node.name in gone else self._broken[node.name]
-            if node.name in reserved_w:
-                changes["reserved_w"] = reserved_w[node.name]
-            nodes.append(node.model_copy(update=changes) if changes else node)
-        fed = [
-            domain.model_copy(update={"reserved_w": reserved_w[domain.name]})
-            if domain.name in reserved_w
-            else domain
-            for domain in cluster.power_domains
-        ]
-        changed = cluster.model_copy(update={"nodes": nodes, "power_domains": fed})
-        return validated(Cluster, changed.model_dump()) if reserved_w else changed
+            nodes.append(_loaded(node, reserved_w, changes))
+        fed = [_loaded(domain, reserved_w, {}) for domain in cluster.power_domains]
+        return cluster.model_copy(update={"nodes": nodes, "power_domains": fed})
+
+
+PlaceT = TypeVar("PlaceT", Node, PowerDomain)
+
+
+def _loaded(place: PlaceT, reserved_w: Mapping[str, float], changes: dict[str, Any]) -> PlaceT:
+    """A node or a power domain with changes, and what others draw there, which is validated."""
+    if place.name in reserved_w:
+        document = {**place.model_dump(), **changes, "reserved_w": reserved_w[place.name]}
+        return validated(type(place), document)
+    return place.model_copy(update=changes) if changes else place
 
 
 def _sound(instance: Instance) -> Instance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,14 +91,20 @@ def _listed(field: str, column: Any) -> Any:
     return list(column)
 
 
+def divided(
+    assignments: AssignmentColumns, jobs: Collection[str]
+) -> tuple[AssignmentColumns, AssignmentColumns]:
+    """The assignments of some jobs, and those of all others."""
+    mine = np.array([name in jobs for name in assignments.names], dtype=bool)
+    return assignments.take(np.flatnonzero(mine)), assignments.take(np.flatnonzero(~mine))
+
+
 def assignments_of(
     names: list[str], held: AssignmentColumns | Sequence[Mapping[str, Any] | None]
 ) -> AssignmentColumns:
     """What jobs hold, as assignments."""
     if isinstance(held, AssignmentColumns):
-        mine = set(names)
-        here = [i for i, name in enumerate(held.names) if name in mine]
-        return held.take(np.array(here, dtype=np.int64))
+        return divided(held, set(names))[0]
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
     if listed is None or not all(one is None or isinstance(one, Mapping) for one in listed):
         raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])

@@ -86,7 +86,7 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
     tables, codes = jobs.coded("options"), jobs.coded("options").codes.tolist()
     rows: dict[int, dict[tuple[Any, ...], int]] = {}
     types = {pool.name: pool.gpu_type for pool in pools_of(instance.cluster)}
-    for place, name in enumerate(running.names):
+    for name, gpus, pool, *settings in zip(*_settings_of(running), strict=True):
         job = jobs.place[name]
         code = codes[job]
         if code == NONE:
@@ -96,11 +96,21 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
             table = tables.values[code]
             own = instance.tables[table] if isinstance(table, str) else table
             rows[code] = {row: number for number, row in enumerate(own.settings())}
-        chosen = running[place]
-        settings = (chosen.frequency_mhz, chosen.power_limit_w, chosen.batch_size)
-        own_settings = tuple(value for value in settings if value is not None)
-        for pool in (chosen.pool, types[chosen.pool]):
-            if (found := rows[code].get((chosen.gpus, pool, *own_settings))) is not None:
-                option[job] = found
-                break
+        stated = [value for value in settings if value]
+        # A row names the pool or its GPU type, never both.
+        option[job] = next(
+            rows[code][row] for at in (pool, types[pool]) if (row := (gpus, at, *stated)) in rows[code]
+        )
     return SessionDecision(jobs.names, option, running, result.dropped, result)
+
+
+def _settings_of(running: AssignmentColumns) -> list[list[Any]]:
+    """Names, GPU counts, pools and settings of assignments, by column; 0 where a job has no such setting."""
+    return [
+        running.names,
+        running.counts("gpus").tolist(),
+        running.coded("pool").tolist(),
+        running.counts("frequency_mhz").tolist(),
+        np.nan_to_num(running.numbers("power_limit_w")).tolist(),
+        running.counts("batch_size").tolist(),
+    ]

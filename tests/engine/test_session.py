@@ -225,8 +225,9 @@ def test_what_is_no_decision_is_not_applied() -> None:
     assert (none.solved, none.option.tolist()) == (False, [UNDECIDED])
     with pytest.raises(ValueError, match="there is no decision to apply: infeasible"):
         own.apply(none)
+    result: Any = none.result
     with pytest.raises(TypeError, match="decision must be what solve gives"):
-        own.apply(none.result)  # type: ignore[arg-type]
+        own.apply(result)
     assert own.to_instance().jobs[0].current == held
     own.update(power_w=None)
     own.upsert(["a"], preemptible=[False])
