@@ -3,7 +3,7 @@ PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay cli
+PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay serve adapters cli
 SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
 CODE := $(PACKAGES) tests $(wildcard benchmarks)
 
