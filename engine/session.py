@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from threading import Event, Lock
 from types import NoneType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -40,8 +40,9 @@ from wattsched.session_columns import (
     tables_of,
 )
 from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.session_site import Site, document_of
 from wattsched.topology.arrays import IntArray
-from wattsched.topology.cluster import Cluster, Node, PowerDomain
+from wattsched.topology.cluster import Cluster
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
 
@@ -112,13 +113,12 @@ class Session:
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
-        site = cluster.model_dump() if isinstance(cluster, Cluster) else plain(cluster)
-        site |= {} if capacity is None else {"capacity": capacity}
+        site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"name": "session", "profiles": list(profiles)}
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
-        self._broken = {node.name: node.unavailable for node in self._round.cluster.nodes}
+        self._site = Site.of(self._round.cluster)
         self._own: dict[tuple[Any, ...], OptionTable] = {}
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
         self._last: Result | None = None
@@ -226,6 +226,8 @@ class Session:
         reserved_w: Mapping[str, float] | None = None,
         down: Iterable[str] = (),
         up: Iterable[str] = (),
+        unavailable: Mapping[str, Sequence[int]] | None = None,
+        cluster: Cluster | Mapping[str, Any] | None = None,
     ) -> None:
         """Change the round; what is not told stays as it is, and None takes a limit away.
 
@@ -236,7 +238,13 @@ class Session:
         reserved_w : mapping of str to float, optional
             What others draw on nodes, and through power domains, by name.
         down, up : iterables of str
-            Nodes of which no GPU can be used any more, or those again that could be used at first.
+            Nodes of which no GPU can be used any more, or those again that are not unavailable.
+        unavailable : mapping of str to sequence of int, optional
+            GPUs of nodes that are broken or that others use, instead of those so far.
+        cluster : Cluster or mapping, optional
+            Another one, with nodes that came or without those that went; all of them are up. Jobs that held
+            what is not there any more are to be told so first (``upsert(..., held=[None])``). Without a
+            capacity of its own it keeps the present one.
 
         Raises
         ------
@@ -246,6 +254,9 @@ class Session:
         limits = dict(zip(BUDGETS, (power_w, energy_j, carbon_g, scope or SAME), strict=True))
         told = {name: value for name, value in limits.items() if not isinstance(value, _Same)}
         gone, back = named("down", down), named("up", up)
+        require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
+        require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
+        require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
         with self._changing:
             now, faults = self._round, list[str]()
             document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
@@ -253,6 +264,7 @@ class Session:
             same = isinstance(carbon_g_per_kwh, _Same)
             document["carbon_g_per_kwh"] = now.carbon_g_per_kwh if same else carbon_g_per_kwh
             changes: dict[str, Any] = {}
+            site = self._site
             try:
                 sound = validated(Instance, document)
                 changes = {name: getattr(sound, name) for name in ("budgets", "round_s", "carbon_g_per_kwh")}
@@ -261,17 +273,22 @@ class Session:
             try:
                 if objective is not None:
                     changes["objective"] = require_names(problem("sizing"), *self._names, objective)
-                if reserved_w or gone or back:
-                    changes["cluster"] = self._site(reserved_w or {}, gone, back)
+                if cluster is not None:
+                    site = site.replaced(cluster)
+                if reserved_w or gone or back or unavailable:
+                    site = site.changed(reserved_w or {}, gone, back, unavailable or {})
+                changes["cluster"] = site.cluster
             except (InputError, ValueError) as error:
                 faults += error.faults if isinstance(error, InputError) else [str(error)]
             if faults:
                 raise InputError(faults)
             changed = now.model_copy(update=changes)
-            if gone:
+            if cluster is not None:
+                _sound(self._instance(changed, self._jobs, self._held, "session"))
+            elif gone or unavailable:
                 kept = np.flatnonzero(self._jobs.fixed).tolist()
                 self._require_sound(changed, self._jobs, self._held, {self._jobs.names[j] for j in kept})
-            self._round = changed
+            self._round, self._site = changed, site
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -378,45 +395,6 @@ class Session:
         if len(self._own) > 2 * len(self._jobs) + 100:
             used = {id(table) for table in self._jobs.coded("options").values}
             self._own = {key: table for key, table in self._own.items() if id(table) in used}
-
-    def _site(self, reserved_w: Mapping[str, float], down: list[str], up: list[str]) -> Cluster:
-        """The cluster with other loads, and nodes that are gone or back."""
-        cluster, gone, back = self._round.cluster, set(down), set(up)
-        domains = {domain.name for domain in cluster.power_domains}
-        faults = [
-            f"{field}: '{name}' is no node of the cluster"
-            for field, names in (("down", down), ("up", up))
-            for name in names
-            if name not in self._broken
-        ]
-        faults += [
-            f"reserved_w: '{name}' is neither a node nor a power domain"
-            for name in reserved_w
-            if name not in self._broken and name not in domains
-        ]
-        faults += [f"node '{name}' is said to be down and up" for name in sorted(gone & back)]
-        if faults:
-            raise InputError(faults)
-        nodes = []
-        for node in cluster.nodes:
-            changes: dict[str, Any] = {}
-            if node.name in gone | back:
-                every = list(range(node.gpus))
-                changes["unavailable"] = every if node.name in gone else self._broken[node.name]
-            nodes.append(_loaded(node, reserved_w, changes))
-        fed = [_loaded(domain, reserved_w, {}) for domain in cluster.power_domains]
-        return cluster.model_copy(update={"nodes": nodes, "power_domains": fed})
-
-
-PlaceT = TypeVar("PlaceT", Node, PowerDomain)
-
-
-def _loaded(place: PlaceT, reserved_w: Mapping[str, float], changes: dict[str, Any]) -> PlaceT:
-    """A node or a power domain with changes, and what others draw there, which is validated."""
-    if place.name in reserved_w:
-        document = {**place.model_dump(), **changes, "reserved_w": reserved_w[place.name]}
-        return validated(type(place), document)
-    return place.model_copy(update=changes) if changes else place
 
 
 def _sound(instance: Instance) -> Instance:

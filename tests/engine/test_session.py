@@ -19,6 +19,7 @@ import wattsched
 from wattsched import Coded, InputError, Session
 from wattsched.instances.generators import generate
 from wattsched.session_decision import MODELLED, UNDECIDED, WAITS
+from wattsched.topology.cluster import Cluster
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}, "A100": {"idle_power_w": 50.0}},
@@ -172,6 +173,41 @@ def test_held_gpus_are_kept_and_those_of_nodes_that_went_down_left() -> None:
     assert own.solve().objective == pytest.approx(first.objective)
 
 
+def test_gpus_of_others_come_and_go_whether_their_node_is_up_or_down() -> None:
+    own = session()
+    own.upsert(["a", "b"], options=["t", "t"])
+    own.update(unavailable={"n0": np.array([0, 1]), "n1": [0, 1, 2]})
+    decision = own.solve()
+    assert decision.gpus_on_nodes == {"n0": 2, "n1": 1}
+    own.apply(decision)
+    own.update(down=["n0"], unavailable={"n0": [2]})
+    assert own.solve().gpus_on_nodes == {"n1": 1}
+    own.update(up=["n0"])
+    assert own.to_instance().cluster.nodes[0].unavailable == [2]
+    own.update(unavailable={"n0": [], "n1": []})
+    assert sum(own.solve().gpus_on_nodes.values()) == 8
+
+
+def test_nodes_come_and_go_with_another_cluster() -> None:
+    own = session(capacity="nodes")
+    own.upsert(["a", "b", "c"], options=["t"] * 3)
+    own.apply(own.solve())
+    more = [*CLUSTER["nodes"], {"name": "n3", "gpu_type": "A", "gpus": 4}]
+    own.update(cluster={**CLUSTER, "nodes": more}, down=["n2"], reserved_w={"n3": 7.0})
+    assert own.to_instance().cluster.capacity == "nodes"
+    assert own.to_instance().cluster.nodes[3].reserved_w == 7.0
+    decision = own.solve()
+    assert decision.gpus_on_nodes["n3"] == 4
+    own.apply(decision)
+    with pytest.raises(InputError, match=r"current.nodes: 'n0' is no node of the cluster"):
+        own.update(cluster={**CLUSTER, "nodes": more[1:], "power_domains": []})
+    fewer = Cluster.model_validate({**CLUSTER, "nodes": more[1:], "power_domains": []})
+    own.upsert(own.to_instance().by_column().names, held=[None] * 3)
+    own.update(cluster=fewer)
+    assert own.to_instance().cluster.capacity == "nodes"
+    assert "n0" not in own.solve().gpus_on_nodes
+
+
 def test_others_and_budgets_come_and_go() -> None:
     own = session(objective="goodput")
     own.upsert(["a", "b", "c"], options=["t"] * 3)
@@ -318,6 +354,14 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.update(down=["n9"]), "n9"),
         (lambda s: s.update(reserved_w={"n0": -1.0}), "reserved_w"),
         (lambda s: s.update(reserved_w={"n9": 1.0}), "n9"),
+        (lambda s: s.update(unavailable={"n9": [1]}), "unavailable: 'n9' is no node of the cluster"),
+        (lambda s: s.update(unavailable={"n1": [4]}), "unavailable: node 'n1' has no GPU 4, it has 4"),
+        (lambda s: s.update(unavailable={"n1": [1, 1]}), "unavailable: node 'n1' lists a GPU twice"),
+        (lambda s: s.update(unavailable={"n1": ["x"]}), "must have a list of numbers of GPUs"),
+        (lambda s: s.update(unavailable=["n1"]), "unavailable must be a mapping of nodes to GPUs"),
+        (lambda s: s.update(cluster={"nodes": []}), "gpu_types: is missing"),
+        (lambda s: s.update(cluster={**CLUSTER, "power_domains": [{"name": "f"}]}), "members: is missing"),
+        (lambda s: s.update(cluster=3), "cluster must be a Cluster or a mapping"),
     ],
 )
 def test_faults_are_named_and_change_nothing(call: Any, told: str) -> None:
