@@ -109,6 +109,8 @@ class Call:
         What would be answered now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
+    brief : bool
+        Whether the caller sees to what takes time without being needed for the decision, as `Request`.
     """
 
     instance: Any
@@ -128,6 +130,7 @@ class Call:
     certificate: Certificate | None = None
     latest: Result | None = None
     digest: str = ""
+    brief: bool = False
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
     _closing: Lock = field(default_factory=Lock)
@@ -307,6 +310,8 @@ class Request:
         Once the instance is read.
     answer : Result, optional
         Once it is known.
+    brief : bool
+        Whether the instance is known to be sound, and the digest left to the caller.
     """
 
     def __init__(
@@ -318,6 +323,7 @@ class Request:
         watched: bool,
         prove_s: float | None = None,
         spread: Callable[[Model[Any]], Model[Any]] | None = None,
+        brief: bool = False,
     ) -> None:
         self.instance = instance
         self.formulation, self.solver, self.objective = names
@@ -325,7 +331,7 @@ class Request:
         self.initial_solution = initial_solution
         self.watched = watched
         self.prove_s = prove_s
-        self.spread = spread
+        self.spread, self.brief = spread, brief
         self.timer = Timer(limits.time_s)
         self.call: Call | None = None
         self.answer: Result | None = None
@@ -334,7 +340,7 @@ class Request:
         """Begin the call with a sound instance."""
         formulation = self.formulation or problem.default
         known = instance, problem, formulation, self.solver, self.limits, prices, self.timer
-        self.call = Call(*known, self.watched, self.prove_s, self.spread)
+        self.call = Call(*known, self.watched, self.prove_s, self.spread, brief=self.brief)
         return self.call
 
     def give_up(self) -> None:

@@ -87,7 +87,8 @@ class Priced:
     def proven_further(self, cost: float, bound: float) -> Certificate | None:
         """Certificate with a tree that proves a claimed bound, or as much of it as the time for that allows.
 
-        None where the prices alone prove it already, or the formulation has no trees.
+        None where the prices alone prove it already, nothing more is to be proven, or the formulation has no
+        trees.
 
         Parameters
         ----------
@@ -99,7 +100,7 @@ class Priced:
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
         value = min(bound, cost - gap * abs(cost))
-        if call.sign * known.bound >= value:
+        if call.sign * known.bound >= value or call.prove_s == 0.0:
             return None
         with call.timer.phase("prove"):
             by_prices = call.prover(known.prices, ())

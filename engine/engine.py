@@ -108,22 +108,29 @@ def solve(
     wattsched.InputError
         When the file is not a valid instance, or the instance has faults that have no answer.
     """
-    limits = _limits(gap, time_limit, threads, seed)
+    limits = limits_of(gap, time_limit, threads, seed)
     require("solver", solver, (str,), "a name")
     require("formulation", formulation, (str, NoneType), "a name")
     require("objective", objective, (str, NoneType), "a name")
     require("stop", stop, (Event, NoneType), "a threading.Event")
-    require("prove", prove, (Real, NoneType), "a number of seconds")
     require("executor", executor, (Executor, NoneType), "what dask_executor gives")
-    if prove is not None and not 0.0 <= (prove := _float("prove", prove)) < np.inf:
-        raise ValueError(f"prove must be at least 0 and finite, got {prove}")
+    prove = proof_seconds(prove)
     watched = limits.time_s is not None or stop is not None
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    request = Request(instance, names, limits, initial_solution, watched, prove, spread)
-    if not watched:
+    answer = answered(Request(instance, names, limits, initial_solution, watched, prove, spread), stop)
+    listed = find_problem(answer.problem).listed(answer.decision)
+    return answer if listed is answer.decision else answer.model_copy(update={"decision": listed})
+
+
+def answered(request: Request, stop: Event | None = None) -> Result:
+    """Answer a request in time, or when somebody says stop where it is watched; errors as of `solve`.
+
+    Python's search for garbage is the caller's where the request is brief.
+    """
+    if not request.watched:
         return _answered(request)
-    if limits.time_s is None or limits.time_s >= CALM_S:
+    if request.brief or request.limits.time_s is None or request.limits.time_s >= CALM_S:
         return _watched(request, stop)
     with Uncollected():
         return _watched(request, stop)
@@ -173,7 +180,7 @@ def _stopped(answer: Result) -> Result:
 
 def _answered(request: Request) -> Result:
     """Look the request over, and answer it."""
-    sound, problem = sound_instance(request.instance)
+    sound, problem = _sound(request)
     goal = sound.objective if request.objective is None else request.objective
     goal = require_names(problem, request.formulation, request.solver, goal)
     earlier, prices = _earlier(problem, request.initial_solution, goal)
@@ -185,6 +192,12 @@ def _answered(request: Request) -> Result:
             return decide(call, earlier)
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         return call.in_hand(lacking(error))
+
+
+def _sound(request: Request) -> tuple[Any, Problem[Any, Any, Any]]:
+    """Instance of a request, looked over unless that was done, and its problem."""
+    known = request.instance
+    return (known, find_problem(known.problem)) if request.brief else sound_instance(known)
 
 
 def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
@@ -295,6 +308,14 @@ def seconds_of(name: str, limit: float | None) -> float | None:
     return None if seconds == np.inf else seconds
 
 
+def proof_seconds(prove: float | None) -> float | None:
+    """Seconds for a certificate tree, None for as many as is usual; errors as of `seconds_of`."""
+    require("prove", prove, (Real, NoneType), "a number of seconds")
+    if prove is not None and not 0.0 <= (prove := _float("prove", prove)) < np.inf:
+        raise ValueError(f"prove must be at least 0 and finite, got {prove}")
+    return prove
+
+
 def _float(name: str, value: float) -> float:
     """Python's own number: those of numpy warn when they are compared with larger ones than they can be."""
     try:
@@ -303,7 +324,7 @@ def _float(name: str, value: float) -> float:
         raise ValueError(f"{name} must be below 1.8e308, the largest number") from None
 
 
-def _limits(gap: float, time_limit: float | None, threads: int, seed: int) -> Limits:
+def limits_of(gap: float, time_limit: float | None, threads: int = 1, seed: int = 0) -> Limits:
     """Limits of a call, checked: ValueError names what is out of range, TypeError what is no number."""
     require("gap", gap, (Real,), "a number")
     require("threads", threads, (Integral,), "a whole number")

@@ -60,6 +60,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Data to the jobs that the decision leaves out, and why.
     diagnose : callable
         Data to sentences that say why there is no decision, where a quick look can tell; else none.
+    listed : callable
+        Decision, or None, to the same with records as a list where they are few.
     describe : callable
         Data and a row that is short to a sentence, or None where the row stands for no limit.
     may_grow : callable, optional
@@ -88,6 +90,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     misspelt: Callable[[InstanceT], list[str]] | None = None
     left_out: Callable[[DataT], Mapping[str, str]] = lambda data: {}
     diagnose: Callable[[DataT], list[str]] = lambda data: []
+    listed: Callable[[DecisionT | None], DecisionT | None] = lambda decision: decision
     describe: Callable[[DataT, ShortRow], str | None] = describe_limit
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
@@ -196,6 +199,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         misspelt=misspelt,
         diagnose=diagnose,
         left_out=lambda known: known.left_out,
+        listed=lambda decision: None if decision is None else decision.listed(),
         describe=describe,
         may_grow=None,
         former={"completion": "total-completion", "flow": "work-value"},

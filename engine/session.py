@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from wattsched.call import EARLIER
-from wattsched.engine import require_names, seconds_of, solve
+from wattsched.call import EARLIER, Request
+from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.instances.errors import (
     InputError,
     require,
@@ -311,18 +311,17 @@ class Session:
         InputError, ValueError, TypeError
             As `wattsched.solve`.
         """
-        limit_s = seconds_of("deadline_s", deadline_s)
+        limits, prove_s = limits_of(gap, seconds_of("deadline_s", deadline_s)), proof_seconds(prove)
         with self._solving:
             self._stop.clear()
             instance, last = self.to_instance(), self._last
-            formulation, solver = self._names
-            result = solve(
-                instance, formulation=formulation, solver=solver, gap=gap, time_limit=limit_s,
-                initial_solution=last, stop=self._stop, prove=prove,
-            )  # fmt: skip
+            # What a session holds is sound, whoever changed it last.
+            names = *self._names, None
+            request = Request(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
+            result = answered(request, self._stop)
             # That the last decision says nothing of new jobs is no fault.
             faults = [fault for fault in result.faults if f"'{EARLIER}'" not in fault]
-            result = result.model_copy(update={"faults": faults})
+            result = result.model_copy(update={"faults": faults}) if faults != result.faults else result
             self._last = result if result.solved else last
         return decision_of(instance, result)
 

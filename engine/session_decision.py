@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
 from wattsched.result import Result
@@ -39,35 +41,51 @@ class SessionDecision:
         Those that run, with their settings and concrete GPUs; without any where there is no decision.
     reasons : dict of str to str
         Jobs that wait because they have no option, and why.
-    result : Result
-        All of it, with the certificate, as `wattsched.solve` gives it.
     """
 
     ids: list[str]
     option: IntArray
     assignments: AssignmentColumns
     reasons: dict[str, str]
-    result: Result
+    _instance: Instance = field(repr=False)
+    _answer: Result = field(repr=False)
+
+    @cached_property
+    def result(self) -> Result:
+        """All of it, with the certificate, as `wattsched.solve` gives it."""
+        decision = self._answer.decision
+        listed = None if decision is None else decision.listed()
+        return self._answer.model_copy(update={"digest": digest_of(self._instance), "decision": listed})
 
     @property
     def solved(self) -> bool:
         """Whether there is a decision."""
-        return self.result.solved
+        return self._answer.solved
 
     @property
     def objective(self) -> float | None:
         """What the decision is worth; None where there is none."""
-        return self.result.objective
+        return self._answer.objective
 
     @property
     def bound(self) -> float | None:
         """What no decision is better than."""
-        return self.result.bound
+        return self._answer.bound
+
+    @property
+    def gap(self) -> float | None:
+        """How far apart these are, relative to the objective."""
+        return self._answer.gap
 
     @property
     def prices(self) -> dict[str, float]:
         """What one more unit of a capacity or budget would improve the objective by."""
-        return self.result.prices
+        return self._answer.prices
+
+    @property
+    def time_s(self) -> dict[str, float]:
+        """Seconds by phase."""
+        return self._answer.time_s
 
     @property
     def gpus_on_nodes(self) -> dict[str, int]:
@@ -84,7 +102,7 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
     running = AssignmentColumns.from_records([] if result.decision is None else result.decision.jobs)
     option = np.full(len(jobs), WAITS if result.solved else UNDECIDED)
     tables, codes = jobs.coded("options"), jobs.coded("options").codes.tolist()
-    rows: dict[int, dict[tuple[Any, ...], int]] = {}
+    rows: dict[int, dict[tuple[object, ...], int]] = {}
     types = {pool.name: pool.gpu_type for pool in pools_of(instance.cluster)}
     for name, gpus, pool, *settings in zip(*_settings_of(running), strict=True):
         job = jobs.place[name]
@@ -98,10 +116,9 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
             rows[code] = {row: number for number, row in enumerate(own.settings())}
         stated = [value for value in settings if value]
         # A row names the pool or its GPU type, never both.
-        option[job] = next(
-            rows[code][row] for at in (pool, types[pool]) if (row := (gpus, at, *stated)) in rows[code]
-        )
-    return SessionDecision(jobs.names, option, running, result.dropped, result)
+        found = (rows[code].get((gpus, at, *stated), WAITS) for at in (pool, types[pool]))
+        option[job] = max(found)
+    return SessionDecision(jobs.names, option, running, result.dropped, instance, result)
 
 
 def _settings_of(running: AssignmentColumns) -> list[list[Any]]:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from wattsched.formulations.model import Model
     from wattsched.topology.arrays import FloatArray
 
-SMALL = 1_000
-"""Up to this many columns the LP relaxation is solved sooner than the safety net, and is often the answer."""
+SMALL = 5_000
+"""Up to this many columns the LP relaxation is solved about as soon as the safety net has its decision placed
+and checked, and is often the answer."""
 
 IN_THREAD = 5_000
 """Up to this many columns a solver that may be given up runs in a thread instead of a process."""
@@ -47,11 +48,14 @@ _LONG_S = 0.05
 # What the solver of a call that is to stop may take to end: what is left is for the decision it ends with.
 _ENDING_S = 0.1
 _ROUNDING = 1e-6
+# The safety net takes about as long as it takes to come to it. Where so many times that are left, it may come
+# after the solver, which leaves it some of them.
+_AMPLE, _NET_TIMES = 10.0, 3.0
 
 
 def decide(call: Call, earlier: Any) -> Result:
     """Expand, build, solve and conclude."""
-    call.digest = digest_of(call.instance)
+    call.digest = "" if call.brief else digest_of(call.instance)
     with call.timer.phase("expand"):
         call.data = call.problem.expand(call.instance)
         reasons = call.problem.diagnose(call.data)
@@ -86,7 +90,7 @@ def decide(call: Call, earlier: Any) -> Result:
     if not late and not early and not _in_reach(model, start):
         known += _by_net(call, start)
         start = _start(call, model, known)
-    asked = _ask(call, model, replace(start, rule=_ascend) if late else start)
+    asked = _ask(call, model, replace(start, rule=_ascend) if late else start, late)
     if late and asked.termination.reason == "optimal":
         result = Evidence(call, model, asked, known).answer()
         if result.termination.reason != "error":
@@ -143,8 +147,10 @@ def _net_is_a_solver(call: Call) -> bool:
 
 
 def _net_comes_late(call: Call, model: Model[Any]) -> bool:
-    """Whether the net is for the case only that the solver fails: nothing can stop it before."""
-    small = not call.watched and model.program.n_columns <= SMALL
+    """Whether the net is for the case only that the solver fails: what stops it leaves time for the net."""
+    left_s = call.timer.remaining_s()
+    ample = left_s is None or left_s > _AMPLE * call.timer.elapsed_s()
+    small = ample and model.program.n_columns <= SMALL
     return small and _net_is_a_solver(call) and find_solver(call.solver).relaxes
 
 
@@ -192,8 +198,11 @@ def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))
 
 
-def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
-    """Ask the solver, unless a heuristic decides, or the formulation has found the optimum itself."""
+def _ask(call: Call, model: Model[Any], start: Start, late: bool) -> Solution:
+    """Ask the solver, unless a heuristic decides, or the formulation has found the optimum itself.
+
+    It leaves time for a net that comes late.
+    """
     with call.timer.phase("solve"):
         if call.by_heuristic:
             from wattsched.solvers.dual import dual_prices
@@ -205,15 +214,18 @@ def _ask(call: Call, model: Model[Any], start: Start) -> Solution:
         if call.timer.over():
             return Solution(Termination("no_solution", "time"))
         try:
-            asked = _by_solver(call, model.program, start)
+            left_s = call.timer.remaining_s()
+            net_s = _NET_TIMES * call.timer.elapsed_s() if late else 0.0
+            share = 1.0 - net_s / left_s if left_s else 1.0
+            asked = _by_solver(call, model.program, start, share)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
             return Solution(Termination("no_solution", detail=lacking(error)))
     call.bound = max(call.bound, min(asked.bound, model.outside))
     return asked
 
 
-def _by_solver(call: Call, program: Program | KindProgram, start: Start) -> Solution:
-    """Let the solver run until the time that is left for it, whether it keeps limits or not.
+def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: float) -> Solution:
+    """Let the solver run until its share of the time that is left is over, whether it keeps limits or not.
 
     A small program is solved here, sooner than a process would have it, and so are all by rules and those by
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
@@ -221,7 +233,7 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start) -> Solu
     """
     if not call.watched:
         return find_solver(call.solver)(program, call.limits, start)
-    left = call.limits_left()
+    left = call.limits_left(share)
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > IN_THREAD
     if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):

@@ -17,6 +17,9 @@ from wattsched.topology.pools import Pool
 NOWHERE = -1
 """Start of the block of a job that has none yet."""
 
+# Up to so many blocks are taken sooner one by one than with all that there are.
+_FEW = 10
+
 
 @dataclass(frozen=True, eq=False)
 class Requests:
@@ -114,8 +117,9 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests) -> Allocation:
     """
     _check(pool, requests)
     usable = np.asarray(free, dtype=bool) & pool.available
-    _check_fit(pool, usable, requests)
-    places = _Places(pool, usable, requests)
+    empty = Occupancy(pool.blocks, usable)
+    _check_fit(pool, empty, requests)
+    places = _Places(pool, usable, empty, requests)
     small_first = _attempt(places, np.argsort(requests.size, kind="stable"))
     if not len(small_first.migrated):
         return small_first
@@ -136,26 +140,38 @@ class _Places:
         Places of jobs that have no other, and that no other job's place overlaps: these jobs just stay.
     """
 
-    def __init__(self, pool: Pool, usable: BoolArray, requests: Requests) -> None:
-        self.pool, self.usable, self.requests = pool, usable, requests
+    def __init__(self, pool: Pool, usable: BoolArray, empty: Occupancy, requests: Requests) -> None:
+        self.pool, self.requests = pool, requests
         level, n_held, holder = requests.level, requests.n_held, requests.holder
         begin = requests.held >> level[holder] << level[holder]
         block, own = np.unique(holder * pool.n_gpus + begin, return_counts=True)
         job, start = block // pool.n_gpus, block % pool.n_gpus
         enough = own >= np.minimum(requests.gpus, n_held)[job]
         self.job, self.start = job[enough], start[enough]
-        exists = Occupancy(pool.blocks, usable).are_free(self.start, level[self.job])
+        exists = empty.are_free(self.start, level[self.job])
         self.job, self.start = self.job[exists], self.start[exists]
-        end = self.start + requests.size[self.job]
-        n = pool.n_gpus + 1
-        cover = np.cumsum(np.bincount(self.start, minlength=n) - np.bincount(end, minlength=n))
-        before = _before(cover > 1)
         only = np.bincount(self.job, minlength=len(requests))[self.job] == 1
-        self.alone = only & (before[end] == before[self.start])
+        self.alone = only & ~_overlapping(self.start, self.start + requests.size[self.job])
+        self._free, self._empty = usable, empty
         self._places_before = _before(np.bincount(self.job, minlength=len(requests)))
-        crowd = ~usable
-        crowd[requests.held] = True
-        self._crowd_before = _before(crowd)
+
+    @cached_property
+    def _crowd_before(self) -> IntArray:
+        """How many GPUs before each position are held, or not free."""
+        crowd = ~self._free
+        crowd[self.requests.held] = True
+        return _before(crowd)
+
+    def occupied(self, start: IntArray, size: IntArray) -> Occupancy:
+        """What is taken when these blocks are."""
+        if len(start) <= _FEW:
+            occupancy = self._empty.copy()
+            for one, gpus in zip(start.tolist(), size.tolist(), strict=True):
+                occupancy.take(one, gpus)
+            return occupancy
+        free = self._free.copy()
+        free[ranges(start, size)] = False
+        return Occupancy(self.pool.blocks, free)
 
     def of(self, j: int) -> IntArray:
         """Starts of one job's places."""
@@ -195,9 +211,7 @@ def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
     requests = places.requests
     alone = places.job[places.alone]
     start[alone] = places.start[places.alone]
-    free = places.usable.copy()
-    free[ranges(start[alone], requests.size[alone])] = False
-    occupancy = Occupancy(places.pool.blocks, free)
+    occupancy = places.occupied(start[alone], requests.size[alone])
     contested = np.zeros(len(requests), dtype=bool)
     contested[places.job[~places.alone]] = True
     for j in order[contested[order]].tolist():
@@ -242,14 +256,13 @@ def _return(occupancy: Occupancy, places: _Places, order: IntArray, start: IntAr
     demand = _demand(occupancy, requests, start)
     for j in order[movable[order]].tolist():
         size, levels = int(requests.size[j]), int(requests.level[j]) + 1
+        without = demand.copy()
+        without[:levels] -= size
         for place in occupancy.free_among(places.of(j), size).tolist():
-            occupancy.take(place, size)
-            demand[:levels] -= size
-            if np.all(demand <= occupancy.free_gpus):
-                start[j] = place
+            if np.all(without <= occupancy.left_without(place, size)):
+                occupancy.take(place, size)
+                start[j], demand = place, without
                 break
-            occupancy.release(place, size)
-            demand[:levels] += size
 
 
 def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
@@ -314,6 +327,17 @@ def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
 
 
+def _overlapping(start: IntArray, end: IntArray) -> BoolArray:
+    """Which ranges have a position in common with another."""
+    order = np.lexsort((end, start))
+    first, last = start[order], np.maximum.accumulate(end[order])
+    with_earlier = np.append(False, first[1:] < last[:-1])[: len(order)]
+    with_later = np.append(first[1:] < end[order][:-1], False)[: len(order)]
+    found = np.empty(len(order), dtype=bool)
+    found[order] = with_earlier | with_later
+    return found
+
+
 def _before(holds: BoolArray | IntArray) -> IntArray:
     """How often something holds, or how many there are, before each place; one entry more for the end."""
     return np.concatenate([[0], np.cumsum(holds)])
@@ -338,11 +362,11 @@ def _check(pool: Pool, requests: Requests) -> None:
         raise ValueError(f"jobs {one} and {other} both hold position {held[order[i]]}")
 
 
-def _check_fit(pool: Pool, usable: BoolArray, requests: Requests) -> None:
+def _check_fit(pool: Pool, empty: Occupancy, requests: Requests) -> None:
     largest = int(requests.size.max(initial=1))
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")
-    free_gpus = Occupancy(pool.blocks, usable).free_gpus
+    free_gpus = empty.free_gpus
     demand = demand_by_level(requests.size, len(free_gpus))
     for level in np.flatnonzero(demand > free_gpus)[::-1]:
         raise ValueError(

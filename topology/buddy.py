@@ -24,7 +24,7 @@ Which aligned blocks of a pool are free, kept up to date while blocks are taken 
 
 from __future__ import annotations
 
-from typing import TypeVar, overload
+from typing import Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,6 +150,12 @@ class Occupancy:
         whole = [np.count_nonzero(count == 0) << level for level, count in enumerate(self.taken)]
         self.free_gpus: IntArray = np.array(whole, dtype=np.int64)
 
+    def copy(self) -> Self:
+        """The same, to be changed."""
+        other = object.__new__(type(self))
+        other.taken, other.free_gpus = [count.copy() for count in self.taken], self.free_gpus.copy()
+        return other
+
     @property
     def n_levels(self) -> int:
         """Number of levels, the largest structural block included."""
@@ -176,6 +182,19 @@ class Occupancy:
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
         self._change(start, size, 1)
+
+    def left_without(self, start: int, size: int) -> IntArray:
+        """What `free_gpus` would be if a free aligned block were taken."""
+        top = size.bit_length()
+        left = self.free_gpus.copy()
+        left[:top] -= size
+        for level in range(top, self.n_levels):
+            count, i = self.taken[level], start >> level
+            # Of what is not free nothing larger is.
+            if i >= len(count) or count[i]:
+                break
+            left[level] -= 1 << level
+        return left
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.job_columns import JobColumns, JobKind
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.pools import Pool
@@ -190,8 +190,7 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
 
     Rows are in the order of the pools, and within a pool in the order of the table or profile.
     """
-    first, of_job = jobs.kinds
-    kinds = [jobs[j] for j in first.tolist()]
+    (_, of_job), kinds = jobs.kinds, jobs.of_kinds
     n = len(kinds)
     allowed = np.array([usable_pools(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
     pieces = [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
@@ -214,7 +213,7 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
     )
 
 
-def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
+def usable_pools(job: Job | JobKind, pools: tuple[Pool, ...]) -> list[bool]:
     """Whether a job may use each pool, which its own name or its GPU type stands for."""
     if job.pools is None:
         return [True] * len(pools)
@@ -222,7 +221,7 @@ def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
 
 
 def _from_tables(
-    instance: Instance, pools: tuple[Pool, ...], kinds: list[Job], allowed: BoolArray
+    instance: Instance, pools: tuple[Pool, ...], kinds: list[JobKind], allowed: BoolArray
 ) -> tuple[IntArray, Columns]:
     """Rows of tables, once for each pool that a row's pool or GPU type stands for; with the kind of each."""
     known = [
@@ -260,7 +259,7 @@ def _from_tables(
 
 
 def _from_models(
-    instance: Instance, pools: tuple[Pool, ...], kinds: list[Job], allowed: BoolArray
+    instance: Instance, pools: tuple[Pool, ...], kinds: list[JobKind], allowed: BoolArray
 ) -> Iterable[tuple[IntArray, Columns]]:
     """Configurations of jobs with a performance model, one kind and pool after another."""
     for k, job in enumerate(kinds):

@@ -17,7 +17,6 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import Coded, Column
-from wattsched.topology.columns import BY_COLUMN
 from wattsched.topology.node_allocation import Exact, Held, allocate_any, allocate_on_nodes
 from wattsched.topology.room import Room
 
@@ -167,18 +166,20 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     line = np.cumsum([0, *(pool.n_gpus for pool in pools)])[pool[placed.job]] + placed.position
     first_node = np.cumsum([0, *(len(pool.nodes) for pool in pools)]).tolist()
     nodes = np.concatenate([pool.node_index + n for pool, n in zip(pools, first_node, strict=False)])
+    every = [name for pool in pools for name in pool.nodes] if len(pools) > 1 else pools[0].nodes
+    used, node = np.unique(nodes[line], return_inverse=True)
     columns: dict[str, Column] = {
         "job": [names[j] for j in running.tolist()],
         "gpus": gpus,
         "pool": Coded(pool[running], [pool.name for pool in pools]),
         "set": Coded(job_set[running], [together.declared.name for together in options.job_sets]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
-        "node": Coded(nodes[line], [name for pool in pools for name in pool.nodes]),
+        "node": Coded(node, [every[n] for n in used.tolist()]),
         "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
     }
     jobs = AssignmentColumns(columns).without_empty()
     waits = [*(names[j] for j in waiting.tolist()), *known.left_out]
-    return Decision(jobs=list(jobs) if len(known) < BY_COLUMN else jobs, waiting=waits)
+    return Decision.model_construct(jobs=jobs, waiting=waits)
 
 
 def _setting(name: str, values: FloatArray) -> Column:

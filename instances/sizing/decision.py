@@ -96,3 +96,9 @@ class Decision(Strict):
         Discriminator(form_of),
     ]
     waiting: list[Name]
+
+    def listed(self) -> Self:
+        """The same with assignments as a list where they are few."""
+        if not isinstance(self.jobs, AssignmentColumns):
+            return self
+        return self.model_copy(update={"jobs": self.jobs.listed()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -13,13 +13,30 @@ from pydantic import BaseModel
 from wattsched.instances.errors import MOST_LINES, refuse
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
-from wattsched.instances.sizing.job import Job, Placement, faults_of
+from wattsched.instances.sizing.job import Job, OptionTable, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.columns import RecordColumns
 
 CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w")
 """Fields that leave a job some of the options of its table or model."""
+
+BOUNDS = ("min_gpus", "max_gpus")
+"""Fields that bound its GPU count."""
+
+
+class JobKind(NamedTuple):
+    """What jobs of one kind have in common; the fields are those of `Job`."""
+
+    options: str | OptionTable | None
+    model: str | None
+    pools: list[str] | None
+    batch_sizes: list[int] | None
+    gpu_counts: list[int] | None
+    frequencies_mhz: list[int] | None
+    power_limits_w: list[float] | None
+    min_gpus: int | None
+    max_gpus: int | None
 
 
 class JobColumns(RecordColumns[Job]):
@@ -110,5 +127,13 @@ class JobColumns(RecordColumns[Job]):
         kinds are in the order of their first jobs.
         """
         columns = [self.coded(name).codes for name in ("options", "model", *CHOICES)]
-        columns += [self.counts("min_gpus"), self.counts("max_gpus")]
+        columns += [self.counts(name) for name in BOUNDS]
         return alike(columns)
+
+    @cached_property
+    def of_kinds(self) -> list[JobKind]:
+        """What the jobs of each kind have in common."""
+        first, _ = self.kinds
+        coded = [self.coded(name).take(first).tolist() for name in ("options", "model", *CHOICES)]
+        bounds = [[most or None for most in self.counts(name)[first].tolist()] for name in BOUNDS]
+        return [JobKind(*row) for row in zip(*coded, *bounds, strict=True)]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.job_columns import JobColumns, JobKind
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
@@ -162,10 +162,10 @@ class JobConfigurations:
         self._in_sets = _set_rows(instance, self.jobs, pools)
         self.unknown: dict[int, str] = {}
         self.alone: list[Configurations] = []
-        first, self.kind = self.jobs.kinds
-        for number, j in enumerate(first.tolist()):
+        _, self.kind = self.jobs.kinds
+        for number, kind in enumerate(self.jobs.of_kinds):
             try:
-                self.alone.append(self._make(self.jobs[j]))
+                self.alone.append(self._make(kind))
             except ValueError as error:
                 self.unknown[number] = str(error)
                 self.alone.append(Configurations.joined([]))
@@ -226,7 +226,7 @@ class JobConfigurations:
             found[places] = self.alone[kind].least_energy_j(work[places], start_s[places])
         return found
 
-    def _make(self, job: Job) -> Configurations:
+    def _make(self, job: JobKind) -> Configurations:
         parts: list[Configurations] = []
         for pool in self.pools.values():
             if job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools):
@@ -236,7 +236,7 @@ class JobConfigurations:
                 parts += [part.within(fewest, most) for part in rows]
         return Configurations.joined(parts)
 
-    def _table_rows(self, job: Job, pool: Pool) -> list[Configurations]:
+    def _table_rows(self, job: JobKind, pool: Pool) -> list[Configurations]:
         """Rows of a job's table that name the pool or its GPU type."""
         table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
         assert table is not None
@@ -248,14 +248,14 @@ class JobConfigurations:
             rows.append(by_pool[pool.gpu_type].renamed(pool.name))
         return rows
 
-    def _model_rows(self, job: Job, pool: Pool) -> Configurations:
+    def _model_rows(self, job: JobKind, pool: Pool) -> Configurations:
         choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
         key = (job.model, pool.name, *(None if c is None else tuple(c) for c in choices))
         if key not in self._modelled:
             self._modelled[key] = self._from_profile(job, pool)
         return self._modelled[key]
 
-    def _from_profile(self, job: Job, pool: Pool) -> Configurations:
+    def _from_profile(self, job: JobKind, pool: Pool) -> Configurations:
         assert job.model is not None
         gpu_type = self.instance.cluster.gpu_types[pool.gpu_type]
         stand_in = gpu_type.profile or pool.gpu_type
@@ -281,7 +281,7 @@ class JobConfigurations:
 
 
 def _settings(
-    job: Job, gpu_type: GpuType, profile: Profile
+    job: JobKind, gpu_type: GpuType, profile: Profile
 ) -> list[tuple[int, int, float | None, float | None]]:
     """GPU counts, batch sizes, frequencies and power limits that a job with a model may choose."""
     frequencies: list[float | None] = [None]
