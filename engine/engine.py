@@ -118,22 +118,28 @@ def solve(
     watched = limits.time_s is not None or stop is not None
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    answer = answered(Request(instance, names, limits, initial_solution, watched, prove, spread), stop)
-    listed = find_problem(answer.problem).listed(answer.decision)
-    return answer if listed is answer.decision else answer.model_copy(update={"decision": listed})
+    return answered(Request(instance, names, limits, initial_solution, watched, prove, spread), stop)
 
 
 def answered(request: Request, stop: Event | None = None) -> Result:
     """Answer a request in time, or when somebody says stop where it is watched; errors as of `solve`.
 
-    Python's search for garbage is the caller's where the request is brief.
+    Where the request is brief, Python's search for garbage and a decision by column are left to the caller.
     """
+    if request.brief:
+        return _watched(request, stop)
     if not request.watched:
-        return _answered(request)
-    if request.brief or request.limits.time_s is None or request.limits.time_s >= CALM_S:
-        return _watched(request, stop)
+        return _listed(_answered(request))
+    if request.limits.time_s is None or request.limits.time_s >= CALM_S:
+        return _listed(_watched(request, stop))
     with Uncollected():
-        return _watched(request, stop)
+        return _listed(_watched(request, stop))
+
+
+def _listed(answer: Result) -> Result:
+    """An answer with records of its decision as a list, where they are few."""
+    listed = find_problem(answer.problem).listed(answer.decision)
+    return answer if listed is answer.decision else answer.model_copy(update={"decision": listed})
 
 
 def _in_shards(executor: Executor, model: Model[Any]) -> Model[Any]:

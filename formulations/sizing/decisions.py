@@ -172,7 +172,8 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         "job": [names[j] for j in running.tolist()],
         "gpus": gpus,
         "pool": Coded(pool[running], [pool.name for pool in pools]),
-        "set": Coded(job_set[running], [together.declared.name for together in options.job_sets]),
+        # A set that several pools may hold is there for each of them.
+        "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
         "node": Coded(node, [every[n] for n in used.tolist()]),
         "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
