@@ -45,6 +45,7 @@ from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
+CHANGEABLE = ("budgets", "round_s", "change_cost", "carbon_g_per_kwh")
 
 
 # A round by which fields are validated that do not depend on jobs and cluster.
@@ -81,6 +82,8 @@ class Session:
         What jobs take of the pools, instead of what the cluster says.
     round_s : float
         Time until the next decision.
+    change_cost : float
+        What the objective pays for every running job that changes or stops, where the job does not say.
     tables : mapping of str to mapping, optional
         Options that jobs share, which they name as their ``options``.
     profiles : sequence, optional
@@ -101,6 +104,7 @@ class Session:
         objective: str = "work-value",
         capacity: str | Mapping[str, Any] | None = None,
         round_s: float = 300.0,
+        change_cost: float = 0.0,
         tables: Mapping[str, Any] | None = None,
         profiles: Sequence[Any] = (),
         formulation: str | None = None,
@@ -111,11 +115,12 @@ class Session:
         require("capacity", capacity, (str, Mapping, NoneType), "a name, or names by pool")
         require("round_s", round_s, (Real,), "a number of seconds")
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
+        require("change_cost", change_cost, (Real,), "a number")
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
-        document |= {"name": "session", "profiles": list(profiles)}
+        document |= {"change_cost": change_cost, "name": "session", "profiles": list(profiles)}
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
         self._site = Site.of(self._round.cluster)
@@ -218,6 +223,7 @@ class Session:
         *,
         objective: str | None = None,
         round_s: float | None = None,
+        change_cost: float | None = None,
         power_w: Limit = SAME,
         energy_j: Limit = SAME,
         carbon_g: Limit = SAME,
@@ -233,7 +239,7 @@ class Session:
 
         Parameters
         ----------
-        objective, round_s, power_w, energy_j, carbon_g, scope, carbon_g_per_kwh
+        objective, round_s, change_cost, power_w, energy_j, carbon_g, scope, carbon_g_per_kwh
             As an instance and its budgets have them.
         reserved_w : mapping of str to float, optional
             What others draw on nodes, and through power domains, by name.
@@ -261,13 +267,14 @@ class Session:
             now, faults = self._round, list[str]()
             document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
             document["round_s"] = now.round_s if round_s is None else round_s
+            document["change_cost"] = now.change_cost if change_cost is None else change_cost
             same = isinstance(carbon_g_per_kwh, _Same)
             document["carbon_g_per_kwh"] = now.carbon_g_per_kwh if same else carbon_g_per_kwh
             changes: dict[str, Any] = {}
             site = self._site
             try:
                 sound = validated(Instance, document)
-                changes = {name: getattr(sound, name) for name in ("budgets", "round_s", "carbon_g_per_kwh")}
+                changes = {name: getattr(sound, name) for name in CHANGEABLE}
             except InputError as error:
                 faults += error.faults
             try:

@@ -171,6 +171,9 @@ def _print_jobs(
     )
     goal = VIEW.goal(instance.objective, "min")
     line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
+    if (costs := np.unique(options.of.change_cost[jobs.running])).any():
+        ends = dict.fromkeys(goal.amount(cost) for cost in (costs[0], costs[-1]))
+        line(out, f"a running job that changes or stops costs {' to '.join(ends)}", indent=2)
     for reason in reasons(options.of.left_out):
         line(out, ("left out", "yellow"), f": {reason}", indent=2)
     if not jobs:

@@ -32,6 +32,9 @@ STYLES = {"optimal": "bold green", "feasible": "bold yellow"}
 CHANGES = ("restarts", "migrations")
 """Totals that are told only where there are some."""
 
+CHANGE_COST = "change_cost"
+"""What the objective pays for them, in its unit."""
+
 CAPACITIES = {"gpus_used": "gpus_available"}
 """Totals whose capacity is another total."""
 
@@ -49,7 +52,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     for fault in result.faults:
         line(out, ("not used", "yellow"), f": {fault}", indent=2)
     if result.totals:
-        _print_totals(out, result.totals, getattr(instance, "budgets", None))
+        _print_totals(out, result.totals, goal, getattr(instance, "budgets", None))
     if result.decision is not None:
         _print_prices(out, result.prices, goal, problem, instance)
         problem.print_decision(out, result.decision, instance)
@@ -93,8 +96,8 @@ def _bounds(result: Any, goal: Goal) -> str:
     return f"{goal.amount(result.certificate.bound)} (proven), {claimed}"
 
 
-def _print_totals(out: Console, totals: Mapping[str, float], budgets: Any) -> None:
-    untold = {*CHANGES, *CAPACITIES.values()}
+def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets: Any) -> None:
+    untold = {*CHANGES, CHANGE_COST, *CAPACITIES.values()}
     rows = [
         _used(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)))
         for name, value in totals.items()
@@ -105,7 +108,8 @@ def _print_totals(out: Console, totals: Mapping[str, float], budgets: Any) -> No
     table(out, ["", ">", ">", ">", ""], rows, header=False)
     if any(totals.get(name) for name in CHANGES):
         changes = [count(int(totals[name]), name[:-1]) for name in CHANGES if name in totals]
-        line(out, f"running jobs: {', '.join(changes)}", indent=2)
+        cost = f", which cost {goal.amount(totals[CHANGE_COST])}" if totals.get(CHANGE_COST) else ""
+        line(out, f"running jobs: {', '.join(changes)}{cost}", indent=2)
 
 
 def _used(name: str, value: float, capacity: float | None) -> tuple[str, ...]:

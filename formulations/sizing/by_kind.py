@@ -59,9 +59,8 @@ class _Round:
     """A round between its instance and its program."""
 
     def __init__(self, known: RoundJobs, objective: Objective) -> None:
-        assert objective.by_kind is not None
         self.known, self.objective = known, objective
-        self.scaled = objective.by_kind(known)
+        self.scaled = objective.in_kinds(known)
         self.of_kind = self.scaled.scales & ~known.jobs.fixed & ~_saves_by_restarts(known)
         rows = known.configurations
         keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))

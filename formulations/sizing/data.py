@@ -129,6 +129,11 @@ class Options:
         return np.where(self.pays_restart, self.of.restart_s[self.job], 0.0)
 
     @cached_property
+    def change_cost(self) -> FloatArray:
+        """What the objective pays for each option because it changes what runs now."""
+        return np.where(self.pays_restart, self.of.change_cost[self.job], 0.0)
+
+    @cached_property
     def completion_s(self) -> FloatArray:
         """Seconds to completion, restart included; for waiting the round plus the best completion."""
         running_s = self.work[self.job] / np.where(self.waiting, 1.0, self.rate) + self.lost_s

@@ -105,6 +105,14 @@ class RoundJobs:
         return found
 
     @cached_property
+    def change_cost(self) -> FloatArray:
+        """What the objective pays when a job that runs now changes, 0 for other jobs; shape (n_jobs,)."""
+        found, running = np.zeros(len(self)), self.jobs.running
+        stated = self.jobs.numbers("change_cost")[running]
+        found[running] = np.where(np.isnan(stated), self.instance.change_cost, stated)
+        return found
+
+    @cached_property
     def latest_s(self) -> FloatArray:
         """Latest completion of each job, infinite without a deadline; shape (n_jobs,)."""
         deadline_s = self.jobs.numbers("deadline_s")
@@ -193,10 +201,11 @@ class RoundJobs:
     def kept_rows(self) -> tuple[IntArray, IntArray]:
         """Rows in which jobs that run now would not restart: jobs, ascending, and rows of their kinds.
 
-        Jobs that restart in no time, and may, are left out.
+        Jobs that restart in no time and at no cost, and may, are left out.
         """
         rows, (gpus, pool, batch) = self.configurations, self.held
-        bound = np.flatnonzero((gpus >= 0) & ((self.restart_s > 0.0) | self.jobs.fixed))
+        pays = (self.restart_s > 0.0) | (self.change_cost > 0.0)
+        bound = np.flatnonzero((gpus >= 0) & (pays | self.jobs.fixed))
         if len(bound) == 0:
             return bound, bound
         code, asked = common_codes(

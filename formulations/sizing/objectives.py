@@ -86,6 +86,10 @@ class OptionArrays(Protocol):
         """Seconds that each option loses to a restart."""
 
     @property
+    def change_cost(self) -> FloatArray:
+        """What each option costs because it changes what runs now."""
+
+    @property
     def weight(self) -> FloatArray:
         """Weight of each job."""
 
@@ -132,6 +136,10 @@ class KindArrays(Protocol):
     @property
     def restart_s(self) -> FloatArray:
         """Seconds that a restart takes of each job, 0 for jobs that do not run now."""
+
+    @property
+    def change_cost(self) -> FloatArray:
+        """What a change of each job costs, 0 for jobs that do not run now."""
 
     @property
     def best_s(self) -> FloatArray:
@@ -192,7 +200,8 @@ class Objective:
     combine : {"sum", "worst"}
         Sum over the jobs, or the worst job (largest for ``min``, smallest for ``max``).
     by_kind : callable, optional
-        The same as a cost, where it is a product, of jobs with the configurations of their kinds.
+        The same as a cost, where it is a product, of jobs with the configurations of their kinds; `in_kinds`
+        also has what changes cost.
     """
 
     name: str
@@ -202,9 +211,15 @@ class Objective:
     by_kind: Callable[[KindArrays], ByKind] | None = None
 
     def cost(self, options: OptionArrays) -> FloatArray:
-        """Values with the sign that makes every objective a minimisation."""
+        """Values with the sign that makes every objective a minimisation, and what changes cost."""
         value = self.value(options)
-        return -value if self.sense == "max" else value
+        return np.asarray(options.change_cost + (-value if self.sense == "max" else value))
+
+    def in_kinds(self, known: KindArrays) -> ByKind:
+        """Costs of jobs by kind, for an objective that has such."""
+        assert self.by_kind is not None
+        scaled = self.by_kind(known)
+        return scaled._replace(surcharge=scaled.surcharge + known.change_cost)
 
 
 def _completion(options: OptionArrays) -> FloatArray:

@@ -88,6 +88,9 @@ class Instance(Strict):
         Name of what is optimised.
     round_s : float
         Length of the round: a job that waits begins after it.
+    change_cost : float
+        What the objective pays for each running job that changes GPU count, batch size or pool, or stops,
+        where the job does not say.
     carbon_g_per_kwh : float, optional
         Carbon intensity of the round.
     profiles : list of Profile
@@ -105,6 +108,7 @@ class Instance(Strict):
     problem: Literal["sizing"] = "sizing"
     objective: Name = "work-value"
     round_s: Positive = 300.0
+    change_cost: NonNegative = 0.0
     carbon_g_per_kwh: NonNegative | None = None
     budgets: Budgets = Budgets()
     cluster: Cluster

@@ -138,6 +138,8 @@ class Job(Strict):
         Pools or GPU types that the job may use (default: all).
     restart_s : float
         Time lost when a running job changes GPU count, batch size or pool, or is stopped.
+    change_cost : float, optional
+        Price of the same in the unit of the objective (default: that of the instance).
     preemptible : bool
         False keeps a running job on its GPUs; only its frequency or power limit may change.
     can_wait : bool
@@ -161,6 +163,7 @@ class Job(Strict):
     max_gpus: Count | None = None
     pools: list[Name] | None = None
     restart_s: NonNegative = 0.0
+    change_cost: NonNegative | None = None
     preemptible: bool = True
     can_wait: bool = True
     current: Placement | None = None

@@ -164,6 +164,9 @@ def trace_of(
     for node in np.flatnonzero(cluster.node_columns().numbers("reserved_w"))[:1].tolist():
         told = f"node '{cluster.node_columns().names[node]}' has reserved_w"
         raise ValueError(f"cluster: {told}, but in replays all jobs are known")
+    for job in jobs:
+        if job.change_cost:
+            raise ValueError(f"job '{job.name}' has change_cost, but the policies of replays ask for none")
     rows = configurations_of(instance, instance.by_column(), pools)
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]

@@ -229,6 +229,7 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         if completion <= deadline:
             rate = 1 / (time / job.remaining_work)
             value = _value(instance, job, objective, completion, best, rate / reference, paid)
+            value += price_of_change(instance, job, objective, unchanged)
             found.append(Choice(gpus, kind, completion, power, idle, power * completion, value))
     for declared, kind, part in parts_of(instance, job):
         current, batch = job.current, declared.batch_sizes.get(job.name)
@@ -241,14 +242,24 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         if completion <= deadline:
             speedup = declared.rates[job.name] / reference
             value = _value(instance, job, objective, completion, best, speedup, paid)
+            value += price_of_change(instance, job, objective, unchanged)
             gpus = declared.gpus if next(iter(declared.rates)) == job.name else 0
             energy = power * completion
             found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name))
     late = instance.round_s + best
     if job.can_wait and job.preemptible and late <= deadline:
         value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True)
+        value += price_of_change(instance, job, objective, False)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found
+
+
+def price_of_change(instance: Instance, job: Job, objective: str, unchanged: bool) -> float:
+    """What a change of a job that runs now makes of a value: less where more is better."""
+    if job.current is None or unchanged:
+        return 0.0
+    price = instance.change_cost if job.change_cost is None else job.change_cost
+    return -price if objective in MAXIMISED else price
 
 
 def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, Kind, float]]:

@@ -16,6 +16,7 @@ from brute_force.sizing import (
     domains_of,
     may_be_had,
     next_power,
+    price_of_change,
     structural_blocks,
 )
 
@@ -112,6 +113,7 @@ class Judge:
         if a is None:
             later_s = instance.round_s + best_s
             value = _value(instance, job, instance.objective, later_s, best_s, 0.0, 0.0, waiting=True)
+            value += price_of_change(instance, job, instance.objective, False)
             allowed = job.can_wait and job.preemptible and later_s <= deadline_s
             return Ran(job, None, later_s, 0.0, 0.0, least_j, value) if allowed else None
         found = self._row(job, a, rows)
@@ -126,6 +128,7 @@ class Judge:
             return None
         speed = reference_s / unit_s
         value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s)
+        value += price_of_change(instance, job, instance.objective, stays)
         gpu_type = next(node.gpu_type for name, node in self.nodes.items() if self.pool_of[name] == a.pool)
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value)

@@ -221,6 +221,23 @@ def test_others_and_budgets_come_and_go() -> None:
     assert own.solve().result.totals["power_w"] == pytest.approx(free)
 
 
+def test_with_a_price_of_changes_running_jobs_are_left_as_they_are() -> None:
+    own = session(objective="goodput", change_cost=5.0)
+    names = [f"j{j}" for j in range(12)]
+    own.upsert(names, **options_of(12), weight=np.ones(12))
+    first = own.solve()
+    # Those that run are worth less now.
+    weight = np.where(first.option == WAITS, 5.0, 0.2)
+    for price, calm in ((100.0, True), (0.0, False)):
+        own.update(change_cost=price)
+        own.apply(first)
+        own.upsert(first.ids, weight=weight)
+        found = own.solve(gap=1e-9)
+        assert (found.result.totals["restarts"] == 0) == calm
+        assert ("change_cost" in found.result.totals) == calm
+        assert wattsched.check(own.to_instance(), found.result).faults == []
+
+
 def test_rounds_and_carbon_budgets_change() -> None:
     own = session(objective="goodput")
     own.upsert(["a", "b"], options=["t", "t"])
@@ -350,6 +367,7 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.remove(["a", "x"]), "'x'"),
         (lambda s: s.update(power_w=-1.0), "power_w"),
         (lambda s: s.update(round_s=0.0), "round_s"),
+        (lambda s: s.update(change_cost=-1.0), "change_cost: must be"),
         (lambda s: s.update(objective="joy"), "unknown objective 'joy'"),
         (lambda s: s.update(down=["n9"]), "n9"),
         (lambda s: s.update(reserved_w={"n0": -1.0}), "reserved_w"),

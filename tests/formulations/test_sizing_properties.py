@@ -81,6 +81,9 @@ def test_scaling_weights_scales_the_objective(instance: Instance, objective: str
     # All values by the same number; some objectives divide by the weight, and some may have none.
     scales = [s for s in (factor, 1 / factor, 1.0) if np.allclose(scaled_values, s * values, 1e-6, 0.0)]
     assert scales
+    prices = [None if job["change_cost"] is None else job["change_cost"] * scales[0] for job in jobs]
+    jobs = [{**job, "change_cost": price} for job, price in zip(jobs, prices, strict=True)]
+    scaled = changed(instance, jobs=jobs, change_cost=instance.change_cost * scales[0])
     before, after = optimum(instance, objective), optimum(scaled, objective)
     assert after == pytest.approx(before * scales[0], rel=1e-6, abs=1e-7)
 

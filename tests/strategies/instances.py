@@ -90,9 +90,9 @@ def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> In
     for name, most in (("power_w", 3000), ("energy_j", 1_500_000), ("carbon_g", 170)):
         if draw(st.integers(0, 2)) == 0:
             budgets[name] = draw(st.integers(most // 6, most)) * 1.0
-    return Instance.model_validate(
-        {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0, "carbon_g_per_kwh": 400.0}
-    )
+    document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0}
+    document |= {"carbon_g_per_kwh": 400.0, "change_cost": draw(st.sampled_from([0.0, 0.0, 0.5, 200.0]))}
+    return Instance.model_validate(document)
 
 
 def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, int]]) -> None:
@@ -113,6 +113,7 @@ def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, in
         return
     taken.update(held)
     job["restart_s"] = draw(st.sampled_from([0.0, 40.0, 400.0]))
+    job["change_cost"] = draw(st.sampled_from([None, None, 0.2, 60.0, 1e5]))
     job["current"] = {
         "gpus": gpus,
         "pool": next(p.name for p in pools_of(Cluster.model_validate(cluster)) if node["name"] in p.nodes),

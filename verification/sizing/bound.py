@@ -208,6 +208,8 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
         terms += Fraction(total(given.prover.configurations.jobs.numbers("weight").tolist()))
+    # What changes cost may cancel what options are worth.
+    terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
     reach = _claimed(bound.high, abs(bound.high) + terms)
     return bound.low, reach, leeway, bound.low - leeway - cheapest.dearest

@@ -17,12 +17,12 @@ Errors. For a row at its true coefficients, let :math:`S` be the sum of the size
 `DOUBLES`. The coefficients have two roundings more than the factors that `DOUBLES` counts, by which they are
 shifted down, and up, by :math:`\varepsilon = 32u` times their sizes; the product with a job's numbers has
 four terms, and so an error of at most :math:`5u S` in whatever order it is summed (Higham 2002, "Accuracy and
-stability of numerical algorithms", section 3.1); adding :math:`z_j` rounds once more. A term has at most
-:math:`10u` from its own factors, :math:`9u` absolute where it is a logarithm, so together less than
-:math:`18u S`: what is found with coefficients shifted down is below every option, and what is found with
+stability of numerical algorithms", section 3.1); adding :math:`z_j`, a sum of two, rounds twice more. A term
+has at most :math:`10u` from its own factors, :math:`9u` absolute where it is a logarithm, so together less
+than :math:`19u S`: what is found with coefficients shifted down is below every option, and what is found with
 those shifted up above one. Rows are compared by the coefficients that are shifted down, without any error: to
-leave out a row where another one is as good leaves the least of what these lead to as it is, and any
-row may be left out of what is above the cheapest one.
+leave out a row where another one is as good leaves the least of what these lead to as it is, and any row may
+be left out of what is above the cheapest one.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ByKind:
             What options pay for each use (`Options.uses`).
         jobs : int array
             Ascending numbers of some of `jobs`. Options without a restart of jobs that have one count as if
-            they had it.
+            they had it, and paid for the change.
         """
         rows, found = self._rows(paid), np.full((3, len(self._code)), np.inf)
         for group in self.groups(jobs):
@@ -242,6 +242,7 @@ class ByKind:
         late = 0.0 * value
         if self._options.instance.objective == "total-completion":
             late = self._options.terms.weight[group.jobs] * self._options.restart_s[group.jobs]
+        late = late + self._options.change_cost[group.jobs]
         # The size of a value that is a difference is larger than it.
         error = DOUBLES.epsilon * (late + (size - value) * self._worth[1][self._slices[group.kind]].max())
         return late - error, late + error

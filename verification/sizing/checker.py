@@ -47,9 +47,10 @@ def check(instance: Instance, decision: Decision) -> Report:
     Report
         With the totals ``power_w`` (running jobs, idle GPUs, node base power), ``energy_j`` and, where the
         carbon intensity is known, ``carbon_g`` in the scope of the budgets, ``gpus_used``,
-        ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop) and
-        ``migrations`` (those that keep their configuration but on other GPUs). The objective is None when
-        some job does nothing that it could do. Jobs without options wait, and are in none of this.
+        ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop),
+        ``migrations`` (those that keep their configuration but on other GPUs) and, where changes cost
+        something, ``change_cost``, what the objective pays for them. The objective is None when some job
+        does nothing that it could do. Jobs without options wait, and are in none of this.
 
     Raises
     ------
@@ -80,6 +81,7 @@ def check(instance: Instance, decision: Decision) -> Report:
         **({} if intensity is None else {"carbon_g": energy_j * intensity / J_PER_KWH}),
         "restarts": int(outcomes.restarts.sum()),
         "migrations": int(outcomes.migrates.sum()),
+        **({"change_cost": total(outcomes.change_cost.tolist())} if configurations.change_cost.any() else {}),
     }
     faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)

@@ -207,6 +207,13 @@ class JobConfigurations:
         """Seconds that each job needs to begin anew: a running job restarts first."""
         return np.where(self.jobs.current.codes == NONE, 0.0, self.jobs.numbers("restart_s"))
 
+    @cached_property
+    def change_cost(self) -> FloatArray:
+        """What the objective pays if a job changes that runs now; 0 for others."""
+        own = self.jobs.numbers("change_cost")
+        stated = np.where(np.isnan(own), self.instance.change_cost, own)
+        return np.where(self.jobs.current.codes == NONE, 0.0, stated)
+
     def best_s(self, jobs: IntArray) -> FloatArray:
         """Best completion of jobs from a standing start; infinite for those that cannot run."""
         rate = np.array([one.best_rate if len(one) else 0.0 for one in self.alone])

@@ -129,8 +129,10 @@ class Options:
         What is held is a number of `place`, or -1.
     kind_best_s, kind_reference_s : arrays, shape (n_kinds,)
         Seconds per unit of work at best, and at best with the fewest GPUs.
-    terms, work, latest_s, surely_s, restart_s, reference_s : arrays, shape (n_jobs,)
+    terms, work, latest_s, surely_s, restart_s, change_cost, reference_s : arrays, shape (n_jobs,)
         Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
+    change_costs : bool
+        Whether there are any.
     runs, kept, can_wait, timed : bool arrays, shape (n_jobs,)
         Those that are `timed` have a deadline.
     """
@@ -227,6 +229,8 @@ class Options:
         current = jobs.current
         self.runs = current.codes != NONE
         self.restart_s = np.where(self.runs, a.array(jobs.numbers("restart_s")), 0)
+        self.change_cost = a.array(of.change_cost)
+        self.change_costs = bool(of.change_cost.any())
         held = jobs.holdings
         first, number = together([held.gpus, held.batch_size, held.pool.codes])
         pools = [held.pool.at(i) for i in first.tolist()]
@@ -254,6 +258,7 @@ class Options:
             np.array([value for row in sets for value in (row.rate, row.power_w)]),
             *(of.every.rate, of.every.power_w),
             *(of.jobs.numbers(name) for name in ("remaining_work", "weight", "restart_s")),
+            of.change_cost,
         ]
         return all(bool(np.all((some == 0) | ((some >= SMALLEST) & (some <= LARGEST)))) for some in numbers)
 
@@ -362,7 +367,8 @@ class Options:
         else:
             joules = power_w * seconds
             joules_size = self.arithmetic.magnitude(joules)
-        chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s)
+        paid = np.where(restarts, self.change_cost[job], 0) if self.change_costs else 0
+        chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s, paid)
         return Worth(
             *self._chosen(chosen, ~(restarts & self.kept[job])),
             # A job that keeps its GPUs needs no room: they were never free.
@@ -380,7 +386,9 @@ class Options:
         none, no_use = 0 * self.work[jobs], np.zeros(len(jobs), dtype=np.int64)
         joules = self._least_joules(jobs) if self.instance.budgets.scope == "completion" else none
         seconds = self.round_s + self.terms.best_s[jobs]
-        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none)
+        # Who runs now is stopped; of all others a change costs nothing.
+        paid = self.change_cost[jobs] if self.change_costs else 0
+        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid)
         worth = self._chosen(chosen, self.can_wait[jobs])
         size = self.arithmetic.magnitude(joules)
         return Worth(*worth, no_use, no_use, no_use, none, none, joules, size)

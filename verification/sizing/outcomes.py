@@ -107,6 +107,11 @@ class Outcomes:
         return moves
 
     @property
+    def change_cost(self) -> FloatArray:
+        """What the objective pays for running jobs that restart or stop."""
+        return np.where(self.restarts, self.configurations.change_cost[self.jobs], 0.0)
+
+    @property
     def migrates(self) -> BoolArray:
         """Running jobs that keep their configuration on other GPUs than they hold."""
         return self.moves & ~self.restarts
@@ -310,6 +315,8 @@ class Choices(NamedTuple):
         To completion, and those of a restart among them.
     speed : callable
         The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
+    change_cost : array, or 0 for none
+        What is paid for changes of jobs that run now.
     """
 
     terms: JobTerms
@@ -318,9 +325,23 @@ class Choices(NamedTuple):
     seconds: Numbers
     lost_s: Numbers
     speed: Callable[[], Numbers]
+    change_cost: Numbers | int = 0
 
 
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
+    """What choices cost, and the sizes of these numbers: what they are worth, and what is paid for changes.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    cost, size = _worth_of(instance, chosen, arithmetic)
+    paid = chosen.change_cost
+    return (cost, size) if isinstance(paid, int) else (cost + paid, size + arithmetic.magnitude(paid))
+
+
+def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
     """What choices are worth, with the sign that makes it a cost, and the sizes of these numbers.
 
     The arrays hold doubles or `Fraction` objects, so a case computes by ``+ - * /``, comparisons, and the
@@ -406,6 +427,7 @@ def objective_of(instance: Instance, outcomes: Outcomes) -> float:
         seconds=outcomes.completion_s,
         lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
         speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
+        change_cost=outcomes.change_cost,
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         costs = costs_of(instance, chosen, DOUBLES)[0].tolist()

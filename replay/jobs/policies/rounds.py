@@ -89,6 +89,11 @@ class RoundOptions:
         return np.asarray(self.row == WAIT)
 
     @property
+    def change_cost(self) -> FloatArray:
+        """What changes cost besides the time that is lost: nothing."""
+        return np.zeros(len(self.job))
+
+    @property
     def weight(self) -> FloatArray:
         """Weight of each job: all count the same."""
         return np.ones(len(self.state))

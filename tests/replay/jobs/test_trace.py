@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.job_lists import read_itp
 from wattsched.instances.traces.snapshot import TraceJob
 from wattsched.perfmodels.profile import find
@@ -105,6 +106,13 @@ def test_clusters_that_replays_do_not_know_are_refused(told: str, fields: dict[s
     cluster = cluster_of(4).model_copy(update=fields)
     with pytest.raises(ValueError, match=told):
         trace_by_hand(cluster, (0.0, 1.0, 1, linear(2)))
+
+
+def test_prices_of_changes_are_refused() -> None:
+    jobs = [Job(name="a", change_cost=2.0, options="t")]
+    table = OptionTable(gpus=[1], pool=["G"], power_w=[1.0], rate=[1.0])
+    with pytest.raises(ValueError, match="job 'a' has change_cost, but the policies of replays ask for none"):
+        trace_of(cluster_of(4), jobs, [0.0], [1], {"t": table})
 
 
 def test_traces_without_jobs_are_refused() -> None:
