@@ -38,6 +38,7 @@ COMMANDS = {
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
     "fit": ("fit", "Fit a performance profile to measurements."),
+    "journal": ("journal", "List the decisions of sessions in a journal, and decide them again."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }
 
