@@ -332,6 +332,18 @@ class Session:
             self._last = result if result.solved else last
         return decision_of(instance, result)
 
+    def resume(self, result: Result) -> None:
+        """Begin the next decision where an earlier one ended: of another process, or of a file.
+
+        Raises
+        ------
+        TypeError
+            For what is no result.
+        """
+        require("result", result, (Result,), "a Result")
+        with self._solving:
+            self._last = result if result.solved else self._last
+
     def cancel(self) -> None:
         """End the decision that is being made, if one is, with what it has; from another thread."""
         self._stop.set()
@@ -343,6 +355,8 @@ class Session:
         ------
         ValueError
             Where there is no decision, or one in which jobs wait that may not stop now.
+        InputError
+            Where the cluster has changed meanwhile, and the decision's nodes are not all there.
         """
         require("decision", decision, (SessionDecision,), "what solve gives")
         if not decision.solved:
@@ -352,6 +366,7 @@ class Session:
             lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
             if lost:
                 raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
+            self._require_sound(self._round, self._jobs, held, set(held.names))
             self._held = held
 
     def to_instance(self, name: str = "session") -> Instance:

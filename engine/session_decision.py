@@ -41,13 +41,15 @@ class SessionDecision:
         Those that run, with their settings and concrete GPUs; without any where there is no decision.
     reasons : dict of str to str
         Jobs that wait because they have no option, and why.
+    instance : Instance
+        The round that it is of; that of the session may have changed meanwhile.
     """
 
     ids: list[str]
     option: IntArray
     assignments: AssignmentColumns
     reasons: dict[str, str]
-    _instance: Instance = field(repr=False)
+    instance: Instance = field(repr=False)
     _answer: Result = field(repr=False)
 
     @cached_property
@@ -55,7 +57,7 @@ class SessionDecision:
         """All of it, with the certificate, as `wattsched.solve` gives it."""
         decision = self._answer.decision
         listed = None if decision is None else decision.listed()
-        return self._answer.model_copy(update={"digest": digest_of(self._instance), "decision": listed})
+        return self._answer.model_copy(update={"digest": digest_of(self.instance), "decision": listed})
 
     @property
     def solved(self) -> bool:

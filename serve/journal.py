@@ -1,0 +1,139 @@
+"""The journal: every change and every decision of sessions in one file, which outlives the process."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wattsched.instances.errors import InputError, require
+from wattsched.serve.changes import session_of
+from wattsched.serve.database import Database, packed, unpacked
+from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.rounds import Round, RoundLine, Rounds
+
+KEPT_ROUNDS = 1000
+"""Rounds of each session that a journal keeps by default, the newest ones."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names of sessions: they are parts of addresses and of file names."""
+
+
+class Journal:
+    """Sessions whose changes and decisions are on the disk before they are acknowledged.
+
+    Whatever the process ends by, kill -9 included, the sessions are opened again as they were after the last
+    acknowledged change. One process writes a file; others may read it meanwhile. Safe from several threads.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it is made where it is not there. ``PATH-wal``, ``PATH-shm`` and ``PATH-lock`` belong to it.
+    kept_rounds : int
+        So many rounds of each session are kept, and those that what runs now comes from.
+    read_only : bool
+        Look at a journal that another process may be writing.
+
+    Raises
+    ------
+    InputError
+        For a file that is no journal, and one that another process writes.
+    """
+
+    def __init__(self, path: str | Path, *, kept_rounds: int = KEPT_ROUNDS, read_only: bool = False) -> None:
+        require("path", path, (str, Path), "a path")
+        self._file = Database(path, read_only=read_only)
+        self._kept_rounds = kept_rounds
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sessions(self) -> list[str]:
+        """Names of the sessions, in the order in which they were made."""
+        return [name for (name,) in self._file.rows("SELECT name FROM sessions ORDER BY id")]
+
+    def create(self, name: str, document: Mapping[str, Any]) -> RecordedSession:
+        """Make a session.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits, and ``._-`` after the first character; at most 100.
+        document : mapping
+            Arguments of `wattsched.Session` as JSON: ``cluster``, ``objective``, ``capacity``, ...
+
+        Raises
+        ------
+        InputError
+            With every fault, and for a name that is in use.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            told = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"
+            raise InputError([f"name: {told}, got {name!r:.120}"])
+        session_of(document)
+        with self._file.transaction() as file:
+            if file.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
+                raise InputError([f"name: there is a session '{name}'"])
+            row = (name, time.time(), packed(document))
+            file.execute("INSERT INTO sessions (name, made_s, document) VALUES (?, ?, ?)", row)
+        return self.open(name)
+
+    def open(self, name: str) -> RecordedSession:
+        """A session as it was after the last acknowledged change; of each one, open one at a time.
+
+        Raises
+        ------
+        InputError
+            Where there is none of that name.
+        """
+        number, document = self._known(name)
+        return RecordedSession(name, number, document, self._file, self._kept_rounds)
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Arguments that a session was made with."""
+        _, document = self._known(name)
+        return document
+
+    def rounds(self, name: str) -> list[RoundLine]:
+        """The rounds of a session that are kept, the oldest first, each in a line."""
+        return Rounds(self._file, self._known(name)[0]).lines()
+
+    def round(self, name: str, number: int) -> Round:
+        """A round of a session with its instance and decision.
+
+        Raises
+        ------
+        InputError
+            Where it is not there, or not any more.
+        """
+        return Rounds(self._file, self._known(name)[0]).round(number)
+
+    def drop(self, name: str) -> None:
+        """Forget a session with all that it decided.
+
+        Raises
+        ------
+        InputError
+            Where there is none of that name.
+        """
+        number, _ = self._known(name)
+        with self._file.transaction() as file:
+            file.execute("DELETE FROM sessions WHERE id = ?", (number,))
+            for table in ("events", "states", "rounds", "actions"):
+                file.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
+
+    def close(self) -> None:
+        """Write everything into the one file; the sessions take no change any more."""
+        self._file.close()
+
+    def _known(self, name: str) -> tuple[int, dict[str, Any]]:
+        found = self._file.rows("SELECT id, document FROM sessions WHERE name = ?", name)
+        if not found:
+            raise InputError([f"there is no session {name!r:.120}"], self._file.path)
+        ((number, document),) = found
+        return number, unpacked(document)

@@ -1,0 +1,297 @@
+"""A session in a journal: a change is on the disk before the call that makes it returns."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from wattsched.instances.errors import InputError
+from wattsched.serve import changes
+from wattsched.serve.database import Database, JournalError, packed, unpacked
+from wattsched.serve.rounds import Round, RoundLine, Rounds
+from wattsched.session import Session
+
+MOST_EVENTS, LEAST_BYTES = 500, 200_000
+"""Events, and compressed bytes of them, after which a state replaces them: opening does not replay more."""
+
+KEPT_ACTIONS = 20_000
+"""Actions that have ended and are kept, the newest ones, to know a key again."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What an adapter does outside: begun, perhaps ended.
+
+    Attributes
+    ----------
+    key : str
+        Names it once and for all.
+    begun_s, ended_s : float
+        Seconds since 1970; `ended_s` is None for one that has not ended.
+    begun, ended : dict
+        What was to be done, and how it ended.
+    """
+
+    key: str
+    begun_s: float
+    ended_s: float | None
+    begun: dict[str, Any]
+    ended: dict[str, Any] | None
+
+
+class RecordedSession:
+    """A `Session` whose changes and decisions are in a journal; safe from several threads.
+
+    Made by `Journal.create` and `Journal.open`.
+
+    Attributes
+    ----------
+    name : str
+    session : Session
+        To be read; it is changed through the methods here alone.
+    last : Round, optional
+        The newest decision.
+    """
+
+    def __init__(
+        self, name: str, number: int, document: Mapping[str, Any], file: Database, kept_rounds: int
+    ) -> None:
+        self.name = name
+        self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
+        self._rounds = Rounds(file, number)
+        self._changing = Lock()
+        self.last: Round | None = None
+        self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
+        self._updates: dict[str, Any] = {}
+        self._stale = False
+        self.session = self._open()
+
+    # -- changes -----------------------------------------------------------------------------------------
+
+    def upsert(self, jobs: Sequence[Mapping[str, Any]]) -> None:
+        """Add jobs, or change the given fields of those that are there; all of it or nothing.
+
+        Parameters
+        ----------
+        jobs : sequence of mapping
+            Job records as instance files have them, with a ``name`` each.
+
+        Raises
+        ------
+        InputError
+            With every fault.
+        JournalError
+            Where the journal cannot be written; then nothing is changed.
+        """
+        self._change("upsert", jobs)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Take jobs out; all of them or none.
+
+        Raises
+        ------
+        InputError, JournalError
+            As `upsert`.
+        """
+        self._change("remove", list(ids) if isinstance(ids, tuple) else ids)
+
+    def update(self, **told: Any) -> None:
+        """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
+
+        Raises
+        ------
+        InputError, JournalError
+            As `upsert`.
+        """
+        self._change("update", told)
+
+    def apply(self, round: int) -> None:
+        """Take a round's decision for what runs now.
+
+        Raises
+        ------
+        InputError
+            Where it is not there, has no decision, or does not fit any more.
+        JournalError
+            As `upsert`.
+        """
+        self._change("apply", round, round)
+
+    def _change(self, kind: str, told: Any, of_round: int | None = None) -> None:
+        with self._changing:
+            if self._stale:
+                self.session, self._stale = self._open(), False
+            content = packed(told)
+            self._make(self.session, kind, told)
+            # Until it is on the disk, the session is not what the journal says.
+            self._stale = True
+            self._record(kind, content, of_round)
+            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+            self._stale = False
+            if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
+                with suppress(JournalError):  # the change itself is there
+                    self._condense()
+
+    def _record(self, kind: str, content: bytes, of_round: int | None) -> None:
+        now_s = time.time()
+        with self._file.transaction() as file:
+            self._require_kept(file)
+            row = (self._id, self._event + 1, now_s, kind, of_round, content)
+            file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+            if of_round is not None:
+                query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
+                if not file.execute(query, (now_s, self._id, of_round)).rowcount:
+                    raise InputError([f"round: round {of_round} is not kept any more"])
+        self._event += 1
+        self._events, self._events_bytes = self._events + 1, self._events_bytes + len(content)
+
+    def _make(self, session: Session, kind: str, told: Any) -> None:
+        """Make a change, now or again."""
+        match kind:
+            case "upsert":
+                changes.upsert(session, told)
+            case "remove":
+                changes.remove(session, told)
+            case "update":
+                changes.update(session, told)
+            case "apply":
+                decision = self.round(told).decision
+                with changes.told_of_fields():
+                    session.apply(decision)
+
+    def _require_kept(self, file: sqlite3.Connection) -> None:
+        if file.execute("SELECT 1 FROM sessions WHERE id = ?", (self._id,)).fetchone() is None:
+            raise InputError([f"the session '{self.name}' was dropped"])
+
+    # -- opening, and what makes it quick ----------------------------------------------------------------
+
+    def _open(self) -> Session:
+        """The session as the journal has it: its state, and the events since then."""
+        session = changes.session_of(self._document)
+        self._updates = {}
+        self._event, self._state_bytes = 0, 0
+        query = "SELECT event, size, document FROM states WHERE session = ?"
+        for event, size, content in self._file.rows(query, self._id):
+            state = unpacked(content)
+            changes.restore(session, state)
+            self._event, self._state_bytes, self._updates = event, size, state["updates"]
+        query = "SELECT number, kind, document FROM events WHERE session = ? AND number > ? ORDER BY number"
+        events = self._file.rows(query, self._id, self._event)
+        for event, kind, content in events:
+            told = unpacked(content)
+            self._make(session, kind, told)
+            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+            self._event = event
+        self._events, self._events_bytes = len(events), sum(len(content) for *_, content in events)
+        self.last = self.round(number) if (number := self._rounds.last()) else None
+        if self.last is not None:
+            session.resume(self.last.decision.result)
+        return session
+
+    def _condense(self) -> None:
+        """Let a state replace the events that have led to it, if it leads to the same session."""
+        content = packed(changes.state_of(self.session, self._updates))
+        self._events, self._events_bytes, self._state_bytes = 0, 0, len(content)
+        if self._leads_here(unpacked(content)):
+            with self._file.transaction() as file:
+                row = (self._id, self._event, len(content), content)
+                file.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row)
+                file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
+
+    def _leads_here(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state leads to the session: what changed step by step is not always taken as a whole."""
+        again = changes.session_of(self._document)
+        try:
+            changes.restore(again, state)
+        except InputError:
+            return False
+        return again.to_instance() == self.session.to_instance()
+
+    # -- decisions ---------------------------------------------------------------------------------------
+
+    def solve(
+        self, *, deadline_s: float | None = None, gap: float = 1e-4, prove: float | None = 0.0
+    ) -> Round:
+        """Decide what every job does next, and record it, as `Session.solve`.
+
+        Raises
+        ------
+        InputError
+            For wrong arguments.
+        JournalError
+            Where the decision cannot be recorded.
+        """
+        with changes.told_of_fields():
+            decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
+        made = self._rounds.add(decision, self._kept)
+        self.last = made
+        return made
+
+    def cancel(self) -> None:
+        """End the decision that is being made, if one is, with what it has; from another thread."""
+        self.session.cancel()
+
+    def rounds(self) -> list[RoundLine]:
+        """Rounds that are kept, the oldest first, each in a line."""
+        return self._rounds.lines()
+
+    def round(self, number: int) -> Round:
+        """A round with its instance and decision.
+
+        Raises
+        ------
+        InputError
+            Where it is not there, or not any more.
+        """
+        last = self.last
+        return last if last is not None and last.number == number else self._rounds.round(number)
+
+    # -- actions of adapters -----------------------------------------------------------------------------
+
+    def begin_action(self, key: str, document: Mapping[str, Any]) -> bool:
+        """Record what is about to be done; False where an action of that key was begun before.
+
+        Raises
+        ------
+        JournalError
+            Where it cannot be recorded.
+        """
+        query = "INSERT OR IGNORE INTO actions (session, key, begun_s, begun) VALUES (?, ?, ?, ?)"
+        with self._file.transaction() as file:
+            self._require_kept(file)
+            return file.execute(query, (self._id, key, time.time(), packed(document))).rowcount == 1
+
+    def end_action(self, key: str, document: Mapping[str, Any]) -> None:
+        """Record how an action ended.
+
+        Raises
+        ------
+        InputError
+            Where no action of that key was begun.
+        JournalError
+            Where it cannot be recorded.
+        """
+        with self._file.transaction() as file:
+            query = "UPDATE actions SET ended_s = ?, ended = ? WHERE session = ? AND key = ?"
+            if not file.execute(query, (time.time(), packed(document), self._id, key)).rowcount:
+                raise InputError([f"key: no action {key!r:.120} was begun"])
+            query = "SELECT ended_s FROM actions WHERE session = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?"
+            for (ended_s,) in file.execute(query, (self._id, KEPT_ACTIONS)).fetchall():
+                query = "DELETE FROM actions WHERE session = ? AND ended_s <= ?"
+                file.execute(query, (self._id, ended_s))
+
+    def actions(self, *, unfinished: bool = False) -> list[Action]:
+        """Actions in the order in which they were begun, or those that have not ended."""
+        query = "SELECT key, begun_s, ended_s, begun, ended FROM actions WHERE session = ?"
+        query += " AND ended_s IS NULL" if unfinished else ""
+        return [
+            Action(key, begun_s, ended_s, unpacked(begun), None if ended is None else unpacked(ended))
+            for key, begun_s, ended_s, begun, ended in self._file.rows(
+                f"{query} ORDER BY begun_s, rowid", self._id
+            )
+        ]

@@ -1,0 +1,327 @@
+"""The journal: whatever happens to the process, what was acknowledged is there when it is opened again."""
+
+from __future__ import annotations
+
+import random
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wattsched
+from wattsched import InputError
+from wattsched.serve import recorded as recorded_module
+from wattsched.serve.database import JournalError
+from wattsched.serve.journal import Journal
+from wattsched.serve.recorded import RecordedSession
+
+from .victim import DOCUMENT, TABLE, names_after
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "journal.db") as made:
+        yield made
+
+
+def jobs(*names: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "options": "t", **fields} for name in names]
+
+
+def reopened(path: Path, name: str = "s") -> tuple[Journal, RecordedSession]:
+    journal = Journal(path)
+    return journal, journal.open(name)
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+RECORD = st.fixed_dictionaries(
+    {"name": NAMES},
+    optional={
+        "weight": st.sampled_from([1.0, 2.0, 5.0, -1.0]),
+        "options": st.sampled_from(["t", TABLE, "nowhere"]),
+        "restart_s": st.sampled_from([0.0, 30.0]),
+        "deadline_s": st.sampled_from([None, 100.0]),
+        "current": st.sampled_from([None, {"gpus": 1, "pool": "A", "nodes": {"n3": [0]}}]),
+        "preemptible": st.booleans(),
+    },
+)
+NODES = st.lists(st.sampled_from(["n0", "n1", "n2", "n3"]), unique=True, max_size=2)
+UPDATE = st.fixed_dictionaries(
+    {},
+    optional={
+        "power_w": st.sampled_from([None, 1500.0, 4000.0]),
+        "round_s": st.sampled_from([None, 30.0]),
+        "objective": st.sampled_from(["goodput", "work-value"]),
+        "reserved_w": st.sampled_from([{}, {"n0": 100.0}, {"n1": 5.0, "n0": 0.0}, {"strange": 1.0}]),
+        "down": NODES,
+        "up": NODES,
+        "unavailable": st.sampled_from([{}, {"n0": [1]}, {"n0": [], "n2": [0, 1, 2, 3]}]),
+        "cluster": st.sampled_from(
+            [
+                {**DOCUMENT["cluster"], "capacity": "nodes"},
+                {**DOCUMENT["cluster"], "nodes": DOCUMENT["cluster"]["nodes"][:3]},
+            ]
+        ),
+    },
+)
+EVENT = st.one_of(
+    st.tuples(st.just("upsert"), st.lists(RECORD, max_size=3)),
+    st.tuples(st.just("upsert"), NAMES.map(lambda name: jobs(name))),
+    st.tuples(st.just("remove"), st.lists(NAMES, max_size=2)),
+    st.tuples(st.just("update"), UPDATE),
+    st.tuples(st.just("apply"), st.integers(-2, 0)),
+    st.tuples(st.just("solve"), st.none()),
+)
+
+
+def make(session: RecordedSession, kind: str, told: Any) -> None:
+    match kind:
+        case "upsert":
+            session.upsert(told)
+        case "remove":
+            session.remove(told)
+        case "update":
+            session.update(**told)
+        case "apply":
+            session.apply(session.rounds()[-1].number + told if session.rounds() else 1)
+        case "solve":
+            session.solve(deadline_s=10.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=st.lists(EVENT, max_size=25), most_events=st.sampled_from([2, 5, 500]))
+def test_reopened_is_as_it_was(
+    history: list[Any], most_events: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever was told, and whether a state or all events lead there."""
+    path = tmp_path_factory.mktemp("journal") / "j.db"
+    with pytest.MonkeyPatch.context() as patched, Journal(path, kept_rounds=2) as journal:
+        patched.setattr(recorded_module, "MOST_EVENTS", most_events)
+        session = journal.create("s", DOCUMENT)
+        for kind, told in history:
+            before = session.session.to_instance()
+            try:
+                make(session, kind, told)
+            except InputError:
+                assert session.session.to_instance() == before
+        live, last = session.session.to_instance(), session.last
+    journal, again = reopened(path)
+    with journal:
+        assert again.session.to_instance() == live
+        assert wattsched.instances.digest.digest_of(again.session.to_instance()) == (
+            wattsched.instances.digest.digest_of(live)
+        )
+        assert (again.last is None) == (last is None)
+        if last is not None and again.last is not None:
+            assert again.last.number == last.number
+            assert again.last.decision.result == last.decision.result
+            assert again.last.decision.prices == last.decision.prices
+            assert again.last.decision.instance == last.decision.instance
+            assert again.last.decision.option.tolist() == last.decision.option.tolist()
+        assert again.solve(deadline_s=10.0).number == (0 if last is None else last.number) + 1
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    """Nothing that was acknowledged is lost, and the journal opens."""
+    path, random_moment = tmp_path / "j.db", random.Random(1)
+    for _ in range(6):
+        victim = Path(__file__).with_name("victim.py")
+        child = subprocess.Popen([sys.executable, victim, path], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        told = [child.stdout.readline()]
+        time.sleep(random_moment.uniform(0.0, 0.2))
+        child.kill()
+        told += child.stdout.readlines()
+        child.wait()
+        whole = [line.split() for line in told if line.endswith("\n")]
+        steps = [int(number) for what, number in whole if what == "step"]
+        applied = [int(number) for what, number in whole if what == "applied"]
+        journal, session = reopened(path)
+        with journal:
+            now = session.session.to_instance()
+            step = int((now.budgets.power_w or 0) - 10_000)
+            assert steps[-1] <= step <= steps[-1] + 1
+            assert (
+                set(names_after(step))
+                <= set(now.by_column().names)
+                <= set(names_after(step + 1)) | {f"j{step - 6}"}
+            )
+            if applied:
+                assert session.last is not None
+                assert applied[-1] <= session.last.number <= applied[-1] + 1
+                runs = {line.number: line.applied for line in session.rounds()}
+                assert runs[applied[-1]] is not None
+
+
+def test_changes_from_threads(journal: Journal, tmp_path: Path) -> None:
+    session = journal.create("s", DOCUMENT)
+    failed: list[BaseException] = []
+
+    def work(who: int) -> None:
+        try:
+            for k in range(10):
+                session.upsert(jobs(f"{who}-{k}"))
+                session.update(power_w=5_000.0 + who)
+                if k % 5 == 0:
+                    session.apply(session.solve(deadline_s=10.0).number)
+                if k % 2:
+                    session.remove([f"{who}-{k - 1}"])
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    live = session.session.to_instance()
+    assert {name for name in live.by_column().names} == {
+        f"{who}-{k}" for who in range(4) for k in range(1, 10, 2)
+    }
+    assert [line.number for line in session.rounds()] == list(range(1, 9))
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert opened.session.to_instance() == live
+
+
+def test_every_round_is_checked_again_from_the_file(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a", "b", "c"))
+    for _ in range(3):
+        session.solve(deadline_s=10.0)
+        session.upsert(jobs(f"d{session.rounds()[-1].number}", weight=3.0))
+    for line in journal.rounds("s"):
+        found = journal.round("s", line.number).decision
+        assert wattsched.check(found.instance, found.result).faults == []
+        assert line.objective == found.objective
+        assert line.jobs == len(found.ids) == 2 + line.number
+
+
+def test_a_record_changes_only_what_it_gives(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a", weight=2.0, restart_s=10.0))
+    session.upsert([{"name": "a", "weight": 3.0}, {"name": "b", "options": TABLE, "deadline_s": 900.0}])
+    found = {job.name: job for job in session.session.to_instance().by_column()}
+    assert (found["a"].weight, found["a"].restart_s, found["a"].options) == (3.0, 10.0, "t")
+    assert (found["b"].weight, found["b"].deadline_s) == (1.0, 900.0)
+    with pytest.raises(InputError, match=r"jobs\[1\]\.weight: .* got 'x'"):
+        session.upsert([{"name": "a", "weight": 1.0}, {"name": "b", "weight": "x"}])
+    assert session.session.to_instance().by_column()[0].weight == 3.0
+
+
+def test_old_rounds_go_but_not_what_runs(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.db", kept_rounds=3) as journal:
+        session = journal.create("s", DOCUMENT)
+        session.upsert(jobs("a"))
+        session.apply(session.solve().number)
+        for _ in range(8):
+            session.solve()
+        assert [line.number for line in session.rounds()] == [1, 7, 8, 9]
+        held = session.session.to_instance()
+        with pytest.raises(InputError, match="no round 2"):
+            session.apply(2)
+    again, opened = reopened(tmp_path / "j.db")
+    with again:
+        assert opened.session.to_instance() == held
+
+
+def test_one_process_writes_and_others_read(journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    session.solve()
+    code = f"from wattsched.serve.journal import Journal; Journal({str(path)!r})"
+    second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "journal.db: is open in another process, which writes it" in second.stderr
+    with Journal(path, read_only=True) as reader:
+        assert [line.number for line in reader.rounds("s")] == [1]
+
+
+def test_files_that_are_no_journals(tmp_path: Path) -> None:
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("no journal" * 200)
+    made = sqlite3.connect(other)
+    made.execute("CREATE TABLE mine (x)")
+    made.commit()
+    made.close()
+    for path in (text, other):
+        content = path.read_bytes()
+        with pytest.raises(InputError, match="is no journal"):
+            Journal(path)
+        assert path.read_bytes() == content
+    with pytest.raises(InputError, match="cannot be opened"):
+        Journal(tmp_path / "nowhere" / "j.db")
+    with pytest.raises(InputError, match="cannot be opened"):
+        Journal(tmp_path / "missing.db", read_only=True)
+
+
+def test_names_and_faults(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    for name in ("", "a/b", "..", "é", "a\n", "x" * 101, 3):
+        with pytest.raises(InputError, match="name: must be letters"):
+            journal.create(name, DOCUMENT)  # type: ignore[arg-type]  # what a caller may give
+    with pytest.raises(InputError, match="there is a session 's'"):
+        journal.create("s", DOCUMENT)
+    with pytest.raises(InputError, match="clster: is not a known field"):
+        journal.create("t", {"clster": {}})
+    with pytest.raises(InputError, match="no session 'other'"):
+        journal.open("other")
+    with pytest.raises(InputError, match="unknown: is not a known field"):
+        session.update(unknown=1)
+    assert journal.sessions() == ["s"]
+    journal.drop("s")
+    with pytest.raises(InputError, match="was dropped"):
+        session.upsert(jobs("a"))
+    assert journal.sessions() == []
+
+
+def test_actions_are_begun_once(journal: Journal, tmp_path: Path) -> None:
+    session = journal.create("s", DOCUMENT)
+    assert session.begin_action("start a", {"job": "a"})
+    assert not session.begin_action("start a", {"job": "b"})
+    assert session.begin_action("start b", {})
+    session.end_action("start b", {"ok": True})
+    with pytest.raises(InputError, match="no action 'stop'"):
+        session.end_action("stop", {})
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert [action.key for action in opened.actions()] == ["start a", "start b"]
+        assert [(a.key, a.begun, a.ended) for a in opened.actions(unfinished=True)] == [
+            ("start a", {"job": "a"}, None)
+        ]
+        assert not opened.begin_action("start b", {})
+
+
+def test_a_full_disk_changes_nothing(journal: Journal) -> None:
+    """What could not be written did not happen, and the session goes on when there is room again."""
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    before = session.session.to_instance()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(JournalError, match="cannot be used"):
+            session.upsert(jobs("b"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    session.update(power_w=5_000.0)
+    assert session.session.to_instance().by_column().names == before.by_column().names
+
+
+def test_closed(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    journal.close()
+    with pytest.raises(JournalError, match="cannot be used"):
+        session.upsert(jobs("a"))
