@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import shown, stray_output_to_stderr, write
+from wattsched.cli.files import content_of, shown, stray_output_to_stderr, write
 from wattsched.cli.outputs import Command, folder_option
 from wattsched.cli.parameters import Number, Whole
 from wattsched.report.terminal import console, line, progress, table
 from wattsched.report.wording import gap_text
+from wattsched.solvers.solution import relative_gap
 
 if TYPE_CHECKING:
     from wattsched.result import Result
-    from wattsched.serve.journal import Journal, Round
+    from wattsched.serve.journal import Journal
+    from wattsched.serve.rounds import RoundLine
+    from wattsched.session_decision import SessionDecision
 
 ROUND_COLUMNS = (
     ">round", "made", "ended", ">objective", ">gap", ">run", ">wait", ">power", ">changed", ">took",
     "applied",
 )  # fmt: skip
 AGAIN_COLUMNS = (
-    ">round", ">objective", ">instead", ">power", ">instead", ">run", ">instead", ">changed", ">instead",
+    ">round", ">objective", ">instead", ">power", ">instead", ">run", ">instead", ">restarts", ">instead",
     "no decision",
 )  # fmt: skip
 
@@ -91,7 +95,7 @@ def _session_of(journal: Journal, session: str | None, file: str) -> str | None:
     return session
 
 
-def _rounds_of(journal: Journal, session: str, number: int | None, last: int) -> list[Round]:
+def _rounds_of(journal: Journal, session: str, number: int | None, last: int) -> list[RoundLine]:
     rounds = journal.rounds(session)
     if number is None:
         return rounds[-last:]
@@ -106,7 +110,7 @@ def _print_sessions(journal: Journal, as_json: bool) -> None:
     rows = []
     for name in journal.sessions():
         rounds = journal.rounds(name)
-        latest = _moment(rounds[-1].at_s) if rounds else ""
+        latest = _moment(rounds[-1].time) if rounds else ""
         rows.append({"session": name, "rounds": len(rounds), "latest": latest})
     if as_json:
         click.echo(json.dumps(rows))
@@ -117,36 +121,34 @@ def _print_sessions(journal: Journal, as_json: bool) -> None:
     table(console(), ["session", ">rounds", "latest"], [[str(value) for value in r.values()] for r in rows])
 
 
-def _print_rounds(session: str, rounds: list[Round], as_json: bool) -> None:
+def _print_rounds(session: str, rounds: list[RoundLine], as_json: bool) -> None:
     if as_json:
-        told = [{"round": one.number, "at_s": one.at_s, "applied_s": one.applied_s} for one in rounds]
-        click.echo(json.dumps([{**row, **one.summary} for row, one in zip(told, rounds, strict=True)]))
+        click.echo(json.dumps([asdict(one) for one in rounds]))
         return
     out = console()
     line(out, (session, "bold"), f": {len(rounds):,} rounds shown" if rounds else ": no round yet")
-    rows = []
-    for one in rounds:
-        of = one.summary
-        gap = "" if of["gap"] is None else gap_text(of["gap"]).removeprefix("gap ")
-        rows.append(
-            [
-                str(one.number), _moment(one.at_s), of["reason"].replace("_", " "), _amount(of["objective"]),
-                gap, _count(of["running"]), _count(of["waiting"]), _watts(of["power_w"]),
-                _count(of["restarts"]), f"{1e3 * of['seconds']:,.0f} ms", "yes" if one.applied_s else "",
-            ]
-        )  # fmt: skip
+    rows = [
+        [
+            str(one.number), _moment(one.time), one.termination.replace("_", " "), _amount(one.objective),
+            _gap(one), _count(one.running), _count(one.jobs - one.running), _watts(one.power_w),
+            _count(one.changes), f"{1e3 * one.solve_s:,.0f} ms", "yes" if one.applied else "",
+        ]
+        for one in rounds
+    ]  # fmt: skip
     if rows:
         table(out, ROUND_COLUMNS, rows)
 
 
-def _export(journal: Journal, session: str, number: int, folder: str) -> None:
-    from wattsched.cli.files import content_of
-    from wattsched.documents import instance_of, result_of
+def _gap(one: RoundLine) -> str:
+    if one.objective is None or one.bound is None:
+        return ""
+    return gap_text(relative_gap(one.objective, one.bound)).removeprefix("gap ")
 
-    found = journal.round(session, number)
-    assert found is not None
+
+def _export(journal: Journal, session: str, number: int, folder: str) -> None:
+    decision = journal.round(session, number).decision
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, model in (("instance.json", instance_of(found[0])), ("result.json", result_of(found[1]))):
+    for name, model in (("instance.json", decision.instance), ("result.json", decision.result)):
         target = str(Path(folder) / name)
         write(target, content_of(model, target))
 
@@ -154,32 +156,30 @@ def _export(journal: Journal, session: str, number: int, folder: str) -> None:
 def _decide_again(
     journal: Journal,
     session: str,
-    rounds: list[Round],
+    rounds: list[RoundLine],
     asked: dict[str, Any],
     power_w: float | None,
     time_limit: float | None,
     as_json: bool,
 ) -> None:
     """Rounds under another policy, beside what was decided."""
-    from wattsched.documents import instance_of, result_of
     from wattsched.engine import solve
 
-    found: list[tuple[int, Result, Result]] = []
+    found: list[tuple[int, SessionDecision, Result]] = []
     with progress("deciding rounds again"), stray_output_to_stderr(), refusing():
         for one in rounds:
-            documents = journal.round(session, one.number)
-            if documents is None:
-                continue
-            instance = instance_of(documents[0])
+            before = journal.round(session, one.number).decision
+            instance = before.instance
             if power_w is not None:
                 budgets = instance.budgets.model_copy(update={"power_w": power_w})
                 instance = instance.model_copy(update={"budgets": budgets})
-            before = result_of(documents[1])
-            after = solve(instance, time_limit=time_limit, gap=before.gap_asked or 1e-4, prove=0.0, **asked)
-            found.append((one.number, before, after))
+            gap = before.result.gap_asked or 0.0
+            found.append(
+                (one.number, before, solve(instance, time_limit=time_limit, gap=gap, prove=0.0, **asked))
+            )
     if as_json:
         told = [
-            {"round": number, **{which: _told(one) for which, one in (("decided", a), ("instead", b))}}
+            {"round": number, **{which: _told(one) for which, one in (("decided", a.result), ("instead", b))}}
             for number, a, b in found
         ]
         click.echo(json.dumps(told))
@@ -188,7 +188,7 @@ def _decide_again(
     for number, before, after in found:
         pairs = [
             (_amount(one.objective), _watts(one.totals.get("power_w")), _runs(one), _restarts(one))
-            for one in (before, after)
+            for one in (before.result, after)
         ]
         lacking = "" if after.solved else after.termination.detail or after.termination.reason
         rows.append([str(number), *(cell for pair in zip(*pairs, strict=True) for cell in pair), lacking])

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 import wattsched
 from wattsched.cli import main
 from wattsched.serve.journal import Journal
-from wattsched.serve.recorded import RecordedSession
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}},
@@ -24,11 +23,10 @@ TABLE = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.9], "power_w": [200
 def file(tmp_path: Path) -> Path:
     with Journal(tmp_path / "site.db") as journal:
         document = {"cluster": CLUSTER, "objective": "goodput", "tables": {"t": TABLE}}
-        own = RecordedSession.create(journal, "site", document)
+        own = journal.create("site", document)
         for turn in range(3):
             own.upsert([{"name": f"j{turn}{i}", "options": "t", "weight": 1.0 + i} for i in range(3)])
-            made, _ = own.solve()
-            own.apply(made.number)
+            own.apply(own.solve().number)
         own.update(power_w=10.0)
         own.solve()
     return tmp_path / "site.db"
@@ -46,9 +44,9 @@ def test_rounds_are_listed(file: Path) -> None:
     assert "site: 4 rounds shown" in text
     assert "infeasible" in text
     rounds = json.loads(said(file, "--json"))
-    assert [one["round"] for one in rounds] == [1, 2, 3, 4]
-    assert [one["applied_s"] is not None for one in rounds] == [True, True, True, False]
-    assert [one["round"] for one in json.loads(said(file, "--last", 2, "--json"))] == [3, 4]
+    assert [one["number"] for one in rounds] == [1, 2, 3, 4]
+    assert [one["applied"] is not None for one in rounds] == [True, True, True, False]
+    assert [one["number"] for one in json.loads(said(file, "--last", 2, "--json"))] == [3, 4]
     assert file.read_bytes() == before
 
 
@@ -74,15 +72,17 @@ def test_rounds_are_decided_again(file: Path) -> None:
 
 def test_several_sessions_are_listed(file: Path) -> None:
     with Journal(file) as journal:
-        RecordedSession.create(journal, "other", {"cluster": CLUSTER})
-    assert json.loads(said(file, "--json"))[0] == {"session": "other", "rounds": 0, "latest": ""}
+        journal.create("other", {"cluster": CLUSTER})
+    known = json.loads(said(file, "--json"))
+    assert known[0] == {"session": "site", "rounds": 4, "latest": known[0]["latest"]}
     assert "no round yet" in said(file, "--session", "other")
-    assert "there is no session 'third'; sessions: other, site" in said(file, "--session", "third", code=2)
+    assert "there is no session 'third'; sessions: site, other" in said(file, "--session", "third", code=2)
 
 
 def test_what_is_no_journal_or_no_round_is_told(file: Path, tmp_path: Path) -> None:
     assert "is not kept; rounds of session 'site': 1 to 4" in said(file, "--round", 7, code=2)
-    assert "there is no such file" in said(tmp_path / "none.db", code=2)
+    assert "cannot be opened" in said(tmp_path / "none.db", code=2)
+    assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text("hello")
     assert "is no journal" in said(tmp_path / "text.db", code=2)
     assert "unknown solver 'joy'" in said(file, "--solver", "joy", code=2)
