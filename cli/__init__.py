@@ -38,6 +38,8 @@ COMMANDS = {
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
     "fit": ("fit", "Fit a performance profile to measurements."),
+    "serve": ("serve", "Serve sessions over HTTP, or as JSON lines, with a journal."),
+    "journal": ("journal", "List, export and replay the rounds of a journal."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }
 
