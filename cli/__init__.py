@@ -39,6 +39,7 @@ COMMANDS = {
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "journal": ("journal", "List the decisions of sessions in a journal, and decide them again."),
+    "serve": ("serve", "Serve sessions over HTTP, or as JSON lines, with a journal."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }
 

@@ -19,6 +19,9 @@ ARGUMENTS = (
 )  # fmt: skip
 """Fields of the document of a session: the arguments of `Session`."""
 
+SERVICE = ("every_s",)
+"""Fields of the document that are the service's own: seconds between rounds in the background."""
+
 UPDATES = (
     "objective", "round_s", "change_cost", "power_w", "energy_j", "carbon_g", "scope", "carbon_g_per_kwh",
     "reserved_w", "down", "up", "unavailable", "cluster",
@@ -47,12 +50,12 @@ def session_of(document: Mapping[str, Any]) -> Session:
     """
     if not isinstance(document, Mapping):
         raise InputError([f"the session must be an object, got {shown(document)}"])
-    faults = [f"{name}: is not a known field" for name in document if name not in ARGUMENTS]
+    faults = [f"{name}: is not a known field" for name in document if name not in (*ARGUMENTS, *SERVICE)]
     faults += ["cluster: is missing"] if "cluster" not in document else []
     if faults:
         raise InputError(faults)
     with told_of_fields():
-        return Session(**document)
+        return Session(**{name: value for name, value in document.items() if name in ARGUMENTS})
 
 
 def upsert(session: Session, records: Sequence[Mapping[str, Any]]) -> None:

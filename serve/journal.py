@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from wattsched.instances.errors import InputError, require
@@ -46,6 +47,7 @@ class Journal:
         require("path", path, (str, Path), "a path")
         self._file = Database(path, read_only=read_only)
         self._kept_rounds = kept_rounds
+        self._opening, self._opened = Lock(), dict[str, RecordedSession]()
 
     def __enter__(self) -> Journal:
         return self
@@ -84,7 +86,7 @@ class Journal:
         return self.open(name)
 
     def open(self, name: str) -> RecordedSession:
-        """A session as it was after the last acknowledged change; of each one, open one at a time.
+        """A session as it was after the last acknowledged change; it is opened once, whoever asks.
 
         Raises
         ------
@@ -92,7 +94,14 @@ class Journal:
             Where there is none of that name.
         """
         number, document = self._known(name)
-        return RecordedSession(name, number, document, self._file, self._kept_rounds)
+        with self._opening:
+            if name not in self._opened:
+                self._opened[name] = RecordedSession(name, number, document, self._file, self._kept_rounds)
+            return self._opened[name]
+
+    def opened(self, name: str) -> RecordedSession | None:
+        """A session that is open already, without a look at the file."""
+        return self._opened.get(name)
 
     def document(self, name: str) -> dict[str, Any]:
         """Arguments that a session was made with."""
@@ -122,7 +131,8 @@ class Journal:
             Where there is none of that name.
         """
         number, _ = self._known(name)
-        with self._file.transaction() as file:
+        with self._opening, self._file.transaction() as file:
+            self._opened.pop(name, None)
             file.execute("DELETE FROM sessions WHERE id = ?", (number,))
             for table in ("events", "states", "rounds", "actions"):
                 file.execute(f"DELETE FROM {table} WHERE session = ?", (number,))

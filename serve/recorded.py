@@ -251,6 +251,18 @@ class RecordedSession:
         last = self.last
         return last if last is not None and last.number == number else self._rounds.round(number)
 
+    def round_after(self, number: int) -> Round:
+        """The oldest round that is kept of those after a number.
+
+        Raises
+        ------
+        MissingRoundError
+            Where there is none.
+        """
+        last = self.last
+        newest = last is not None and last.number == number + 1
+        return last if last is not None and newest else self._rounds.after(number)
+
     # -- actions of adapters -----------------------------------------------------------------------------
 
     def begin_action(self, key: str, document: Mapping[str, Any]) -> bool:

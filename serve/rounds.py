@@ -15,6 +15,10 @@ from wattsched.serve.differences import changes_of
 from wattsched.session_decision import SessionDecision, decision_of
 
 
+class MissingRoundError(InputError):
+    """A round that is not there, or not any more."""
+
+
 @dataclass(frozen=True)
 class Round:
     """A decision that is in the journal.
@@ -114,16 +118,28 @@ class Rounds:
 
         Raises
         ------
-        InputError
+        MissingRoundError
             Where it is not there, or not any more.
         """
         query = "SELECT time_s, instance, result FROM rounds WHERE session = ? AND number = ?"
         found = self._file.rows(query, self._session, number)
         if not found:
-            raise InputError([f"round: there is no round {number}, or it is not kept any more"])
+            raise MissingRoundError([f"round: there is no round {number}, or it is not kept any more"])
         ((made_s, instance, result),) = found
         asked = instance_of(unpacked(instance))
         return Round(number, made_s, decision_of(asked, result_of(unpacked(result))))
+
+    def after(self, number: int) -> Round:
+        """The oldest one that is kept of those after a number.
+
+        Raises
+        ------
+        MissingRoundError
+            Where there is none.
+        """
+        query = "SELECT min(number) FROM rounds WHERE session = ? AND number > ?"
+        ((found,),) = self._file.rows(query, self._session, number)
+        return self.round(number + 1 if found is None else found)
 
     def add(self, decision: SessionDecision, kept: int) -> Round:
         """Record a decision; of older rounds, keep those that events need."""
