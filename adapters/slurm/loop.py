@@ -119,7 +119,6 @@ class Rounds:
         self._make_actions, self.stop = actions, Event()
         self._session: RecordedSession | None = None
         self._actions: Actions | None = None
-        self.count = 0
 
     def __iter__(self) -> Iterator[Report | SlurmError | InputError]:
         """Do rounds until `stop` is set; what Slurm does not answer is told, and tried again."""
@@ -141,10 +140,10 @@ class Rounds:
         InputError
             For answers, options or budgets that cannot be used.
         """
-        begun, self.count = time.monotonic(), self.count + 1
+        begun = time.monotonic()
         site = self._site()
         cap_w = self.budget.cap_w(site.time_s)
-        report = Report(self.count, site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
+        report = Report(0, site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
         report.notes += site.notes
         load = load_of(site, self.policy.options, self.policy.ours)
         if late := self._late(load):
@@ -167,6 +166,7 @@ class Rounds:
     def _late(self, load: Load) -> dict[int, str]:
         """Released jobs that do not start, by why."""
         late = dict.fromkeys(load.stranded, "its GPUs are gone")
+        late |= dict.fromkeys(load.astray, "Slurm requeued it, and may start it at any moment")
         for number, running in load.ours.items():
             waited_s = load.site.time_s - running.launch.released_s
             if running.job.pending and waited_s > self.policy.start_s:
@@ -179,6 +179,7 @@ class Rounds:
         """The decision of the session; where there is none, what brings the draw below the cap."""
         session = self._told(round, cap_w)
         made, decision = session.solve(deadline_s=self.policy.deadline_s)
+        report.number = made.number
         report.reason, report.gap = made.summary["reason"], made.summary["gap"]
         report.decided_s = made.summary["seconds"]
         if decision.solved:
@@ -198,7 +199,7 @@ class Rounds:
         if self._session is None:
             self._session = self._opened(round)
             self._actions = self._make_actions(self._session)
-        session, named = self._session, [job["name"] for job in round.jobs]
+        session = self._session
         before = session.session.to_instance().by_column().names
         if before:
             session.remove(before)
@@ -209,17 +210,14 @@ class Rounds:
             round_s=policy.every_s,
             change_cost=policy.change_cost,
         )
-        if named:
-            session.upsert(round.jobs)
+        if round.jobs:
+            _upsert(session, round)
         return session
 
     def _opened(self, round: Round) -> RecordedSession:
         """Our session in the journal, which is made if it is not there."""
         if SESSION in self.journal.sessions():
-            session = RecordedSession.open(self.journal, SESSION)
-            rounds = self.journal.rounds(SESSION)
-            self.count += rounds[-1].number if rounds else 0
-            return session
+            return RecordedSession.open(self.journal, SESSION)
         return RecordedSession.create(self.journal, SESSION, {"cluster": round.cluster})
 
     # -- doing -------------------------------------------------------------------------------------------
@@ -241,8 +239,8 @@ class Rounds:
         actions = self._actions
         assert actions is not None  # made with the session
         actions.number = report.number
-        if self.count == 1 and (cut_off := actions.settle()):
-            report.notes.append(f"{cut_off} actions of an earlier process were cut off")
+        if cut_off := actions.settle():
+            report.notes.append(f"{cut_off} actions were cut off; the queue tells what became of them")
         for number, why in plan.stops.items():
             if refused := actions.stop(load.site.jobs[number], why):
                 report.notes.append(f"job {number} was not stopped: {refused}")
@@ -288,6 +286,24 @@ class Rounds:
         report.queued = len([job for job in waiting if job.id not in load.ours])
         if self.budget.note:
             report.notes.append(self.budget.note)
+
+
+def _upsert(session: RecordedSession, round: Round) -> None:
+    """Tell the session of the jobs; one that waits and cannot be understood is left out, with why."""
+    try:
+        session.upsert(round.jobs)
+        return
+    except InputError:
+        pass
+    for job in list(round.jobs):
+        try:
+            session.upsert([job])
+        except InputError as error:
+            # Without a job that runs, its GPUs would be taken to be free.
+            if "current" in job:
+                raise
+            round.left_out[int(job["name"])] = "; ".join(error.faults)
+            round.jobs.remove(job)
 
 
 def _told(start: Start) -> str:

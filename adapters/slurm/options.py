@@ -179,7 +179,11 @@ def launch_of(job: SlurmJob) -> Launch | None:
         return None
     # A job that is requeued counts as restarted while it still ends.
     runs = (job.restarts,) if job.running or job.pending else (job.restarts, job.restarts - 1)
-    return launch if launch is not None and launch.run in runs else None
+    if launch is None or launch.run in runs:
+        return launch
+    # After a node failed Slurm may start it again by itself, as it was.
+    same = job.running and {node: len(gpus) for node, gpus in job.gpus.items()} == launch.nodes
+    return launch if same else None
 
 
 def said_of(job: SlurmJob, options: SiteOptions) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from wattsched.adapters.slurm.options import (
     SiteOptions,
     fields_of,
     launch_of,
+    marked,
     modelled,
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob, SlurmNode, pool_of
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
+from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
 
 
@@ -51,6 +53,10 @@ class Load:
         GPUs that no job of ours may have, by node.
     leaving : dict of int to Running
         Jobs of ours that were stopped and still have their GPUs.
+    stranded : list of int
+        Released jobs whose GPUs somebody else took.
+    astray : list of int
+        Jobs of ours that Slurm requeued, after a node failed, and would start again.
     """
 
     site: Site
@@ -59,6 +65,7 @@ class Load:
     leaving: dict[int, Running] = field(default_factory=dict)
     others: dict[str, set[int]] = field(default_factory=dict)
     stranded: list[int] = field(default_factory=list)
+    astray: list[int] = field(default_factory=list)
 
     def free(self, node: str) -> list[int]:
         """GPUs of a node that nobody uses; they may be drained."""
@@ -125,11 +132,14 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
         if not any(job.gpus.values()):
             _count(load, ours, job, _unnumbered(load, job))
     for job in site.jobs.values():
-        if job.pending and not job.held and ours.has(job) and (launch := launch_of(job)) is not None:
-            if load.has_room(launch):
-                load.take(job, launch)
-            else:
-                load.stranded.append(job.id)
+        if not job.pending or job.held or not ours.has(job):
+            continue
+        if (launch := launch_of(job)) is None:
+            load.astray += [job.id] * (marked(job.admin_comment) is not None)
+        elif load.has_room(launch):
+            load.take(job, launch)
+        else:
+            load.stranded.append(job.id)
     return load
 
 
@@ -336,7 +346,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             continue
         if running is not None:
             same = row.gpus == running.launch.gpus
-            stops[number] = f"goes on with {'other GPUs' if same else f'{row.gpus} GPUs'}"
+            stops[number] = "goes on elsewhere" if same else f"goes on with {count(row.gpus, 'GPU')}"
         job = site.jobs[number]
         launch = Launch(
             run=job.restarts + (running is not None),
