@@ -1,0 +1,135 @@
+"""What we do to jobs: release them on nodes, requeue them, take a release back. Each may be done twice.
+
+Slurm holds the truth. Every action begins from a fresh look at the queue and names the run of the job that it
+is for, so one that was cut off is either seen as done or simply done again. The journal keeps what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wattsched.adapters.slurm.options import Launch
+from wattsched.adapters.slurm.plan import Start
+from wattsched.adapters.slurm.reading import SlurmJob
+from wattsched.adapters.slurm.snapshot import SlurmError, ask
+from wattsched.instances.io import write_atomically
+from wattsched.serve.recorded import RecordedSession
+
+
+@dataclass
+class Actions:
+    """Actions on a real Slurm.
+
+    Parameters
+    ----------
+    journal : RecordedSession
+        Where they are kept.
+    settings : Path, optional
+        Folder of a file for each job that was released with a clock or a power limit, for the prolog.
+    number : int
+        Of the round, which tells attempts apart.
+    """
+
+    journal: RecordedSession
+    settings: Path | None = None
+    number: int = 0
+
+    def start(self, start: Start) -> str:
+        """Pin a held job to its nodes and release it; '' or, where Slurm refused, why."""
+        job, launch = start.job, start.launch
+        try:
+            self._write_settings(job.id, launch)
+        except OSError as error:
+            return f"its settings cannot be written: {(error.strerror or str(error)).lower()}"
+        return self._do(
+            "start", job, launch.run, launch.model_dump(exclude_none=True), *_release(job, launch)
+        )
+
+    def stop(self, job: SlurmJob, why: str) -> str:
+        """Requeue a running job and hold it; '' or why not.
+
+        Slurm would also requeue a job that has just ended, and so run it twice: whether it still runs is
+        asked at the last moment.
+        """
+        alive = ("squeue", "--noheader", "--states=RUNNING", "--format=%A", f"--jobs={job.id}")
+        try:
+            if ask(*alive).split() != [str(job.id)]:
+                return "has ended by itself"
+        except SlurmError as error:
+            return str(error)
+        return self._do("stop", job, job.restarts, {"why": why}, ("scontrol", "requeuehold", str(job.id)))
+
+    def hold(self, job: SlurmJob, why: str) -> str:
+        """Take back the release of a job that did not start; '' or why not."""
+        return self._do("hold", job, job.restarts, {"why": why}, ("scontrol", "hold", str(job.id)))
+
+    def settle(self) -> int:
+        """End the actions that a kill of ours cut off; what became of them is in the queue. How many."""
+        cut_off = self.journal.actions(unfinished=True)
+        for action in cut_off:
+            self.journal.end_action(action.key, {"outcome": "cut off; the next round sees what became of it"})
+        return len(cut_off)
+
+    def forget(self, present: Iterable[int]) -> None:
+        """Remove settings of jobs that are gone."""
+        if self.settings is not None and self.settings.is_dir():
+            names = set(map(str, present))
+            for file in self.settings.iterdir():
+                if file.name.isdigit() and file.name not in names:
+                    file.unlink(missing_ok=True)
+
+    def _do(
+        self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
+    ) -> str:
+        key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
+        self.journal.begin_action(key, {"action": kind, "job": job.id, **about})
+        outcome = ""
+        try:
+            for command in commands:
+                ask(*command)
+        except SlurmError as error:
+            outcome = str(error)
+        self.journal.end_action(key, {"outcome": outcome or "done"})
+        return outcome
+
+    def _write_settings(self, number: int, launch: Launch) -> None:
+        if self.settings is None:
+            return
+        self.settings.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.settings / str(number), settings_text(launch).encode())
+
+
+def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The two commands: all that is to be changed in one, then the release."""
+    kind = f":{job.request.gpu_type}" if job.request.gpu_type else ""
+    each = launch.gpus // len(launch.nodes)
+    # What was asked for by the job as a whole cannot be changed by the node, nor the other way round.
+    whole = job.request.per == "job"
+    gpus = f"TresPerJob=gres:gpu{kind}:{launch.gpus}" if whole else f"Gres=gpu{kind}:{each}"
+    fields = [
+        f"JobId={job.id}",
+        f"ReqNodeList={','.join(sorted(launch.nodes))}",
+        f"NumNodes={len(launch.nodes)}",
+        gpus,
+        f"AdminComment={launch.text()}",
+        # A requeued job is not eligible for two minutes otherwise.
+        "StartTime=now",
+    ]
+    if launch.frequency_mhz is not None:
+        fields.append(f"TresFreq=gpu:{launch.frequency_mhz}")
+    return ("scontrol", "update", *fields), ("scontrol", "release", str(job.id))
+
+
+def settings_text(launch: Launch) -> str:
+    """Settings of a job for the prolog, lines that a shell can read; watts are per GPU."""
+    clock, limit = launch.frequency_mhz, launch.power_limit_w
+    lines = {
+        "WATTSCHED_RUN": launch.run,
+        "WATTSCHED_FREQUENCY_MHZ": "" if clock is None else clock,
+        "WATTSCHED_POWER_LIMIT_W": "" if limit is None else f"{limit:g}",
+        "WATTSCHED_BATCH_SIZE": "" if launch.batch_size is None else launch.batch_size,
+    }
+    return "".join(f"{name}={value}\n" for name, value in lines.items())

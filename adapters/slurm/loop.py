@@ -1,0 +1,315 @@
+"""Round after round: look at Slurm, decide, stop what has to stop, and then start what has room."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from threading import Event
+from typing import Any
+
+from wattsched.adapters.slurm.actions import Actions
+from wattsched.adapters.slurm.budget import Budget
+from wattsched.adapters.slurm.options import Ours, SiteOptions
+from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.reading import Site, read
+from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot
+from wattsched.instances.errors import InputError
+from wattsched.serve.journal import Journal
+from wattsched.serve.recorded import RecordedSession
+
+SESSION = "slurm"
+"""Name of our session in the journal."""
+
+_SETTLE_S, _LOOK_S = 20.0, 0.5
+"""How long a round waits for the jobs that it stopped to leave, and how often it looks."""
+_SLACK_W = 1e-6
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How rounds are decided and done.
+
+    Attributes
+    ----------
+    every_s : float
+        Between rounds.
+    deadline_s : float
+        For a decision.
+    start_s : float
+        A job that was released and has not started after that long is held again.
+    apply : bool
+        Whether anything is done; else it is only told.
+    """
+
+    ours: Ours
+    options: SiteOptions
+    objective: str = "work-value"
+    every_s: float = 30.0
+    deadline_s: float = 5.0
+    start_s: float = 60.0
+    change_cost: float = 0.0
+    apply: bool = False
+
+
+@dataclass
+class Report:
+    """What a round did, or would do.
+
+    Attributes
+    ----------
+    started, stopped, held_again : dict
+        Jobs by id, and how; in shadow mode what would be.
+    postponed : list of int
+        Decided starts that have no room yet: the next round looks again.
+    waiting : dict of int to str
+        Jobs that wait for a reason of their own.
+    power_w, cap_w : float
+        Draw by the model after the round, and the cap; None is no cap.
+    notes : list of str
+        What else an operator should know.
+    """
+
+    number: int
+    time_s: float
+    running: int = 0
+    queued: int = 0
+    started: dict[int, str] = field(default_factory=dict)
+    stopped: dict[int, str] = field(default_factory=dict)
+    held_again: dict[int, str] = field(default_factory=dict)
+    postponed: list[int] = field(default_factory=list)
+    waiting: dict[int, str] = field(default_factory=dict)
+    power_w: float = 0.0
+    cap_w: float | None = None
+    reason: str = ""
+    gap: float | None = None
+    decided_s: float = 0.0
+    took_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+class Rounds:
+    """Rounds on one cluster.
+
+    Parameters
+    ----------
+    policy : Policy
+    budget : Budget
+    journal : Journal
+    actions : callable
+        Makes the actions on a journal.
+    look : callable
+        Takes a snapshot, such as `snapshot.take`.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        journal: Journal,
+        actions: Callable[[RecordedSession], Actions],
+        look: Callable[[float], Snapshot],
+    ) -> None:
+        self.policy, self.budget, self.journal, self.look = policy, budget, journal, look
+        self._make_actions, self.stop = actions, Event()
+        self._session: RecordedSession | None = None
+        self._actions: Actions | None = None
+
+    def __iter__(self) -> Iterator[Report | SlurmError | InputError]:
+        """Do rounds until `stop` is set; what Slurm does not answer is told, and tried again."""
+        while not self.stop.is_set():
+            begun = time.monotonic()
+            try:
+                yield self.round()
+            except (SlurmError, InputError) as error:
+                yield error
+            self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
+
+    def round(self) -> Report:
+        """Do one round.
+
+        Raises
+        ------
+        SlurmError
+            Where Slurm does not answer; nothing is taken for granted then.
+        InputError
+            For answers, options or budgets that cannot be used.
+        """
+        begun = time.monotonic()
+        site = self._site()
+        cap_w = self.budget.cap_w(site.time_s)
+        report = Report(0, site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
+        report.notes += site.notes
+        load = load_of(site, self.policy.options, self.policy.ours)
+        if late := self._late(load):
+            self._hold(late, load, report)
+            load = self._load() if self.policy.apply else load
+        round = round_of(load.site, self.policy.options, self.policy.ours, self.policy.every_s)
+        plan = self._decided(round, cap_w, report)
+        self._carry_out(plan, round.load, report)
+        report.took_s = time.monotonic() - begun
+        return report
+
+    # -- looking -----------------------------------------------------------------------------------------
+
+    def _site(self) -> Site:
+        return read(self.look(time.time()))
+
+    def _load(self) -> Load:
+        return load_of(self._site(), self.policy.options, self.policy.ours)
+
+    def _late(self, load: Load) -> dict[int, str]:
+        """Released jobs that do not start, by why."""
+        late = dict.fromkeys(load.stranded, "its GPUs are gone")
+        late |= dict.fromkeys(load.astray, "Slurm requeued it, and may start it at any moment")
+        for number, running in load.ours.items():
+            waited_s = load.site.time_s - running.launch.released_s
+            if running.job.pending and waited_s > self.policy.start_s:
+                late[number] = f"has not started within {waited_s:.0f} s"
+        return late
+
+    # -- deciding ----------------------------------------------------------------------------------------
+
+    def _decided(self, round: Round, cap_w: float, report: Report) -> Plan:
+        """The decision of the session; where there is none, what brings the draw below the cap."""
+        session = self._told(round, cap_w)
+        made, decision = session.solve(deadline_s=self.policy.deadline_s)
+        report.number = made.number
+        report.reason, report.gap = made.summary["reason"], made.summary["gap"]
+        report.decided_s = made.summary["seconds"]
+        if decision.solved:
+            return plan_of(round, decision)
+        stops = stops_to_fit(round.load, cap_w)
+        left_w = round.load.power_w - sum(
+            round.load.added_w(round.load.ours[number].launch) for number in stops
+        )
+        if left_w > cap_w:
+            told = f"{left_w:,.0f} W are drawn by what may not be stopped (other jobs, idle GPUs, nodes)"
+            report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
+        return Plan([], stops, round.left_out)
+
+    def _told(self, round: Round, cap_w: float) -> RecordedSession:
+        """The session, told of everything as Slurm has it now."""
+        policy = self.policy
+        if self._session is None:
+            self._session = self._opened(round)
+            self._actions = self._make_actions(self._session)
+        session = self._session
+        before = session.session.to_instance().by_column().names
+        if before:
+            session.remove(before)
+        session.update(
+            cluster=round.cluster,
+            power_w=None if math.isinf(cap_w) else max(cap_w, 1e-3),
+            objective=policy.objective,
+            round_s=policy.every_s,
+            change_cost=policy.change_cost,
+        )
+        if round.jobs:
+            _upsert(session, round)
+        return session
+
+    def _opened(self, round: Round) -> RecordedSession:
+        """Our session in the journal, which is made if it is not there."""
+        if SESSION in self.journal.sessions():
+            return RecordedSession.open(self.journal, SESSION)
+        return RecordedSession.create(self.journal, SESSION, {"cluster": round.cluster})
+
+    # -- doing -------------------------------------------------------------------------------------------
+
+    def _hold(self, late: dict[int, str], load: Load, report: Report) -> None:
+        report.held_again = late
+        if self.policy.apply and self._actions is not None:
+            for number, why in late.items():
+                if refused := self._actions.hold(load.site.jobs[number], why):
+                    report.notes.append(f"job {number} was not held again: {refused}")
+
+    def _carry_out(self, plan: Plan, load: Load, report: Report) -> None:
+        """Stop first; start what has room and watts after that, by a fresh look."""
+        report.waiting, report.stopped = plan.reasons, plan.stops
+        if not self.policy.apply:
+            report.started = {start.job.id: _told(start) for start in plan.starts}
+            self._count(load, report)
+            return
+        actions = self._actions
+        assert actions is not None  # made with the session
+        actions.number = report.number
+        if cut_off := actions.settle():
+            report.notes.append(f"{cut_off} actions were cut off; the queue tells what became of them")
+        for number, why in plan.stops.items():
+            if refused := actions.stop(load.site.jobs[number], why):
+                report.notes.append(f"job {number} was not stopped: {refused}")
+        # Also without stops: jobs of others may have started while we decided.
+        load = self._after_stops(set(plan.stops)) if plan.starts or plan.stops else load
+        self._start(plan.starts, load, report)
+        actions.forget(load.site.jobs)
+        self._count(load, report)
+
+    def _after_stops(self, stopped: set[int]) -> Load:
+        """The cluster when the jobs that were stopped have left, or after a while."""
+        until = time.monotonic() + _SETTLE_S
+        while True:
+            load = self._load()
+            staying = stopped & (load.ours.keys() | load.leaving.keys())
+            if not staying or time.monotonic() > until or self.stop.wait(_LOOK_S):
+                return load
+
+    def _start(self, starts: list[Start], load: Load, report: Report) -> None:
+        """Release jobs one by one, each only if everything still fits below the cap with it."""
+        assert self._actions is not None  # made with the session
+        power_w = load.power_w
+        for start in starts:
+            number, launch = start.job.id, start.launch
+            job = load.site.jobs.get(number)
+            ready = job is not None and job.pending and job.held and job.restarts == launch.run
+            # The cap may have been cut since the decision.
+            cap_w = self.budget.cap_w(time.time())
+            more_w = load.added_w(launch)
+            fits = load.has_room(launch) and (more_w <= 0 or power_w + more_w <= cap_w + _SLACK_W)
+            if job is None or not ready or not fits or self.stop.is_set():
+                report.postponed.append(number)
+            elif refused := self._actions.start(Start(job, launch)):
+                report.notes.append(f"job {number} was not released: {refused}")
+            else:
+                load.take(job, launch)
+                power_w += more_w
+                report.started[number] = _told(start)
+
+    def _count(self, load: Load, report: Report) -> None:
+        report.power_w, report.running = load.power_w, len(load.ours)
+        waiting = [job for job in load.site.jobs.values() if job.pending and self.policy.ours.has(job)]
+        report.queued = len([job for job in waiting if job.id not in load.ours])
+        if self.budget.note:
+            report.notes.append(self.budget.note)
+
+
+def _upsert(session: RecordedSession, round: Round) -> None:
+    """Tell the session of the jobs; one that waits and cannot be understood is left out, with why."""
+    try:
+        session.upsert(round.jobs)
+        return
+    except InputError:
+        pass
+    for job in list(round.jobs):
+        try:
+            session.upsert([job])
+        except InputError as error:
+            # Without a job that runs, its GPUs would be taken to be free.
+            if "current" in job:
+                raise
+            round.left_out[int(job["name"])] = "; ".join(error.faults)
+            round.jobs.remove(job)
+
+
+def _told(start: Start) -> str:
+    """Where a job starts, and how."""
+    launch = start.launch
+    told = ", ".join(f"{count} of {node}" for node, count in launch.nodes.items())
+    clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+    limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+    return f"GPUs {told}{clock}{limit}, {launch.power_w:,.0f} W"

@@ -1,0 +1,382 @@
+"""A snapshot of Slurm, read: nodes with their GPUs, switches, reservations, and the jobs in the queue."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from wattsched.adapters.slurm.snapshot import Snapshot
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError, validated
+from wattsched.topology.exchange import expand
+
+_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,6})(?:\((?:IDX|S):([^)]*)\))?")
+_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_CLOSED = re.compile(
+    "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
+)
+"""How states and flags of nodes begin that take no new job; a star is for those that do not answer."""
+
+RUNNING, PENDING = "RUNNING", "PENDING"
+ON_NODES = frozenset(
+    ["RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"]
+)
+"""States of jobs that have something on their nodes."""
+FIRST_PRIORITY = 0
+"""Slurm holds a job by giving it no priority."""
+
+
+def _number(value: Any) -> Any:
+    """A number as newer versions wrap it; what is not set is None."""
+    if isinstance(value, dict) and "number" in value:
+        return value["number"] if value.get("set", True) and not value.get("infinite") else None
+    return value
+
+
+def _words(value: Any) -> Any:
+    """States in capitals, of which newer versions give a list."""
+    if isinstance(value, str):
+        return [word for word in re.split(r"[+,\s]+", value.upper()) if word]
+    return [str(word).upper() for word in value] if isinstance(value, list) else value
+
+
+Whole = Annotated[int | None, BeforeValidator(_number)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _NodeRow(_Answer):
+    name: str
+    state: Words
+    state_flags: Words = []
+    gres: str | None = ""
+    partitions: list[str] = []
+
+
+class _JobRow(_Answer):
+    job_id: int
+    job_state: Words
+    name: str | None = ""
+    account: str | None = ""
+    qos: str | None = ""
+    partition: str | None = ""
+    comment: Any = ""
+    admin_comment: Any = ""
+    nodes: str | None = ""
+    required_nodes: Any = ""
+    gres_detail: list[str] = []
+    tres_per_node: str | None = ""
+    tres_per_job: str | None = ""
+    tres_per_task: str | None = ""
+    tres_per_socket: str | None = ""
+    node_count: Whole = 1
+    max_nodes: Whole = 0
+    priority: Whole = None
+    restart_cnt: Whole = 0
+    time_limit: Whole = None
+    start_time: Whole = 0
+    submit_time: Whole = 0
+    eligible_time: Whole = 0
+    requeue: bool = False
+    batch_flag: bool = True
+    array_task_string: str | None = ""
+    het_job_id: Whole = 0
+    resv_name: str | None = ""
+    dependency: str | None = ""
+    cluster: str | None = ""
+
+
+class _Nodes(_Answer):
+    nodes: list[_NodeRow]
+
+
+class _Jobs(_Answer):
+    jobs: list[_JobRow]
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node with GPUs of one type; `takes_jobs` is false where it is down, drained or reserved."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    partitions: tuple[str, ...]
+    takes_jobs: bool
+
+
+def pool_of(node: SlurmNode) -> str:
+    """Name of the pool of a node: nodes of one type, size and set of partitions are interchangeable."""
+    return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """GPUs that a job asks for.
+
+    Attributes
+    ----------
+    gpus : int
+        In all.
+    gpu_type : str
+        Empty where any will do.
+    per : {"node", "job", ""}
+        Which of Slurm's fields asks, as it has to be the one that changes; empty where a job asks for tasks'
+        or sockets' GPUs, which cannot be changed.
+    """
+
+    gpus: int = 0
+    gpu_type: str = ""
+    per: str = ""
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job in the queue.
+
+    Attributes
+    ----------
+    gpus : dict of str to list of int
+        Numbers of the GPUs that it uses, by node; of a job that is ending its nodes, without numbers.
+    required : list of str
+        Nodes that it is pinned to.
+    most_nodes : float
+        Nodes that it may have: the limit of its user (``-N``).
+    odd : str
+        Why it cannot be ours whatever it says, such as being an array; or empty.
+    """
+
+    id: int
+    name: str
+    account: str
+    qos: str
+    partitions: tuple[str, ...]
+    states: frozenset[str]
+    comment: str
+    admin_comment: str
+    gpus: dict[str, list[int]]
+    required: list[str]
+    request: Request
+    most_nodes: float
+    held: bool
+    restarts: int
+    limit_s: float
+    start_s: float
+    submit_s: float
+    eligible_s: float
+    requeue: bool
+    odd: str
+
+    @property
+    def running(self) -> bool:
+        """Whether its script runs."""
+        return RUNNING in self.states and "COMPLETING" not in self.states
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits in the queue and has nothing on nodes."""
+        return PENDING in self.states and not self.states & ON_NODES
+
+    @property
+    def on_nodes(self) -> bool:
+        """Whether something of it is on its nodes."""
+        return bool(self.states & ON_NODES)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes that are set aside from a time on, in seconds since 1970."""
+
+    name: str
+    start_s: float
+    end_s: float
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster as Slurm has it.
+
+    Attributes
+    ----------
+    switches : dict of str to str or None
+        Switch to the one above it.
+    above : dict of str to str
+        Node to its switch.
+    closed : dict of str to str
+        Partitions that start no jobs, and their state.
+    notes : list of str
+        What was left out, and why.
+    """
+
+    time_s: float
+    nodes: dict[str, SlurmNode]
+    jobs: dict[int, SlurmJob]
+    reservations: list[Reservation]
+    switches: dict[str, str | None]
+    above: dict[str, str]
+    closed: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def read(snapshot: Snapshot) -> Site:
+    """Read what the commands said.
+
+    Raises
+    ------
+    InputError
+        Where an output is not what Slurm prints. A job that cannot be read is no reason to go on without it.
+    """
+    try:
+        time_s = float(snapshot["time"])
+        rows = _document(_Nodes, "sinfo --json", snapshot["nodes"]).nodes
+        jobs = _document(_Jobs, "squeue --json", snapshot["jobs"]).jobs
+        notes: list[str] = []
+        nodes = {node.name: node for row in rows for node in _node(row, notes)}
+        switches, above = _topology(snapshot["topology"], nodes)
+        partitions = [found for found in _records(snapshot["partitions"]) if "PartitionName" in found]
+        return Site(
+            time_s=time_s,
+            nodes=nodes,
+            jobs={row.job_id: _job(row) for row in jobs},
+            reservations=list(_reservations(snapshot["reservations"])),
+            switches=switches,
+            above=above,
+            closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) != "UP"},
+            notes=notes,
+        )
+    except ValueError as error:
+        raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
+
+
+def _document(model: Any, command: str, text: str) -> Any:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
+    return validated(model, document, command)
+
+
+def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
+    """GPU type, count and numbers of each entry of a GRES or TRES text: ``gpu:A100:4(IDX:0-3)``."""
+    found = []
+    for kind, count, numbers in _GPUS.findall(text or ""):
+        listed = re.fullmatch(r"[\d,-]+", numbers) and "(IDX:" in (text or "")
+        found.append((kind, int(count), [int(n) for n in expand(f"[{numbers}]")] if listed else []))
+    return found
+
+
+def _node(row: _NodeRow, notes: list[str]) -> Iterator[SlurmNode]:
+    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
+    if len(entries) > 1:
+        notes.append(f"node '{row.name}' has GPUs of several types, and is left out")
+    elif entries:
+        closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
+        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed)
+
+
+def _job(row: _JobRow) -> SlurmJob:
+    nodes = _names(row.nodes)
+    # One entry for each node, in the order of the nodes.
+    detail = [gpus_in(text) for text in row.gres_detail]
+    gpus = {
+        name: [number for _, _, numbers in entries for number in numbers]
+        for name, entries in zip(nodes, [*detail, *[[]] * len(nodes)], strict=False)
+    }
+    states = frozenset(row.job_state)
+    odd = ""
+    if row.array_task_string:
+        odd = "is an array, of which Slurm shows its tasks only when they run"
+    elif row.het_job_id:
+        odd = "is a part of a heterogeneous job"
+    elif row.resv_name:
+        odd = f"belongs to the reservation '{row.resv_name}'"
+    elif row.dependency:
+        odd = "waits for other jobs"
+    return SlurmJob(
+        id=row.job_id,
+        name=row.name or "",
+        account=row.account or "",
+        qos=row.qos or "",
+        partitions=tuple((row.partition or "").split(",")),
+        states=states,
+        comment=_text(row.comment),
+        admin_comment=_text(row.admin_comment),
+        gpus=gpus if states & ON_NODES else {},
+        required=_names(row.required_nodes),
+        request=_request(row),
+        most_nodes=row.max_nodes or inf,
+        held=row.priority == FIRST_PRIORITY,
+        restarts=row.restart_cnt or 0,
+        limit_s=inf if row.time_limit is None else 60.0 * row.time_limit,
+        start_s=float(row.start_time or 0),
+        submit_s=float(row.submit_time or 0),
+        eligible_s=float(row.eligible_time or 0),
+        requeue=row.requeue and row.batch_flag,
+        odd=odd,
+    )
+
+
+def _text(value: Any) -> str:
+    """A comment, of which newer versions give an object."""
+    if isinstance(value, dict):
+        return str(value.get("job") or value.get("administrator") or "")
+    return value if isinstance(value, str) else ""
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [str(name) for name in value]
+    return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
+
+
+def _request(row: _JobRow) -> Request:
+    for per, text, times in (("node", row.tres_per_node, row.node_count or 1), ("job", row.tres_per_job, 1)):
+        if entries := gpus_in(text):
+            return Request(entries[0][1] * times, entries[0][0], per)
+    return Request()
+
+
+def _records(text: str) -> Iterator[dict[str, str]]:
+    """Lines of ``scontrol --oneliner``, by key."""
+    for line in text.splitlines():
+        if found := dict(_PAIR.findall(line)):
+            yield found
+
+
+def _topology(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | None], dict[str, str]]:
+    """The tree of switches that have a name of their own, and the switch of each node."""
+    lines = [found for found in _records(text) if found.get("SwitchName", "") not in ("", *nodes)]
+    switches: dict[str, str | None] = {found["SwitchName"]: None for found in lines}
+    above: dict[str, str] = {}
+    for found in lines:
+        name = found["SwitchName"]
+        if "Switches" in found:
+            below = [one for one in _names(found["Switches"]) if one in switches and one != name]
+            switches |= dict.fromkeys(below, name)
+        else:
+            above |= {node: name for node in _names(found.get("Nodes", "")) if node in nodes}
+    return switches, above
+
+
+def _reservations(text: str) -> Iterator[Reservation]:
+    for found in _records(text):
+        if "ReservationName" not in found:
+            continue
+        start, end = (_time_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
+        yield Reservation(found["ReservationName"], start, end, frozenset(_names(found.get("Nodes", ""))))
+
+
+def _time_s(text: str) -> float:
+    """Seconds since 1970 of a time that Slurm prints, in the local zone."""
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,105 @@
+"""What Slurm's own commands say of a cluster: asked for, saved and read again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import read_json, write_atomically
+
+COMMANDS = {
+    "nodes": ("sinfo", "--json"),
+    "jobs": ("squeue", "--json"),
+    "partitions": ("scontrol", "--oneliner", "show", "partition"),
+    "reservations": ("scontrol", "--oneliner", "show", "reservation"),
+    "topology": ("scontrol", "--oneliner", "show", "topology"),
+}
+"""Part of a snapshot -> the command whose output it is."""
+
+OPTIONAL = ("topology",)
+"""What clusters may lack: without a topology plugin the command fails."""
+
+Snapshot = dict[str, str]
+"""Outputs of `COMMANDS`, and ``time``: seconds since 1970, as text."""
+
+
+class SlurmError(Exception):
+    """Slurm did not answer, or refused; the message is one line."""
+
+
+def ask(*command: str, timeout_s: float = 30.0) -> str:
+    """Run a command of Slurm.
+
+    Returns
+    -------
+    str
+        Its standard output.
+
+    Raises
+    ------
+    SlurmError
+        Where it is not installed, fails, or takes longer than `timeout_s`.
+    """
+    name = command[0]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+        )
+    except FileNotFoundError:
+        raise SlurmError(f"'{name}' is not installed on this machine") from None
+    except OSError as error:
+        raise SlurmError(f"'{name}' cannot be run: {(error.strerror or str(error)).lower()}") from None
+    except subprocess.TimeoutExpired:
+        raise SlurmError(f"'{name}' did not answer within {timeout_s:g} s") from None
+    if done.returncode:
+        told = next(iter((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
+        raise SlurmError(f"{name}: {echo(told, '', 300)}")
+    return done.stdout
+
+
+def take(time_s: float) -> Snapshot:
+    """Ask Slurm for everything that a round needs.
+
+    Jobs are asked for after nodes: one that starts in between is counted where it runs.
+
+    Raises
+    ------
+    SlurmError
+        Where it does not answer. An answer that is not there is never taken for an empty cluster.
+    """
+    found = {"time": repr(time_s)}
+    for part, command in COMMANDS.items():
+        try:
+            found[part] = ask(*command)
+        except SlurmError:
+            if part not in OPTIONAL:
+                raise
+            found[part] = ""
+    return found
+
+
+def load(path: str | Path) -> Snapshot:
+    """Read a saved snapshot.
+
+    Raises
+    ------
+    InputError
+        Where the file is none.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise InputError(["is no snapshot of Slurm: it must be an object"], str(path))
+    known = ("time", *COMMANDS)
+    faults = [f"{part}: is missing" for part in known if part not in document]
+    faults += [f"{part}: must be a text" for part in known if not isinstance(document.get(part, ""), str)]
+    if faults:
+        raise InputError(faults, str(path))
+    return {part: document[part] for part in known}
+
+
+def save(path: str | Path, snapshot: Snapshot) -> None:
+    """Write a snapshot in one step."""
+    write_atomically(path, (json.dumps(snapshot, indent=1) + "\n").encode())

@@ -1,0 +1,192 @@
+"""A real Slurm on loopback whose nodes are emulated: munge, a controller and a daemon for each node.
+
+Needs root and Debian's packages `slurmctld`, `slurmd`, `slurm-client` and `munge`. Its processes run in the
+foreground and end with it. GPUs are null devices. Everything is in one folder, which others do not share.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
+GPUS = 8
+
+
+def missing() -> str:
+    """Why it cannot run here; empty where it can."""
+    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    if absent:
+        return f"Slurm is not installed: there is no {', '.join(absent)}"
+    return "" if os.geteuid() == 0 else "Slurm's daemons are started as root only"
+
+
+def free_ports() -> Iterator[int]:
+    """Ports that nobody listens on, each once; where to look first depends on the process."""
+    first = int(os.environ.get("SLURM_PORT", 22_000 + os.getpid() * 61 % 1_800))
+    for port in count(first):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)):
+                yield port
+
+
+class EmulatedSlurm:
+    """A cluster in a folder; it has to be stopped.
+
+    Parameters
+    ----------
+    nodes : int
+        Of eight A100 each, `per_rack` to a switch.
+    prolog : str
+        Shell commands that slurmd runs before a job.
+    """
+
+    def __init__(self, folder: Path, nodes: int, *, per_rack: int = 2, prolog: str = "") -> None:
+        self.folder, self.nodes, self.names = folder, nodes, [f"g{i}" for i in range(1, nodes + 1)]
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("state", "spool", "log", "run"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "prolog").write_text(f"#!/bin/sh\n{prolog}\nexit 0\n")
+        (folder / "prolog").chmod(0o755)
+        for number in range(GPUS):
+            device = folder / f"gpu{number}"
+            if not device.exists():
+                os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
+        self._write(per_rack)
+
+    def _write(self, per_rack: int) -> None:
+        folder, host, ports = self.folder, socket.gethostname().split(".")[0], free_ports()
+        lines = {
+            "ClusterName": "emulated",
+            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldPort": next(ports),
+            "SlurmUser": "root",
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={folder}/run/munge",
+            "CredType": "cred/munge",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core",
+            "SchedulerType": "sched/backfill",
+            "SlurmdParameters": "config_overrides",
+            "TopologyPlugin": "topology/tree",
+            "GresTypes": "gpu",
+            "MpiDefault": "none",
+            "SwitchType": "switch/none",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "AccountingStorageType": "accounting_storage/none",
+            "ReturnToService": 2,
+            "KillWait": 5,
+            "Prolog": folder / "prolog",
+            "StateSaveLocation": folder / "state",
+            "SlurmdSpoolDir": folder / "spool/%n",
+            "SlurmctldPidFile": folder / "run/slurmctld.pid",
+            "SlurmdPidFile": folder / "run/%n.pid",
+            "SlurmctldLogFile": folder / "log/slurmctld",
+            "SlurmdLogFile": folder / "log/%n",
+        }
+        nodes = [
+            f"NodeName={name} NodeAddr=127.0.0.1 NodeHostname={host} Port={next(ports)} CPUs=16 "
+            f"RealMemory=32000 Gres=gpu:A100:{GPUS} State=UNKNOWN"
+            for name in self.names
+        ]
+        partition = "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
+        settings = [f"{name}={value}" for name, value in lines.items()]
+        (folder / "slurm.conf").write_text("\n".join([*settings, *nodes, partition, ""]))
+        every = f"g[1-{self.nodes}]"
+        (folder / "gres.conf").write_text(
+            f"NodeName={every} Name=gpu Type=A100 File={folder}/gpu[0-{GPUS - 1}]\n"
+        )
+        racks = [self.names[i : i + per_rack] for i in range(0, self.nodes, per_rack)]
+        switches = [f"SwitchName=r{i} Nodes={','.join(rack)}" for i, rack in enumerate(racks, start=1)]
+        switches.append(f"SwitchName=root Switches=r[1-{len(racks)}]")
+        (folder / "topology.conf").write_text("\n".join([*switches, ""]))
+
+    def start(self) -> None:
+        """Start everything and wait for all nodes; a RuntimeError if they are not there within a minute."""
+        run = self.folder / "run"
+        subprocess.run(["mungekey", "-c", "-f", "-k", run / "key"], check=True)
+        options = {"key-file": "key", "socket": "munge", "pid-file": "munge.pid", "log-file": "munge.log"}
+        options |= {"seed-file": "munge.seed"}
+        listed = [f"--{name}={run / file}" for name, file in options.items()]
+        self._spawn("munged", "munged", "--foreground", "--force", *listed)
+        for _ in range(100):
+            if (run / "munge").exists():
+                break
+            time.sleep(0.05)
+        self.start_controller()
+        for name in self.names:
+            self._spawn(name, "slurmd", "-D", "-N", name, "-f", str(self.folder / "slurm.conf"))
+        for _ in range(120):
+            done = self.run("sinfo", "--noheader", "--format=%D", "--states=idle", check=False)
+            if done.split() == [str(self.nodes)]:
+                return
+            time.sleep(0.5)
+        raise RuntimeError(f"the nodes did not come up; see {self.folder / 'log'}")
+
+    def start_controller(self) -> None:
+        """Start slurmctld."""
+        self._spawn("slurmctld", "slurmctld", "-D", "-f", str(self.folder / "slurm.conf"))
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld and wait for its end."""
+        process = self._processes.pop("slurmctld")
+        process.terminate()
+        process.wait(timeout=30)
+
+    def stop(self) -> None:
+        """Cancel all jobs and end all processes."""
+        self.run("scancel", "--user=root", check=False)
+        time.sleep(1.0)
+        for process in reversed(self._processes.values()):
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Run a command of Slurm; its standard output."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            raise RuntimeError(f"{command[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def submit(self, script: str, *options: str) -> int:
+        """Submit a job; its number."""
+        return int(
+            self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").split(";")[0]
+        )
+
+    def _spawn(self, name: str, *command: str) -> None:
+        with (self.folder / "log" / f"{name}.out").open("ab") as out:
+            self._processes[name] = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self.folder,
+            )
+
+
+@contextmanager
+def emulated_slurm(folder: Path, nodes: int, **options: Any) -> Iterator[EmulatedSlurm]:
+    """A cluster that runs, and is stopped in the end."""
+    cluster = EmulatedSlurm(folder, nodes, **options)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,369 @@
+"""A day of a Slurm cluster in minutes: budget halved, nodes drained, controller and scheduler restarted.
+
+    python benchmarks/slurm.py --write [--nodes 40 --jobs 500 --seed 1]
+
+Starts a real Slurm with emulated nodes of eight GPUs (`emulated_slurm.py`; root and Debian's packages),
+submits jobs, and runs ``wattsched slurm --apply``. In the middle the power cap is halved, announced some
+seconds before, two nodes are drained, slurmctld is stopped and started again, and the scheduler is killed
+(SIGKILL) and started again; near the end the cap is cut once more without a word. Every job notes when it
+begins and ends. Twice a second the draw is worked out from `squeue`, by code of this file, and held against
+the cap that is in force.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing
+from tables import machine, table, write
+
+IDLE_W, MOST_W, BASE_W = 50.0, 400.0, 200.0
+NOTICE_S = 15.0
+"""How long before it is in force the first cut of the cap is announced."""
+OPTIONS: dict[str, Any] = {
+    "tables": {
+        "elastic": {
+            "gpus": [1, 2, 4, 8, 1, 2, 4, 8],
+            "pool": ["A100"] * 8,
+            "rate": [1.0, 1.9, 3.5, 6.2, 0.9, 1.7, 3.1, 5.4],
+            "power_w": [350.0, 700.0, 1400.0, 2800.0, 240.0, 480.0, 960.0, 1920.0],
+            "frequency_mhz": [1410] * 4 + [1005] * 4,
+        },
+        "large": {"gpus": [8, 16], "pool": ["A100"] * 2, "rate": [6.0, 10.0], "power_w": [2600.0, 5100.0]},
+    },
+    "jobs": {"large-*": {"options": "large", "restart_s": 2.0}},
+}
+
+
+@dataclass
+class Sample:
+    """What the queue showed at a moment."""
+
+    time_s: float
+    power_w: float
+    cap_w: float
+    nodes_of: dict[tuple[int, int], list[str]]
+
+
+@dataclass
+class Trial:
+    """A cluster, the scheduler on it, and what was seen of both.
+
+    Attributes
+    ----------
+    caps : list of pairs
+        Times from which caps are in force, and watts.
+    grace_s : list of pairs
+        When a cut came without notice, and how long it took until the draw was below it.
+    """
+
+    cluster: EmulatedSlurm
+    seed: int
+    caps: list[tuple[float, float]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    drained: dict[str, float] = field(default_factory=dict)
+    unannounced: list[float] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
+    unanswered: int = 0
+    scheduler: subprocess.Popen[bytes] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self.cluster.folder
+
+    # -- jobs --------------------------------------------------------------------------------------------
+
+    def submit(self, jobs: int) -> None:
+        """Submit held jobs of ours, and a few of others, which are not."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(max(1, jobs // 25)):
+            self.cluster.submit(
+                f"sleep {rng.integers(20, 60)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other"
+            )
+        marks = {"elastic": {"options": "elastic", "restart_s": 1.0}, "model": {"model": "bert"}}
+        for number in range(jobs):
+            kind = rng.choice(["elastic", "plain", "large", "model"], p=[0.6, 0.25, 0.1, 0.05])
+            said = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
+            script = f"echo start $SLURM_JOB_ID $(date +%s.%N) >> {self.log}; sleep {rng.integers(4, 16)}; "
+            script += f"echo end $SLURM_JOB_ID $(date +%s.%N) >> {self.log}"
+            gres, name = f"--gres=gpu:{rng.integers(1, 5)}", f"{kind}-{number}"
+            comment = json.dumps({"wattsched": said})
+            self.jobs.append(
+                self.cluster.submit(script, "--hold", "--requeue", gres, "-J", name, "--comment", comment)
+            )
+
+    @property
+    def log(self) -> Path:
+        """Where jobs note that they begin and end."""
+        return self.folder / "runs.log"
+
+    def runs(self) -> dict[int, list[tuple[str, float]]]:
+        """What each job noted, in order."""
+        found: dict[int, list[tuple[str, float]]] = defaultdict(list)
+        for line in self.log.read_text().splitlines() if self.log.exists() else ():
+            what, number, time_s = line.split()
+            found[int(number)].append((what, float(time_s)))
+        return found
+
+    def ended(self) -> int:
+        """Jobs that have noted their end."""
+        return sum(any(what == "end" for what, _ in notes) for notes in self.runs().values())
+
+    # -- caps --------------------------------------------------------------------------------------------
+
+    def set_cap(self, power_w: float, notice_s: float = 0.0) -> None:
+        """Set the cap, or announce it."""
+        at_s = time.time() + notice_s
+        document: dict[str, Any] = {"power_w": power_w}
+        if notice_s:
+            at = datetime.fromtimestamp(at_s, UTC).isoformat()
+            document = {"power_w": self.caps[-1][1], "changes": [{"at": at, "power_w": power_w}]}
+        elif self.caps:
+            self.unannounced.append(at_s)
+        (self.folder / "cap.new").write_text(json.dumps(document))
+        (self.folder / "cap.new").rename(self.folder / "cap.json")
+        self.caps.append((at_s, power_w))
+
+    def cap_w(self, time_s: float) -> float:
+        """The cap in force."""
+        return [watts for since_s, watts in self.caps if since_s <= time_s][-1]
+
+    # -- what the queue shows ----------------------------------------------------------------------------
+
+    def sample(self) -> bool:
+        """Work out the draw from the queue; whether any job of ours is left."""
+        text = self.cluster.run("squeue", "--json", check=False)
+        try:
+            rows = json.loads(text)["jobs"]
+        except (ValueError, KeyError):
+            self.unanswered += 1
+            return True
+        present = [row for row in rows if {row["job_state"]} & {"RUNNING", "COMPLETING", "CONFIGURING"}]
+        watts, used, nodes_of = 0.0, 0, {}
+        for row in present:
+            gpus = [int(n) for text in row["gres_detail"] for n in re.findall(r"A100:(\d+)", text)]
+            wattsched = json.loads(row["admin_comment"] or "{}").get("wattsched")
+            if wattsched is not None:
+                watts, used = watts + wattsched["power_w"], used + wattsched["gpus"]
+                if row["job_state"] == "RUNNING":
+                    nodes_of[row["job_id"], row["restart_cnt"]] = list(wattsched["nodes"])
+            else:
+                watts, used = watts + MOST_W * sum(gpus), used + sum(gpus)
+        every = self.cluster.nodes * GPUS
+        power_w = watts + self.cluster.nodes * BASE_W + (every - used) * IDLE_W
+        now_s = time.time()
+        self.samples.append(Sample(now_s, power_w, self.cap_w(now_s), nodes_of))
+        known = set(self.jobs)
+        done = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
+        return any(row["job_id"] in known and row["job_state"] not in done for row in rows)
+
+    # -- the scheduler -----------------------------------------------------------------------------------
+
+    def start_scheduler(self) -> None:
+        """Start ``wattsched slurm --apply``."""
+        files = {
+            "--budget": "cap.json",
+            "--options": "options.json",
+            "--journal": "journal",
+            "--settings": "settings",
+        }
+        named = [word for option, file in files.items() for word in (option, str(self.folder / file))]
+        command = [
+            sys.executable,
+            "-m",
+            "wattsched",
+            "slurm",
+            "--apply",
+            "--every",
+            "2",
+            "--deadline",
+            "2",
+            *named,
+        ]
+        with (
+            (self.folder / "scheduler.out").open("ab") as out,
+            (self.folder / "rounds.jsonl").open("ab") as rounds,
+        ):
+            self.scheduler = subprocess.Popen(
+                [*command, "--json"], env=self.cluster.environment, stdout=rounds, stderr=out, cwd=self.folder
+            )
+
+    def end_scheduler(self, how: int) -> int:
+        """End it by a signal; its exit code."""
+        assert self.scheduler is not None
+        self.scheduler.send_signal(how)
+        return self.scheduler.wait(timeout=60)
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """What it told of its rounds."""
+        lines = (self.folder / "rounds.jsonl").read_text().splitlines()
+        return [document for line in lines if "error" not in (document := json.loads(line))]
+
+
+def follow(trial: Trial, events: list[tuple[float, Callable[[], Any]]], limit_s: float) -> float:
+    """Sample until no job is left; events come when a share of the jobs has ended. How long it took."""
+    begun, left = time.monotonic(), list(events)
+    while trial.sample() and time.monotonic() - begun < limit_s:
+        if left and trial.ended() >= left[0][0] * len(trial.jobs):
+            _, event = left.pop(0)
+            event()
+        time.sleep(0.5)
+    for _, event in left:
+        event()
+    return time.monotonic() - begun
+
+
+def run(folder: Path, nodes: int, jobs: int, seed: int, limit_s: float = 1_200.0) -> dict[str, Any]:
+    """Run everything; what came of it."""
+    settings = folder / "settings"
+    prolog = f'[ -f "{settings}/$SLURM_JOB_ID" ] && . "{settings}/$SLURM_JOB_ID" && '
+    prolog += f'echo "$SLURM_JOB_ID $WATTSCHED_FREQUENCY_MHZ" >> {folder}/prolog.log'
+    with emulated_slurm(folder, nodes, prolog=prolog) as cluster:
+        trial = Trial(cluster, seed)
+        (folder / "options.json").write_text(json.dumps(OPTIONS))
+        idle_w = nodes * (BASE_W + GPUS * IDLE_W)
+        # Of what the cluster draws beyond idle, so much at most.
+        share_w = nodes * GPUS * 250.0
+        trial.submit(jobs)
+        trial.set_cap(idle_w + share_w)
+        trial.start_scheduler()
+
+        def drain() -> None:
+            for name in cluster.names[1:3]:
+                cluster.run("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=test")
+                trial.drained[name] = time.time()
+
+        def restart_controller() -> None:
+            cluster.stop_controller()
+            time.sleep(4.0)
+            cluster.start_controller()
+
+        def kill_scheduler() -> None:
+            trial.end_scheduler(signal.SIGKILL)
+            trial.start_scheduler()
+
+        events: list[tuple[float, Callable[[], Any]]] = [
+            (0.25, lambda: trial.set_cap(idle_w + share_w / 2, NOTICE_S)),
+            (0.40, drain),
+            (0.50, restart_controller),
+            (0.60, kill_scheduler),
+            (0.75, lambda: trial.set_cap(idle_w + share_w / 3)),
+        ]
+        took_s = follow(trial, events, limit_s)
+        code = trial.end_scheduler(signal.SIGTERM)
+        return figures(trial, took_s) | {"exit code": code}
+
+
+def figures(trial: Trial, took_s: float) -> dict[str, Any]:
+    """What was seen, in numbers."""
+    runs, rounds = trial.runs(), trial.rounds()
+    ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
+    late = []
+    for since_s in trial.unannounced:
+        below = [s.time_s for s in trial.samples if s.time_s >= since_s and s.power_w <= s.cap_w]
+        late.append((since_s, min(below, default=np.inf)))
+    calm = [s for s in trial.samples if not any(since_s <= s.time_s <= until_s for since_s, until_s in late)]
+    seen: dict[tuple[int, int], float] = {}
+    on_drained = set()
+    for sample in trial.samples:
+        for launched, nodes in sample.nodes_of.items():
+            first_s = seen.setdefault(launched, sample.time_s)
+            # A job that Slurm had on the node when it was drained may end there.
+            on_drained |= {launched for node in nodes if first_s > trial.drained.get(node, np.inf) + 3.0}
+    decided = [1000 * one["decided_s"] for one in rounds]
+    return {
+        "nodes": trial.cluster.nodes,
+        "jobs": len(trial.jobs),
+        "lost": sum(not ends.get(number) for number in trial.jobs),
+        "run twice": sum(
+            len(ends.get(number, ())) > 1
+            or any(t > min(ends[number]) for what, t in notes if what == "start")
+            for number, notes in runs.items()
+            if ends.get(number)
+        ),
+        "requeued": sum(len(one["stopped"]) for one in rounds),
+        "samples": len(trial.samples),
+        "above the cap": sum(s.power_w > s.cap_w + 1e-6 for s in calm),
+        "most, of the cap": max(s.power_w / s.cap_w for s in calm),
+        "below an unannounced cut after, s": max(
+            (until_s - since_s for since_s, until_s in late), default=0.0
+        ),
+        "started on drained nodes": len(on_drained),
+        "unanswered": trial.unanswered,
+        "rounds": len(rounds),
+        "decision, ms": float(np.median(decided)),
+        "round, s": float(np.median([one["took_s"] for one in rounds])),
+        "longest round, s": max(one["took_s"] for one in rounds),
+        "minutes": took_s / 60,
+    }
+
+
+ROWS = {
+    "nodes": "nodes of eight GPUs",
+    "jobs": "jobs submitted",
+    "lost": "jobs lost",
+    "run twice": "jobs that ran again after they had ended",
+    "requeued": "stops of running jobs, which went on later",
+    "samples": "samples of the draw",
+    "above the cap": "samples above the cap in force, the seconds after the unannounced cut aside",
+    "most, of the cap": "highest draw, as a part of the cap",
+    "below an unannounced cut after, s": "seconds until the draw was below a cap that was cut without notice",
+    "started on drained nodes": "jobs started on drained nodes",
+    "unanswered": "samples that slurmctld did not answer, while it was restarted",
+    "rounds": "rounds",
+    "decision, ms": "decision, median ms",
+    "round, s": "whole round with Slurm's commands, median s",
+    "longest round, s": "longest round, s",
+    "minutes": "minutes in all",
+    "exit code": "exit code after SIGTERM",
+}
+
+
+def page(found: dict[str, Any]) -> str:
+    """The table."""
+    rows = [
+        (told, f"{found[key]:.3f}" if isinstance(found[key], float) else found[key])
+        for key, told in ROWS.items()
+    ]
+    return f"On {machine()}.\n\n{table(['what', 'figure'], rows)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", help="folder to keep everything in")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    if why := missing():
+        raise SystemExit(why)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as made:
+        folder = Path(asked.keep or made).resolve()
+        os.makedirs(folder, exist_ok=True)
+        found = run(folder, asked.nodes, asked.jobs, asked.seed)
+    print(page(found))
+    if asked.write:
+        write("slurm", page(found))
+
+
+if __name__ == "__main__":
+    main()
