@@ -1,0 +1,206 @@
+"""``wattsched journal``: the rounds of a journal, as files, and decided again under another policy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wattsched.cli.failures import BadInput, refusing
+from wattsched.cli.files import counting, write
+from wattsched.cli.outputs import Command, folder_option
+from wattsched.cli.parameters import Limits, Number, Whole, filling, limit_options, refuse_given
+from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.wording import count, number
+from wattsched.serve.replays import Policy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.serve.journal import Journal
+    from wattsched.serve.replays import Replayed
+    from wattsched.serve.rounds import Round, RoundLine
+
+
+@click.command("journal", cls=Command)
+@click.argument("file")
+@click.option("--session", metavar="NAME", help="Its rounds alone; needed where there are several sessions.")
+@click.option("--round", "round_number", type=Whole(1), metavar="N", help="This round, for -o and --replay.")
+@click.option("--last", type=Whole(1), default=20, show_default=True, help="So many of the newest rounds.")
+@folder_option("Write a round's instance and result into this folder.")
+@click.option("--replay", is_flag=True, help="Decide the rounds again, with these options:")
+@filling(
+    "policy",
+    Policy,
+    **{name: {"metavar": "NAME"} for name in ("objective", "formulation", "solver")},
+    **{name: {"type": Number(above=0)} for name in ("power_w", "energy_j", "carbon_g")},
+)
+@limit_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, alone, on standard output.")
+def command(
+    file: str,
+    session: str | None,
+    round_number: int | None,
+    last: int,
+    output: str | None,
+    replay: bool,
+    policy: Policy,
+    limits: Limits,
+    as_json: bool,
+) -> None:
+    """List the sessions and rounds of the journal in FILE, which may be in use.
+
+    With -o a round becomes files for 'wattsched check', 'show' and 'solve'. With --replay every round is
+    decided again, with the jobs and what ran as they were then, to see what another policy would have done.
+    """
+    if not replay:
+        names = ("objective", "formulation", "solver", "power_w", "energy_j", "carbon_g")
+        refuse_given(names, "says how to decide again, and needs --replay")
+    from wattsched.serve.journal import Journal
+
+    with Journal(file, read_only=True) as journal:
+        if output is not None:
+            if round_number is None:
+                raise BadInput("-o: needs --round N, the round to write")
+            _export(journal, _one(journal, session), round_number, Path(output))
+        elif replay:
+            name = _one(journal, session)
+            lines = [one for one in journal.rounds(name) if round_number in (None, one.number)]
+            with refusing():
+                found = _replay([journal.round(name, one.number) for one in lines[-last:]], policy, limits)
+            _tell_replay(name, found, as_json)
+        else:
+            names_told = journal.sessions() if session is None else [_one(journal, session)]
+            _tell({name: journal.rounds(name) for name in names_told}, round_number, last, as_json)
+
+
+def _one(journal: Journal, session: str | None) -> str:
+    """The session that is meant."""
+    names = journal.sessions()
+    if session is None and len(names) == 1:
+        return names[0]
+    if session is None:
+        raise BadInput(f"--session: which of {', '.join(names)}?" if names else "there are no sessions")
+    if session not in names:
+        raise BadInput(f"--session: there is no '{session}', choose one of {', '.join(names) or 'none'}")
+    return session
+
+
+def _export(journal: Journal, name: str, round_number: int, folder: Path) -> None:
+    from wattsched.instances.io import document_text
+
+    decision = journal.round(name, round_number).decision
+    folder.mkdir(exist_ok=True)
+    for what, model in (("instance", decision.instance), ("result", decision.result)):
+        write(str(folder / f"{name}-{round_number}-{what}.json"), document_text(model))
+
+
+def _tell(rounds: dict[str, list[RoundLine]], round_number: int | None, last: int, as_json: bool) -> None:
+    chosen = {
+        name: [one for one in lines if round_number in (None, one.number)][-last:]
+        for name, lines in rounds.items()
+    }
+    if as_json:
+        write(
+            None, json.dumps({name: [asdict(one) for one in lines] for name, lines in chosen.items()}) + "\n"
+        )
+        return
+    out = console()
+    for name, lines in chosen.items():
+        heading(out, name, f"{count(len(lines), 'round')} of {len(rounds[name]):,}")
+        titles = [
+            "round",
+            "decided",
+            "applied",
+            ">jobs",
+            ">running",
+            ">changes",
+            ">objective",
+            ">W",
+            ">ms",
+            "ended",
+        ]
+        table(out, titles, [_cells(one) for one in lines])
+
+
+def _cells(one: RoundLine) -> list[str]:
+    return [
+        str(one.number),
+        _clock(one.time),
+        "" if one.applied is None else _clock(one.applied),
+        f"{one.jobs:,}",
+        f"{one.running:,}",
+        f"{one.changes:,}",
+        _figure(one.objective),
+        _figure(one.power_w),
+        f"{1e3 * one.solve_s:.1f}",
+        one.termination,
+    ]
+
+
+def _clock(moment_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment_s))
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Replayed]:
+    from wattsched.serve.replays import replayed
+
+    found = []
+    with counting() as show:
+        for done, made in enumerate(rounds, start=1):
+            found.append(replayed(made, policy, **asdict(limits)))
+            show(f"round {made.number}", done, len(rounds))
+    return found
+
+
+def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
+    if as_json:
+        write(None, json.dumps({"session": name, "rounds": [one.document() for one in found]}) + "\n")
+        return
+    out = console()
+    heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
+    _print(out, found)
+
+
+def _print(out: Console, found: Sequence[Replayed]) -> None:
+    rows = [
+        [
+            str(one.number),
+            _figure(one.objective),
+            _figure(one.was_objective),
+            _figure(one.power_w),
+            _figure(one.was_power_w),
+            f"{one.running:,}",
+            f"{one.was_running:,}",
+            f"{one.changes:,}",
+            f"{one.was_changes:,}",
+        ]
+        for one in found
+    ]
+    if len(found) > 1:
+        rows.append(["sum", *_sums(found)])
+    titles = ["round", ">objective", ">was", ">W", ">was", ">running", ">was", ">changes", ">was"]
+    table(out, titles, rows)
+    undecided = sum(one.objective is None for one in found)
+    if undecided:
+        line(out, f"{count(undecided, 'round')} without a decision under this policy")
+
+
+def _sums(found: Sequence[Replayed]) -> list[str]:
+    """Sums over the rounds; of the objective and watts only where all rounds have them."""
+    told = []
+    for name in ("objective", "was_objective", "power_w", "was_power_w"):
+        values = [getattr(one, name) for one in found]
+        told.append("" if None in values else number(sum(values)))
+    for name in ("running", "was_running", "changes", "was_changes"):
+        told.append(f"{sum(getattr(one, name) for one in found):,}")
+    return told
