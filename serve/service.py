@@ -94,11 +94,22 @@ class Service:
         """Whether requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
 
+    async def do(self, do: Callable[[], T], key: str | None = None) -> T:
+        """Do something short in a thread, for a request; once it is begun, it is waited for.
+
+        Raises
+        ------
+        BusyError, LateError
+            Where there is too much to do.
+        """
+        until = asyncio.get_running_loop().time() + self.limits.deadline_s
+        return await self._workers.do(do, key=key, until=until, wait=True)
+
     # -- sessions ----------------------------------------------------------------------------------------
 
     async def sessions(self) -> dict[str, Any]:
         """Names of the sessions."""
-        return {"sessions": await self._do(self._journal.sessions)}
+        return {"sessions": await self.do(self._journal.sessions)}
 
     async def create(self, name: str, document: Any) -> dict[str, Any]:
         """Make a session; one that is there already of the same document is left as it is."""
@@ -113,7 +124,7 @@ class Service:
                 return self._journal.open(name)
             return self._journal.create(name, document)
 
-        session = await self._do(make, key=_making(name))
+        session = await self.do(make, key=_making(name))
         self._set_timer(name)
         return session_document(session, document.get("every_s"))
 
@@ -121,7 +132,7 @@ class Service:
         """A session as it is now."""
         session = self._session(name)
         every_s = self._journal.document(name).get("every_s")
-        return await self._do(partial(session_document, session, every_s))
+        return await self.do(partial(session_document, session, every_s))
 
     async def drop(self, name: str) -> dict[str, Any]:
         """Forget a session with all that it decided."""
@@ -129,7 +140,7 @@ class Service:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
         session.cancel()
-        await self._do(partial(self._journal.drop, name), key=_making(name))
+        await self.do(partial(self._journal.drop, name), key=_making(name))
         self._tell(name)
         return {"dropped": name}
 
@@ -138,7 +149,7 @@ class Service:
         if not isinstance(changes, Mapping):
             raise InputError([f"the changes must be an object, got {shown(changes)}"])
         session = self._session(name)
-        await self._do(partial(session.update, **changes))
+        await self.do(partial(session.update, **changes))
         return await self.describe(name)
 
     # -- jobs --------------------------------------------------------------------------------------------
@@ -147,20 +158,20 @@ class Service:
         """Add jobs, or change the given fields of those that are there."""
         records = _listed(document, "jobs")
         session = self._session(name)
-        await self._do(partial(session.upsert, records))
+        await self.do(partial(session.upsert, records))
         return {"upserted": len(records), "jobs": len(session.session)}
 
     async def remove(self, name: str, document: Any) -> dict[str, Any]:
         """Take jobs out."""
         ids = _listed(document, "ids")
         session = self._session(name)
-        await self._do(partial(session.remove, ids))
+        await self.do(partial(session.remove, ids))
         return {"removed": len(ids), "jobs": len(session.session)}
 
     async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
         """Some of the jobs."""
         session = self._session(name)
-        return await self._do(partial(jobs_document, session, first, most))
+        return await self.do(partial(jobs_document, session, first, most))
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -193,7 +204,7 @@ class Service:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
         session = self._session(name)
-        await self._do(partial(session.apply, number))
+        await self.do(partial(session.apply, number))
         return {"applied": number}
 
     async def cancel(self, name: str) -> dict[str, Any]:
@@ -207,27 +218,27 @@ class Service:
     async def rounds(self, name: str, most: int = 1000) -> dict[str, Any]:
         """The newest rounds, the oldest of them first."""
         session = self._session(name)
-        lines = await self._do(session.rounds)
+        lines = await self.do(session.rounds)
         return {"rounds": [round_document(line) for line in lines[-most:]]}
 
     async def round(self, name: str, number: int) -> dict[str, Any]:
         """A decision."""
-        return await self._do(partial(decision_document, await self._found(name, number)))
+        return await self.do(partial(decision_document, await self._found(name, number)))
 
     async def instance(self, name: str, number: int) -> str:
         """The instance of a round, as a file has it."""
-        return await self._do(partial(document_text, (await self._found(name, number)).decision.instance))
+        return await self.do(partial(document_text, (await self._found(name, number)).decision.instance))
 
     async def result(self, name: str, number: int) -> str:
         """The result of a round, as a file has it."""
-        return await self._do(partial(document_text, (await self._found(name, number)).decision.result))
+        return await self.do(partial(document_text, (await self._found(name, number)).decision.result))
 
     async def report(self, name: str, most: int = 100) -> dict[str, Any]:
         """What the newest rounds would have changed of what ran."""
         session = self._session(name)
-        lines = (await self._do(session.rounds))[-most:]
-        made = [await self._do(partial(session.round, line.number)) for line in lines]
-        return {"shadow": self.shadow, **await self._do(partial(report_document, made))}
+        lines = (await self.do(session.rounds))[-most:]
+        made = [await self.do(partial(session.round, line.number)) for line in lines]
+        return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
 
     async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
         """Decisions from now on, or those after a round; None at first, and from time to time without any.
@@ -250,18 +261,13 @@ class Service:
                     if not await self._comes(news):
                         yield None
                     continue
-                made = await self._do(partial(session.round_after, last))
+                made = await self.do(partial(session.round_after, last))
                 last = made.number
-                yield await self._do(partial(decision_document, made))
+                yield await self.do(partial(decision_document, made))
         finally:
             self._streams -= 1
 
     # -- inside ------------------------------------------------------------------------------------------
-
-    async def _do(self, do: Callable[[], T], key: str | None = None) -> T:
-        """Do what is short; once it is begun, it is waited for."""
-        until = asyncio.get_running_loop().time() + self.limits.deadline_s
-        return await self._workers.do(do, key=key, until=until, wait=True)
 
     def _session(self, name: str) -> RecordedSession:
         if (session := self._journal.opened(name)) is None:
@@ -269,7 +275,7 @@ class Service:
         return session
 
     async def _found(self, name: str, number: int) -> Round:
-        return await self._do(partial(self._session(name).round, number))
+        return await self.do(partial(self._session(name).round, number))
 
     def _require_no_shadow(self) -> None:
         if self.shadow:
