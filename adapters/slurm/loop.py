@@ -16,6 +16,7 @@ from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, pla
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot
 from wattsched.instances.errors import InputError
+from wattsched.report.wording import listed
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
 
@@ -281,6 +282,9 @@ class Rounds:
                 report.started[number] = _told(start)
 
     def _count(self, load: Load, report: Report) -> None:
+        if load.mislaid:
+            told = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
+            report.notes.append(f"Slurm counts {told}")
         report.power_w, report.running = load.power_w, len(load.ours)
         waiting = [job for job in load.site.jobs.values() if job.pending and self.policy.ours.has(job)]
         report.queued = len([job for job in waiting if job.id not in load.ours])

@@ -256,7 +256,7 @@ def modelled(
     found = options_of(known)
     rows = np.flatnonzero(found.pool >= 0)
     if not len(rows):
-        raise InputError([known.left_out.get("job", "its model has no option here")])
+        raise InputError([f"model: '{fields['model']}' has no option on the GPUs of this cluster"])
     table: dict[str, list[Any]] = {
         "gpus": found.gpus[rows].tolist(),
         "pool": [found.pools[pool].name for pool in found.pool[rows]],

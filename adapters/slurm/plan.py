@@ -53,6 +53,8 @@ class Load:
         GPUs that no job of ours may have, by node.
     leaving : dict of int to Running
         Jobs of ours that were stopped and still have their GPUs.
+    mislaid : dict of str to set of int
+        GPUs that Slurm counts as used though no job has them, by node: it starts no job there. They idle.
     stranded : list of int
         Released jobs whose GPUs somebody else took.
     astray : list of int
@@ -64,12 +66,13 @@ class Load:
     ours: dict[int, Running] = field(default_factory=dict)
     leaving: dict[int, Running] = field(default_factory=dict)
     others: dict[str, set[int]] = field(default_factory=dict)
+    mislaid: dict[str, set[int]] = field(default_factory=dict)
     stranded: list[int] = field(default_factory=list)
     astray: list[int] = field(default_factory=list)
 
     def free(self, node: str) -> list[int]:
         """GPUs of a node that nobody uses; they may be drained."""
-        used = set(self.others.get(node, ()))
+        used = {*self.others.get(node, ()), *self.mislaid.get(node, ())}
         for running in (*self.ours.values(), *self.leaving.values()):
             used.update(running.gpus.get(node, ()))
         return [gpu for gpu in range(self.site.nodes[node].gpus) if gpu not in used]
@@ -85,7 +88,8 @@ class Load:
         for running in self.leaving.values():
             each_w = running.launch.power_w / max(1, running.launch.gpus)
             total_w += each_w * len(running.gpus.get(node.name, ()))
-        return total_w + (0.0 if node.takes_jobs else self.idle_w(node) * len(self.free(node.name)))
+        idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
+        return total_w + self.idle_w(node) * idle
 
     @property
     def power_w(self) -> float:
@@ -131,6 +135,9 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     for job in present:
         if not any(job.gpus.values()):
             _count(load, ours, job, _unnumbered(load, job))
+    for node in site.nodes.values():
+        if mislaid := node.used & set(load.free(node.name)):
+            load.mislaid[node.name] = set(mislaid)
     for job in site.jobs.values():
         if not job.pending or job.held or not ours.has(job):
             continue

@@ -60,6 +60,7 @@ class _NodeRow(_Answer):
     state: Words
     state_flags: Words = []
     gres: str | None = ""
+    gres_used: str | None = ""
     partitions: list[str] = []
 
 
@@ -106,13 +107,22 @@ class _Jobs(_Answer):
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node with GPUs of one type; `takes_jobs` is false where it is down, drained or reserved."""
+    """A node with GPUs of one type.
+
+    Attributes
+    ----------
+    takes_jobs : bool
+        False where it is down, drained, or does not answer.
+    used : frozenset of int
+        GPUs that Slurm counts as used.
+    """
 
     name: str
     gpu_type: str
     gpus: int
     partitions: tuple[str, ...]
     takes_jobs: bool
+    used: frozenset[int] = frozenset()
 
 
 def pool_of(node: SlurmNode) -> str:
@@ -282,7 +292,8 @@ def _node(row: _NodeRow, notes: list[str]) -> Iterator[SlurmNode]:
         notes.append(f"node '{row.name}' has GPUs of several types, and is left out")
     elif entries:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed)
+        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
+        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed, used)
 
 
 def _job(row: _JobRow) -> SlurmJob:

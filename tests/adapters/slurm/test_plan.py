@@ -1,0 +1,214 @@
+"""Rounds of the recorded cluster under any cap: what we count is what the engine counts, and fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import wattsched
+from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, site_options
+from wattsched.adapters.slurm.plan import Load, load_of, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.reading import Site, read
+from wattsched.adapters.slurm.snapshot import load
+from wattsched.instances.errors import InputError
+
+RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
+SNAPSHOT, SITE = load(RECORDED), read(load(RECORDED))
+NUMBERS = {job.name: job.id for job in SITE.jobs.values() if job.pending or job.running}
+
+
+def changed(**jobs: dict[str, Any]) -> Site:
+    """The recorded cluster with other fields of some jobs."""
+    document = json.loads(SNAPSHOT["jobs"])
+    for row in document["jobs"]:
+        row |= jobs.get(row["name"], {}) if row["job_id"] in NUMBERS.values() else {}
+    nodes = json.loads(SNAPSHOT["nodes"])
+    for row in nodes["nodes"]:
+        row["gres_used"] = ""
+    return read({**SNAPSHOT, "jobs": json.dumps(document), "nodes": json.dumps(nodes)})
+
+
+def decided(site: Site, cap_w: float, options: SiteOptions) -> tuple[Any, Any]:
+    """The round, and the decision under a cap."""
+    round = round_of(site, options, Ours(), 60.0)
+    session = wattsched.Session(round.cluster, objective="goodput")
+    session.update(power_w=cap_w)
+    for job in round.jobs:
+        fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
+        session.upsert([job["name"]], held=[job["current"]] if "current" in job else None, **fields)
+    return round, session.solve(deadline_s=5.0)
+
+
+def after(load: Load, plan: Any) -> Load:
+    """The load when the plan has been carried out."""
+    for number in plan.stops:
+        del load.ours[number]
+    for start in plan.starts:
+        assert load.has_room(start.launch)
+        load.take(start.job, start.launch)
+    return load
+
+
+@given(st.floats(3_000, 20_000), st.booleans(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_draw_is_what_the_engine_says_and_within_the_cap(
+    cap_w: float, may_stop: bool, gone: bool
+) -> None:
+    fields = {"large": {"requeue": may_stop}, "theirs": {"job_state": "COMPLETED"} if gone else {}}
+    round, decision = decided(changed(**fields), cap_w, SiteOptions())
+    assume(decision.solved)
+    plan = plan_of(round, decision)
+    # Nobody is moved on the drained node, and who may not be requeued stays.
+    assert NUMBERS["resnet"] not in plan.stops
+    assert may_stop or NUMBERS["large"] not in plan.stops
+    assert not any("g3" in start.launch.nodes for start in plan.starts)
+    assert after(round.load, plan).power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
+    assert round.load.power_w <= cap_w + 1e-6
+
+
+@given(st.floats(1_000, 12_000))
+def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
+    load = load_of(SITE, SiteOptions(), Ours())
+    stops = stops_to_fit(load, cap_w)
+    if load.power_w <= cap_w:
+        assert not stops
+    for number in stops:
+        del load.ours[number]
+    assert load.power_w <= cap_w or not any(running.job.requeue for running in load.ours.values())
+
+
+def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
+    # Bases; three GPUs of others and two jobs of ours; the idle rest of 32 GPUs.
+    assert load_of(SITE, SiteOptions(), Ours()).power_w == 4 * 200 + 3 * 400 + (700 + 6_400) + (32 - 21) * 50
+
+
+def test_a_job_that_still_ends_keeps_its_gpus_and_watts() -> None:
+    before = load_of(SITE, SiteOptions(), Ours())
+    ending = {"job_state": "COMPLETING", "restart_cnt": 1, "gres_detail": []}
+    site = changed(large=ending, theirs=ending)
+    now = load_of(site, SiteOptions(), Ours())
+    assert now.power_w == before.power_w
+    assert list(now.leaving) == [NUMBERS["large"]]
+    assert not now.free("g1")
+    assert len(now.free("g3")) == 3
+
+
+def test_a_released_job_holds_what_it_is_about_to_get() -> None:
+    released = {"job_state": "PENDING", "priority": 1, "gres_detail": [], "nodes": ""}
+    now = load_of(changed(large=released), SiteOptions(), Ours())
+    assert NUMBERS["large"] in now.ours
+    assert not now.free("g2")
+    round, decision = decided(changed(large=released), 10_000.0, SiteOptions())
+    assert decision.solved
+    assert NUMBERS["large"] not in plan_of(round, decision).stops
+
+
+def test_a_job_that_slurm_requeued_by_itself_is_taken_back() -> None:
+    requeued = {"job_state": "PENDING", "priority": 1, "restart_cnt": 1, "gres_detail": [], "nodes": ""}
+    assert load_of(changed(large=requeued), SiteOptions(), Ours()).astray == [NUMBERS["large"]]
+
+
+def test_a_clock_does_not_change_while_a_job_runs() -> None:
+    (record,) = (
+        job
+        for job in round_of(SITE, SiteOptions(), Ours(), 60.0).jobs
+        if job["name"] == str(NUMBERS["resnet"])
+    )
+    rows = zip(record["options"]["gpus"], record["options"]["frequency_mhz"], strict=True)
+    assert [clock for gpus, clock in rows if gpus == 2] == [1410]
+    launch = launch_of(SITE.jobs[NUMBERS["resnet"]])
+    assert launch is not None
+    assert launch.frequency_mhz == 1410
+
+
+@pytest.mark.parametrize(
+    ("comment", "told"),
+    [
+        ({"wieght": 2}, "wieght: is not a known field"),
+        ({"options": "none"}, "'none' is no table of the options file"),
+        ({"options": []}, "one object per option"),
+        (
+            {"options": {"gpus": [1], "pool": ["A100"], "power_w": [1.0]}},
+            "exactly one of 'rate' and 'completion_s'",
+        ),
+        ({"options": {"gpus": [12], "pool": ["A100"], "power_w": [1.0], "rate": [1]}}, "whole nodes"),
+        ({"options": {"gpus": [1], "pool": ["H100"], "power_w": [1.0], "rate": [1]}}, "whole nodes"),
+        ({"model": "no-such-model"}, "no-such-model"),
+        ({"pools": ["H100"]}, "'H100' is no GPU type"),
+        ({"weight": -1}, "weight"),
+        ([1], "must be an object"),
+    ],
+)
+def test_what_is_wrong_with_a_comment_is_said_and_others_go_on(comment: Any, told: str) -> None:
+    site = changed(typo={"comment": json.dumps({"wattsched": comment})})
+    round = round_of(site, SiteOptions(), Ours(), 60.0)
+    assert told in round.left_out[NUMBERS["typo"]]
+    assert {job["name"] for job in round.jobs} >= {
+        str(NUMBERS[name]) for name in ("sweep", "plain", "resnet")
+    }
+
+
+def test_a_comment_goes_before_the_name_the_qos_and_the_account() -> None:
+    table = {"gpus": [1], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
+    options = SiteOptions.model_validate(
+        {
+            "tables": {"small": table},
+            "accounts": {"lab": {"weight": 2.0, "model": "bert", "restart_s": 7.0}},
+            "qos": {"high": {"weight": 3.0}},
+            "jobs": {"typ*": {"options": "small"}},
+        }
+    )
+    row = {"account": "lab", "qos": "high", "comment": '{"wattsched": {"weight": 5}}'}
+    round = round_of(changed(typo=row), options, Ours(), 60.0)
+    (record,) = (job for job in round.jobs if job["name"] == str(NUMBERS["typo"]))
+    assert (record["weight"], record["restart_s"], record["options"]) == (5.0, 7.0, table)
+
+
+def test_others_are_ours_by_account() -> None:
+    assert str(NUMBERS["theirs-held"]) not in {
+        j["name"] for j in round_of(SITE, SiteOptions(), Ours(), 60.0).jobs
+    }
+    ours = round_of(SITE, SiteOptions(), Ours(accounts=["physics"]), 60.0)
+    assert str(NUMBERS["theirs-held"]) in {job["name"] for job in ours.jobs}
+
+
+def test_a_reservation_keeps_jobs_without_a_limit_away() -> None:
+    # The recorded jobs have no limit, but for one: Slurm would not start them on g4.
+    nodes = {node["name"]: node for node in round_of(SITE, SiteOptions(), Ours(), 60.0).cluster["nodes"]}
+    assert nodes["g4"]["unavailable"] == list(range(8))
+    limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
+    nodes = {n["name"]: n for n in round_of(changed(**limited), SiteOptions(), Ours(), 60.0).cluster["nodes"]}
+    assert "unavailable" not in nodes["g4"]
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"gpu_types": {"A100": {}}}, "gpu_types.A100.idle_power_w: is missing"),
+        ({"base_power_w": "much"}, "base_power_w"),
+        ({"jobs": {"a": {"gpus": 1}}}, "jobs.a.gpus: is not a known field"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, document: Any, told: str) -> None:
+    (tmp_path / "options.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=told):
+        site_options(tmp_path / "options.json")
+
+
+def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
+    document = json.loads(SNAPSHOT["nodes"])
+    document["nodes"][3]["gres_used"] = "gpu:A100:3(IDX:1-2,4)"
+    site = read({**SNAPSHOT, "nodes": json.dumps(document), "reservations": ""})
+    load = load_of(site, SiteOptions(), Ours())
+    assert load.mislaid == {"g4": {1, 2, 4}}
+    assert load.free("g4") == [0, 3, 5, 6, 7]
+    assert load.power_w == load_of(SITE, SiteOptions(), Ours()).power_w
+    round, decision = decided(site, 20_000.0, SiteOptions())
+    plan = plan_of(round, decision)
+    assert 0 < sum(start.launch.nodes.get("g4", 0) for start in plan.starts) <= 5
+    assert after(round.load, plan).power_w == pytest.approx(decision.result.totals["power_w"])

@@ -1,0 +1,151 @@
+"""What Slurm's real commands printed is read as it is; anything else is refused in words."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wattsched.adapters.slurm.options import Ours, SiteOptions
+from wattsched.adapters.slurm.plan import round_of
+from wattsched.adapters.slurm.reading import gpus_in, read
+from wattsched.adapters.slurm.snapshot import COMMANDS, Snapshot, load, save
+from wattsched.instances.errors import InputError
+
+RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
+SNAPSHOT = load(RECORDED)
+
+
+def test_a_recorded_cluster() -> None:
+    site = read(SNAPSHOT)
+    assert {node.name: (node.gpu_type, node.gpus, node.takes_jobs) for node in site.nodes.values()} == {
+        f"g{i}": ("A100", 8, i != 3) for i in range(1, 5)
+    }
+    assert site.above == {"g1": "r1", "g2": "r1", "g3": "r2", "g4": "r2"}
+    assert site.switches == {"r1": "root", "r2": "root", "root": None}
+    (reservation,) = site.reservations
+    assert (reservation.name, reservation.nodes) == ("maintenance", {"g4"})
+    assert reservation.end_s - reservation.start_s == 3600
+    assert not site.closed
+
+
+def test_recorded_jobs() -> None:
+    jobs = {job.name: job for job in read(SNAPSHOT).jobs.values() if job.pending or job.running}
+    theirs, large, resnet = jobs["theirs"], jobs["large"], jobs["resnet"]
+    assert theirs.gpus == {"g3": [2, 3, 4]}
+    assert large.gpus == {"g1": list(range(8)), "g2": list(range(8))}
+    assert (resnet.gpus, resnet.request.gpus, resnet.request.per) == ({"g3": [0, 1]}, 2, "node")
+    assert (jobs["plain"].request.gpus, jobs["plain"].request.per, jobs["plain"].limit_s) == (2, "job", 1800)
+    assert jobs["plain"].held
+    assert "array" in jobs["array"].odd
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gpu:A100:4(IDX:0-2,7)", [("A100", 4, [0, 1, 2, 7])]),
+        ("gpu:8", [("", 8, [])]),
+        ("gres:gpu:2", [("", 2, [])]),
+        ("gres/gpu:h100:3", [("h100", 3, [])]),
+        ("gpu:A100:8(S:0-1)", [("A100", 8, [])]),
+        ("gpu:a:1(IDX:3),gpu:b:2(IDX:0-1)", [("a", 1, [3]), ("b", 2, [0, 1])]),
+        ("gpu:A100:0(IDX:N/A)", [("A100", 0, [])]),
+        ("shard:4,license:2", []),
+        (None, []),
+    ],
+)
+def test_gres(text: str | None, found: list[object]) -> None:
+    assert gpus_in(text) == found
+
+
+def newer(snapshot: Snapshot) -> Snapshot:
+    """As newer versions write the same: numbers in objects, states in lists, comments by who made them."""
+
+    def number(value: object) -> object:
+        return {"set": value is not None, "infinite": False, "number": value or 0}
+
+    jobs, nodes = json.loads(snapshot["jobs"]), json.loads(snapshot["nodes"])
+    wrapped = (
+        "node_count",
+        "max_nodes",
+        "priority",
+        "time_limit",
+        "start_time",
+        "submit_time",
+        "eligible_time",
+    )
+    for job in jobs["jobs"]:
+        job |= {name: number(job[name]) for name in wrapped}
+        job["job_state"] = [job["job_state"]]
+    for node in nodes["nodes"]:
+        node["state"] = [node["state"].upper(), *node.pop("state_flags")]
+    return {**snapshot, "jobs": json.dumps(jobs), "nodes": json.dumps(nodes)}
+
+
+def test_the_numbers_of_newer_versions_are_read_alike() -> None:
+    old, new = read(SNAPSHOT), read(newer(SNAPSHOT))
+    assert (new.nodes, new.jobs) == (old.nodes, old.jobs)
+
+
+def test_saved_snapshots_are_read_again(tmp_path: Path) -> None:
+    save(tmp_path / "again.json", SNAPSHOT)
+    assert load(tmp_path / "again.json") == SNAPSHOT
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"jobs": 1}', "no JSON", '{"time": "1", "nodes": 3}'])
+def test_what_is_no_snapshot_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(InputError):
+        load(tmp_path / "file.json")
+
+
+def test_one_job_that_cannot_be_read_is_no_reason_to_go_on_without_it() -> None:
+    document = json.loads(SNAPSHOT["jobs"])
+    document["jobs"][0]["job_id"] = "many"
+    with pytest.raises(InputError, match=r"jobs\[0\].job_id"):
+        read({**SNAPSHOT, "jobs": json.dumps(document)})
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=20),
+    st.sampled_from(["g[1-", "gpu:A100:99(IDX:0-98)", "g[1-4]", '{"wattsched": {"options": []}}', "RUNNING"]),
+    st.lists(st.text(max_size=5), max_size=3),
+    st.dictionaries(st.sampled_from(["set", "number", "wattsched"]), st.integers(), max_size=2),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Snapshot:
+    """The recorded outputs with a few changes: fields of JSON, characters of text, ends cut off."""
+    snapshot = dict(SNAPSHOT)
+    for _ in range(draw(st.integers(1, 4))):
+        part = draw(st.sampled_from(list(COMMANDS)))
+        text = snapshot[part]
+        if part in ("nodes", "jobs") and draw(st.booleans()) and text.startswith("{"):
+            try:
+                document = json.loads(text)
+                row = draw(st.sampled_from(document[part]))
+                row[draw(st.sampled_from(sorted(row)))] = draw(ODD)
+                snapshot[part] = json.dumps(document)
+                continue
+            except (ValueError, KeyError, TypeError):
+                pass
+        begin = draw(st.integers(0, len(text)))
+        end = draw(st.integers(begin, min(len(text), begin + 30)) | st.just(len(text)))
+        snapshot[part] = text[:begin] + draw(st.text(max_size=8)) + text[end:]
+    return snapshot
+
+
+@given(mutated())
+@settings(max_examples=300, deadline=None)
+def test_mutated_answers_are_read_or_refused_in_words(snapshot: Snapshot) -> None:
+    with suppress(InputError):
+        round_of(read(snapshot), SiteOptions(), Ours(partitions=["gpu"]), 60.0)
