@@ -116,6 +116,7 @@ class Session:
         require("round_s", round_s, (Real,), "a number of seconds")
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
         require("change_cost", change_cost, (Real,), "a number")
+        require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
