@@ -89,18 +89,20 @@ class Trial:
 
     # -- jobs --------------------------------------------------------------------------------------------
 
-    def submit(self, jobs: int) -> None:
-        """Submit held jobs of ours, and a few of others, which are not."""
+    def submit(self, jobs: int, seconds: tuple[int, int]) -> None:
+        """Submit held jobs of ours that take so many seconds, and a few of others, which are not held."""
         rng = np.random.default_rng(self.seed)
         for _ in range(max(1, jobs // 25)):
             self.cluster.submit(
-                f"sleep {rng.integers(20, 60)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other"
+                f"sleep {4 * rng.integers(*seconds)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other"
             )
         marks = {"elastic": {"options": "elastic", "restart_s": 1.0}, "model": {"model": "bert"}}
         for number in range(jobs):
             kind = rng.choice(["elastic", "plain", "large", "model"], p=[0.6, 0.25, 0.1, 0.05])
             said = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
-            script = f"echo start $SLURM_JOB_ID $(date +%s.%N) >> {self.log}; sleep {rng.integers(4, 16)}; "
+            script = (
+                f"echo start $SLURM_JOB_ID $(date +%s.%N) >> {self.log}; sleep {rng.integers(*seconds)}; "
+            )
             script += f"echo end $SLURM_JOB_ID $(date +%s.%N) >> {self.log}"
             gres, name = f"--gres=gpu:{rng.integers(1, 5)}", f"{kind}-{number}"
             comment = json.dumps({"wattsched": said})
@@ -229,7 +231,14 @@ def follow(trial: Trial, events: list[tuple[float, Callable[[], Any]]], limit_s:
     return time.monotonic() - begun
 
 
-def run(folder: Path, nodes: int, jobs: int, seed: int, limit_s: float = 1_200.0) -> dict[str, Any]:
+def run(
+    folder: Path,
+    nodes: int,
+    jobs: int,
+    seed: int,
+    limit_s: float = 1_200.0,
+    seconds: tuple[int, int] = (4, 16),
+) -> dict[str, Any]:
     """Run everything; what came of it."""
     settings = folder / "settings"
     prolog = f'[ -f "{settings}/$SLURM_JOB_ID" ] && . "{settings}/$SLURM_JOB_ID" && '
@@ -240,7 +249,7 @@ def run(folder: Path, nodes: int, jobs: int, seed: int, limit_s: float = 1_200.0
         idle_w = nodes * (BASE_W + GPUS * IDLE_W)
         # Of what the cluster draws beyond idle, so much at most.
         share_w = nodes * GPUS * 250.0
-        trial.submit(jobs)
+        trial.submit(jobs, seconds)
         trial.set_cap(idle_w + share_w)
         trial.start_scheduler()
 

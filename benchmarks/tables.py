@@ -62,6 +62,11 @@ TABLES = {
         f"{ONE_CORE}/sessions.py --write",
         "session.md#what-a-decision-costs",
     ),
+    "slurm": Table(
+        "A Slurm cluster in minutes: budget halved, nodes drained, everything restarted",
+        "python benchmarks/slurm.py --write",
+        "slurm.md#measured",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.topology.fields import Positive, Strict
 
 
+def _time(value: Any) -> Any:
+    """A time of JSON, which is text there."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
 class Change(Strict):
     """Watts from a time on; times have a zone: ``2027-01-31T17:00:00Z``."""
 
-    at: AwareDatetime
+    at: Annotated[AwareDatetime, BeforeValidator(_time)]
     power_w: Positive
 
 
@@ -76,21 +80,9 @@ class Budget:
         if self.file is None:
             return math.inf if self.power_w is None else self.power_w
         try:
-            self._last, self.note = validated(Caps, _document(self.file), self.file), ""
+            self._last, self.note = validated(Caps, read_json(self.file), self.file), ""
         except InputError as error:
             if self._last is None:
                 raise
             self.note = f"{self.file}: {'; '.join(error.faults)}; what it said before still counts"
         return self._last.least(time_s, self.ahead_s)
-
-
-def _document(file: str | Path) -> Any:
-    """The file with its times as times: JSON has none."""
-    document = read_json(file)
-    for change in document.get("changes", ()) if isinstance(document, dict) else ():
-        if isinstance(change, dict) and isinstance(at := change.get("at"), str):
-            try:
-                change["at"] = datetime.fromisoformat(at)
-            except ValueError:
-                continue
-    return document

@@ -60,7 +60,7 @@ def ask(*command: str, timeout_s: float = 30.0) -> str:
     return done.stdout
 
 
-def take(time_s: float) -> Snapshot:
+def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
     """Ask Slurm for everything that a round needs.
 
     Jobs are asked for after nodes: one that starts in between is counted where it runs.
@@ -73,7 +73,7 @@ def take(time_s: float) -> Snapshot:
     found = {"time": repr(time_s)}
     for part, command in COMMANDS.items():
         try:
-            found[part] = ask(*command)
+            found[part] = ask(*command, timeout_s=timeout_s)
         except SlurmError:
             if part not in OPTIONAL:
                 raise
