@@ -62,6 +62,11 @@ TABLES = {
         f"{ONE_CORE}/sessions.py --write",
         "session.md#what-a-decision-costs",
     ),
+    "service": Table(
+        "The service under load, faulty requests, kills and a day of rounds",
+        f"{ONE_CORE}/service.py --write",
+        "service.md#what-it-takes",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",
