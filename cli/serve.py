@@ -67,6 +67,8 @@ def command(
 
     known = None if tokens is None else Tokens(tokens)
     with Journal(journal_file, kept_rounds=kept_rounds) as journal:
+        for name in journal.sessions():
+            journal.open(name)
         if stdio:
             _serve_lines(journal, limits, shadow)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -29,6 +30,10 @@ Name = Annotated[str, Path(description="Name of a session")]
 Number = Annotated[int, Path(ge=1, lt=2**63, description="Number of a round")]
 Most = Annotated[int, Query(ge=1, le=10_000)]
 First = Annotated[int, Query(ge=0, lt=2**63)]
+
+
+_LARGE = 50_000
+"""Bytes of a body that take a millisecond to read."""
 
 
 class Answer(Response):
@@ -156,7 +161,9 @@ def _taking(model: str) -> dict[str, Any]:
 
 
 async def _document(request: Request) -> Any:
-    return parse_json(await request.body())
+    """The body; a large one is read in a thread, while others are answered."""
+    body = await request.body()
+    return parse_json(body) if len(body) < _LARGE else await asyncio.to_thread(parse_json, body)
 
 
 def _of_sessions(service: Service) -> APIRouter:

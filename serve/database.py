@@ -32,7 +32,7 @@ CREATE TABLE states (
     session INTEGER PRIMARY KEY, event INTEGER NOT NULL, size INTEGER NOT NULL, document BLOB NOT NULL);
 CREATE TABLE rounds (
     session INTEGER NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, applied_s REAL,
-    summary TEXT NOT NULL, instance BLOB NOT NULL, result BLOB NOT NULL, PRIMARY KEY (session, number));
+    summary BLOB NOT NULL, instance BLOB NOT NULL, result BLOB NOT NULL, PRIMARY KEY (session, number));
 CREATE TABLE actions (
     session INTEGER NOT NULL, key TEXT NOT NULL, begun_s REAL NOT NULL, ended_s REAL,
     begun BLOB NOT NULL, ended BLOB, PRIMARY KEY (session, key));
@@ -40,6 +40,10 @@ CREATE INDEX events_of_rounds ON events (session, round) WHERE round IS NOT NULL
 CREATE INDEX unfinished_actions ON actions (session, begun_s) WHERE ended_s IS NULL;
 CREATE INDEX ended_actions ON actions (session, ended_s);
 """
+
+
+class JournalError(OSError):
+    """The file cannot be written or read any more: it is damaged, the disk is full, or it was closed."""
 
 
 def packed(document: Any) -> bytes:
@@ -57,12 +61,17 @@ def packed(document: Any) -> bytes:
 
 
 def unpacked(content: bytes) -> Any:
-    """The document again."""
-    return json.loads(zlib.decompress(content))
+    """The document again.
 
-
-class JournalError(OSError):
-    """The file cannot be written or read any more: the disk is full, or it was closed."""
+    Raises
+    ------
+    JournalError
+        For what is none: the file is damaged.
+    """
+    try:
+        return json.loads(zlib.decompress(content))
+    except (zlib.error, ValueError, TypeError):
+        raise JournalError("the journal is damaged: a part of it is no document") from None
 
 
 class Database:
@@ -168,9 +177,11 @@ class Database:
 
     def close(self) -> None:
         """Write everything into the one file, and let others write it."""
-        with self._using:
-            self._file.close()
-            self._let_go()
+        with self._using, self._told():
+            try:
+                self._file.close()
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
         if self._guard is not None:

@@ -1,15 +1,17 @@
 """The service as JSON lines on standard input and output, for a program that starts us as a child.
 
 A request is a line, ``{"id": 1, "verb": "solve", "session": "s", "body": {"deadline_s": 1}}``, and so is its
-answer, ``{"id": 1, "ok": {...}}`` or ``{"id": 1, "status": 422, "error": "...", "faults": [...]}``. Answers
-come when they are ready, in any order. ``watch`` answers with a line for every decision. The end of the input
-ends the service.
+answer, ``{"id": 1, "ok": {...}}`` or ``{"id": 1, "status": 422, "error": "...", "faults": [...]}``. What is
+asked of one session is done in its order, but ``cancel``, which is done at once; of several sessions, at the
+same time. ``watch`` answers with a line for every decision. The end of the input ends the service.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -57,12 +59,13 @@ async def serve_lines(
         Takes an answer, a whole line.
     """
     await service.start()
+    turns = defaultdict[Any, asyncio.Lock](asyncio.Lock)
     running: set[asyncio.Task[None]] = set()
     try:
         async for line in lines:
             if len(running) >= service.limits.queue:
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            task = asyncio.create_task(_answered(service, line, write))
+            task = asyncio.create_task(_answered(service, line, write, turns))
             running.add(task)
             task.add_done_callback(running.discard)
     finally:
@@ -72,7 +75,9 @@ async def serve_lines(
         await service.stop()
 
 
-async def _answered(service: Service, line: bytes | None, write: Callable[[bytes], None]) -> None:
+async def _answered(
+    service: Service, line: bytes | None, write: Callable[[bytes], None], turns: Mapping[Any, asyncio.Lock]
+) -> None:
     number: Any = None
     try:
         if line is None:
@@ -87,7 +92,9 @@ async def _answered(service: Service, line: bytes | None, write: Callable[[bytes
             async for decision in service.decisions(_name_of(asked), *_whole(asked.get("body"), after=None)):
                 if decision is not None:
                     _write(write, {"id": number, "decision": decision})
-        _write(write, {"id": number, "ok": await _done(service, asked)})
+        at_once = asked.get("verb") in ("cancel", "watch")
+        async with contextlib.nullcontext() if at_once else turns[str(asked.get("session"))]:
+            _write(write, {"id": number, "ok": await _done(service, asked)})
     except Exception as error:
         _write(write, {"id": number, **failure_document(error)})
 

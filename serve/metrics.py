@@ -22,7 +22,7 @@ class Metrics:
             registry=self._registry,
         )  # fmt: skip
         self.rounds = Counter(
-            "wattsched_rounds", "Decisions recorded", ["session", "termination"], registry=self._registry
+            "wattsched_rounds", "Decisions recorded", ["termination"], registry=self._registry
         )
         self.solve_s = Histogram(
             "wattsched_solve_seconds", "Time to decide", buckets=_SECONDS, registry=self._registry

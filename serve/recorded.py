@@ -163,6 +163,8 @@ class RecordedSession:
                 decision = self.round(told).decision
                 with changes.told_of_fields():
                     session.apply(decision)
+            case _:
+                raise JournalError(f"the journal is damaged: it has a change of the kind {kind!r:.40}")
 
     def _require_kept(self, file: sqlite3.Connection) -> None:
         if file.execute("SELECT 1 FROM sessions WHERE id = ?", (self._id,)).fetchone() is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from dataclasses import dataclass
@@ -109,7 +108,7 @@ class Rounds:
         """Those that are kept, the oldest first."""
         query = "SELECT number, time_s, applied_s, summary FROM rounds WHERE session = ? ORDER BY number"
         return [
-            RoundLine(number, made_s, applied_s, **json.loads(summary))
+            RoundLine(number, made_s, applied_s, **unpacked(summary))
             for number, made_s, applied_s, summary in self._file.rows(query, self._session)
         ]
 
@@ -145,7 +144,7 @@ class Rounds:
         """Record a decision; of older rounds, keep those that events need."""
         now_s = time.time()
         instance, result = packed(decision.instance), packed(decision.result)
-        summary = json.dumps(summary_of(decision))
+        summary = packed(summary_of(decision))
         with self._file.transaction() as file:
             number = self._next(file)
             row = (self._session, number, now_s, None, summary, instance, result)

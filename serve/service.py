@@ -61,6 +61,7 @@ class Service:
         self.stopping = False
         self._journal = journal
         self._workers = Workers(self.limits.workers, self.limits.queue)
+        self._every_s: dict[str, float | None] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Event] = {}
         self._streams = 0
@@ -126,17 +127,17 @@ class Service:
 
         session = await self.do(make, key=_making(name))
         self._set_timer(name)
-        return session_document(session, document.get("every_s"))
+        return session_document(session, self._every_s.get(name))
 
     async def describe(self, name: str) -> dict[str, Any]:
         """A session as it is now."""
         session = self._session(name)
-        every_s = self._journal.document(name).get("every_s")
-        return await self.do(partial(session_document, session, every_s))
+        return await self.do(partial(session_document, session, self._every_s.get(name)))
 
     async def drop(self, name: str) -> dict[str, Any]:
         """Forget a session with all that it decided."""
         session = self._session(name)
+        self._every_s.pop(name, None)
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
         session.cancel()
@@ -198,7 +199,8 @@ class Service:
                 session.apply(made.number)
             return {**decision_document(made), "applied": apply and made.decision.solved}
 
-        return await self._workers.do(decide, key=name, until=until)
+        # Where it is applied, the answer says so, be it a little late.
+        return await self._workers.do(decide, key=name, until=until, wait=apply)
 
     async def apply(self, name: str, number: int) -> dict[str, Any]:
         """Take a round's decision for what runs now."""
@@ -291,7 +293,7 @@ class Service:
     def _decided(self, name: str, made: Round) -> None:
         """Count a decision, and tell those who listen; in the event loop."""
         result = made.decision.result
-        self.metrics.rounds.labels(name, result.termination.reason).inc()
+        self.metrics.rounds.labels(result.termination.reason).inc()
         self.metrics.solve_s.observe(result.time_s.get("total", 0.0))
         self._tell(name)
 
@@ -311,7 +313,7 @@ class Service:
     # -- rounds in the background ------------------------------------------------------------------------
 
     def _set_timer(self, name: str) -> None:
-        every_s = self._journal.document(name).get("every_s")
+        every_s = self._every_s[name] = self._journal.document(name).get("every_s")
         if every_s is not None and name not in self._timers:
             self._timers[name] = asyncio.create_task(self._decide_every(name, every_s))
 

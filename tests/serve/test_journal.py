@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,29 @@ def test_files_that_are_no_journals(tmp_path: Path) -> None:
         Journal(tmp_path / "nowhere" / "j.db")
     with pytest.raises(InputError, match="cannot be opened"):
         Journal(tmp_path / "missing.db", read_only=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_is_said_to_be_one(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Some bytes are others: what is read is refused in a sentence, or as it was."""
+    path = tmp_path_factory.mktemp("damaged") / "j.db"
+    with Journal(path) as journal:
+        session = journal.create("s", DOCUMENT)
+        session.upsert(jobs("a", "b"))
+        session.apply(session.solve(deadline_s=10.0).number)
+        session.update(power_w=4_000.0)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        length = data.draw(st.sampled_from([1, 8, 2000]))
+        content[place : place + length] = b"\x5a" * min(length, len(content) - place)
+    path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2]))])
+    with suppress(InputError, JournalError), Journal(path) as journal:
+        for name in journal.sessions():
+            journal.open(name).rounds()
 
 
 def test_names_and_faults(journal: Journal) -> None:

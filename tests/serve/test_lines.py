@@ -58,6 +58,17 @@ def test_one_after_the_other(tmp_path: Path) -> None:
         assert len(journal.open("s").session) == 1
 
 
+def test_requests_of_a_session_are_done_in_their_order(tmp_path: Path) -> None:
+    """All are sent at once, and none has to wait for an answer."""
+    steps: list[tuple[str, Any]] = [("create", DOCUMENT)]
+    for k in range(5):
+        steps += [("upsert", {"jobs": [{"name": f"j{k}", "options": "t"}]}), ("solve", {"apply": True})]
+    lines = [{"id": i, "verb": verb, "session": "s", "body": body} for i, (verb, body) in enumerate(steps)]
+    found = answers(tmp_path / "j.db", *lines)
+    assert [found[i]["ok"]["jobs"] for i in range(1, 11, 2)] == [1, 2, 3, 4, 5]
+    assert [found[i]["ok"]["round"] for i in range(2, 11, 2)] == [1, 2, 3, 4, 5]
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     found = answers(
         tmp_path / "j.db",
