@@ -27,9 +27,10 @@ def main(path: Path) -> None:
         session = journal.open("s") if "s" in journal.sessions() else journal.create("s", DOCUMENT)
         budget_w = session.session.to_instance().budgets.power_w
         step = 0 if budget_w is None else int(budget_w - 10_000)
-        session.remove(
-            [n for n in session.session.to_instance().by_column().names if n not in names_after(step)]
-        )
+        # What was cut off in the middle of a step begins it again.
+        session.upsert([{"name": name, "options": "t"} for name in names_after(step)])
+        names = session.session.to_instance().by_column().names
+        session.remove([name for name in names if name not in names_after(step)])
         while True:
             session.upsert([{"name": f"j{step}", "options": "t"}])
             if step >= STANDING:
