@@ -123,6 +123,11 @@ class Load:
         for node, numbers in self.ours.pop(number).gpus.items():
             self._used[node].difference_update(numbers)
 
+    def disown(self, number: int) -> None:
+        """Count a job of ours as one of others: its nodes are of different pools now, which no option has."""
+        for node, numbers in self.ours.pop(number).gpus.items():
+            self.others.setdefault(node, set()).update(numbers)
+
     def take(self, job: SlurmJob, launch: Launch) -> None:
         """Count a job that has been released."""
         gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
@@ -163,6 +168,8 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
 
 def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
     launch = launch_of(job) if ours.has(job) else None
+    if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
+        launch = None  # Slurm gave it other GPUs than we asked for
     load.claim(gpus)
     if launch is None:
         for node, numbers in gpus.items():
@@ -268,7 +275,11 @@ def round_of(site: Site, options: SiteOptions, ours: Ours, ahead_s: float) -> Ro
         raise InputError(["no node of the cluster has GPUs"])
     load, left_out = load_of(site, options, ours), dict[int, str]()
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    cluster, pools = cluster_of(load, ahead_s, waiting), pools_by_node(site, options)
+    pools = pools_by_node(site, options)
+    for number, running in list(load.ours.items()):
+        if len({pools[node] for node in running.gpus}) > 1:
+            load.disown(number)
+    cluster = cluster_of(load, ahead_s, waiting)
     fields = dict[int, dict[str, Any]]()
     for job in (*(running.job for running in load.ours.values()), *waiting):
         try:
@@ -319,11 +330,13 @@ def _running_record(
     running: Running, fields: dict[str, Any] | None, pools: Mapping[str, str]
 ) -> dict[str, Any]:
     """A job of ours that has GPUs; one that cannot be understood any more stays as it is, or stops."""
-    job, launch, nodes = running.job, running.launch, running.site_nodes
-    fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
-    fields = {**fields, "pools": sorted({*fields.get("pools", ()), launch.pool})}
-    record = record_of(fields, job, running.site, launch)
+    job, nodes = running.job, running.site_nodes
+    # The pools may have other names since it was released: partitions and power caps change.
     pool = pools[next(iter(running.gpus))]
+    launch = running.launch.model_copy(update={"pool": pool})
+    fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
+    fields = {**fields, "pools": sorted({*fields.get("pools", ()), pool})}
+    record = record_of(fields, job, running.site, launch)
     current = {"gpus": launch.gpus, "pool": pool, "nodes": running.gpus}
     # What starts is let alone, and so is what a drained node has left.
     begun = job.running and all(node.takes_jobs for node in nodes)

@@ -130,6 +130,11 @@ def pool_of(node: SlurmNode) -> str:
     return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
 
 
+def gpu_type_of(pool: str) -> str:
+    """GPU type of a pool, which may itself be named instead."""
+    return pool.partition("/")[0]
+
+
 @dataclass(frozen=True)
 class Request:
     """GPUs that a job asks for.

@@ -220,3 +220,29 @@ def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not
     assert "begin" in round.left_out[NUMBERS["sweep"]]
     again = changed(sweep={"eligible_time": int(later), "restart_cnt": 1})
     assert NUMBERS["sweep"] not in round_of(again, SiteOptions(), Ours(), 60.0).left_out
+
+
+def test_racks_with_caps_of_their_own() -> None:
+    feed = {"name": "feed", "members": ["r1", "r2"], "power_cap_w": 6_000.0}
+    options = SiteOptions.model_validate({"power_domains": [feed]})
+    round, decision = decided(SITE, 20_000.0, options)
+    assert not {NUMBERS["bert-large"], NUMBERS["sweep"], NUMBERS["plain"]} & round.left_out.keys()
+    plan = plan_of(round, decision)
+    assert NUMBERS["large"] in plan.stops
+    load = after(round.load, plan)
+    assert any("A100" in start.launch.pool and "feed" in start.launch.pool for start in plan.starts)
+    assert load.power_w <= 6_000
+
+
+def test_a_job_with_other_gpus_than_it_was_released_for_is_only_counted() -> None:
+    load = load_of(changed(resnet={"gres_detail": ["gpu:A100:1(IDX:0)"]}), SiteOptions(), Ours())
+    assert NUMBERS["resnet"] not in load.ours
+    assert load.others["g3"] == {0, 2, 3, 4}
+
+
+def test_a_running_job_whose_nodes_are_not_alike_any_more_is_only_counted() -> None:
+    feed = {"name": "feed", "members": ["g1"], "power_cap_w": 9_000.0}
+    options = SiteOptions.model_validate({"power_domains": [feed]})
+    round, decision = decided(SITE, 20_000.0, options)
+    assert decision.solved
+    assert NUMBERS["large"] not in {*round.load.ours, *plan_of(round, decision).stops}
