@@ -62,6 +62,11 @@ TABLES = {
         f"{ONE_CORE}/sessions.py --write",
         "session.md#what-a-decision-costs",
     ),
+    "service": Table(
+        "The service under load, faulty requests, kills and a day of rounds",
+        f"{ONE_CORE}/service.py --write",
+        "service.md#what-it-takes",
+    ),
     "slurm": Table(
         "A Slurm cluster in minutes: budget halved, nodes drained, everything restarted",
         "python benchmarks/slurm.py --write",

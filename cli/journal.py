@@ -1,231 +1,206 @@
-"""``wattsched journal``: what sessions decided, and what others would have decided in their place."""
+"""``wattsched journal``: the rounds of a journal, as files, and decided again under another policy."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import shown, stray_output_to_stderr, write
+from wattsched.cli.files import counting, write
 from wattsched.cli.outputs import Command, folder_option
-from wattsched.cli.parameters import Number, Whole
-from wattsched.report.terminal import console, line, progress, table
-from wattsched.report.wording import gap_text
+from wattsched.cli.parameters import Limits, Number, Whole, filling, limit_options, refuse_given
+from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.wording import count, number
+from wattsched.serve.replays import Policy
 
 if TYPE_CHECKING:
-    from wattsched.result import Result
-    from wattsched.serve.journal import Journal, Round
+    from rich.console import Console
 
-ROUND_COLUMNS = (
-    ">round", "made", "ended", ">objective", ">gap", ">run", ">wait", ">power", ">changed", ">took",
-    "applied",
-)  # fmt: skip
-AGAIN_COLUMNS = (
-    ">round", ">objective", ">instead", ">power", ">instead", ">run", ">instead", ">changed", ">instead",
-    "no decision",
-)  # fmt: skip
+    from wattsched.serve.journal import Journal
+    from wattsched.serve.replays import Replayed
+    from wattsched.serve.rounds import Round, RoundLine
 
 
 @click.command("journal", cls=Command)
 @click.argument("file")
-@click.option("--session", metavar="NAME", help="The session (default: the only one).")
-@click.option("--last", type=Whole(), default=20, show_default=True, help="How many rounds, the latest ones.")
-@click.option("--round", "number", type=Whole(), help="One round.")
-@folder_option("With --round: its instance.json and result.json in this folder.")
-@click.option("--objective", help="Decide the rounds again: under another objective,")
-@click.option("--formulation", help="by another formulation,")
-@click.option("--solver", help="by another solver or heuristic,")
-@click.option("--power-w", metavar="WATTS", type=Number(above=0), help="under another power budget.")
-@click.option("--time-limit", metavar="SECONDS", type=Number(above=0), help="For each of them.")
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+@click.option("--session", metavar="NAME", help="Its rounds alone; needed where there are several sessions.")
+@click.option("--round", "round_number", type=Whole(1), metavar="N", help="This round, for -o and --replay.")
+@click.option("--last", type=Whole(1), default=20, show_default=True, help="So many of the newest rounds.")
+@folder_option("Write a round's instance and result into this folder.")
+@click.option("--replay", is_flag=True, help="Decide the rounds again, with these options:")
+@filling(
+    "policy",
+    Policy,
+    **{name: {"metavar": "NAME"} for name in ("objective", "formulation", "solver")},
+    **{name: {"type": Number(above=0)} for name in ("power_w", "energy_j", "carbon_g")},
+)
+@limit_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, alone, on standard output.")
 def command(
     file: str,
     session: str | None,
+    round_number: int | None,
     last: int,
-    number: int | None,
     output: str | None,
-    objective: str | None,
-    formulation: str | None,
-    solver: str | None,
-    power_w: float | None,
-    time_limit: float | None,
+    replay: bool,
+    policy: Policy,
+    limits: Limits,
     as_json: bool,
 ) -> None:
-    """List the sessions and rounds of a journal FILE, export a round, or decide rounds again.
+    """List the sessions and rounds of the journal in FILE, which may be in use.
 
-    FILE is only read, also while a service writes it. Rounds that are decided again stand for themselves:
-    each begins with what really ran before it.
+    With -o a round becomes files for 'wattsched check', 'show' and 'solve'. With --replay every round is
+    decided again, with the jobs and what ran as they were then, to see what another policy would have done.
     """
+    if not replay:
+        names = ("objective", "formulation", "solver", "power_w", "energy_j", "carbon_g")
+        refuse_given(names, "says how to decide again, and needs --replay")
     from wattsched.serve.journal import Journal
 
-    if output is not None and number is None:
-        raise BadInput("-o: goes with --round, of which it takes the instance and the result")
-    other = {"objective": objective, "formulation": formulation, "solver": solver}
-    asked = {name: value for name, value in other.items() if value is not None}
     with Journal(file, read_only=True) as journal:
-        name = _session_of(journal, session, file)
-        if name is None:
-            _print_sessions(journal, as_json)
-            return
-        rounds = _rounds_of(journal, name, number, last)
-        if output is not None and number is not None:
-            _export(journal, name, number, output)
-        elif asked or power_w is not None:
-            _decide_again(journal, name, rounds, asked, power_w, time_limit, as_json)
+        if output is not None:
+            if round_number is None:
+                raise BadInput("-o: needs --round N, the round to write")
+            _export(journal, _one(journal, session), round_number, Path(output))
+        elif replay:
+            name = _one(journal, session)
+            lines = [one for one in journal.rounds(name) if round_number in (None, one.number)]
+            with refusing():
+                found = _replay([journal.round(name, one.number) for one in lines[-last:]], policy, limits)
+            _tell_replay(name, found, as_json)
         else:
-            _print_rounds(name, rounds, as_json)
+            names_told = journal.sessions() if session is None else [_one(journal, session)]
+            _tell({name: journal.rounds(name) for name in names_told}, round_number, last, as_json)
 
 
-def _session_of(journal: Journal, session: str | None, file: str) -> str | None:
-    """The session that is meant; None where all of them are."""
+def _one(journal: Journal, session: str | None) -> str:
+    """The session that is meant."""
     names = journal.sessions()
+    if session is None and len(names) == 1:
+        return names[0]
     if session is None:
-        return names[0] if len(names) == 1 else None
+        raise BadInput(f"--session: which of {', '.join(names)}?" if names else "there are no sessions")
     if session not in names:
-        known = ", ".join(map(shown, names)) or "none"
-        raise BadInput(f"{shown(file)}: there is no session '{shown(session)}'; sessions: {known}")
+        raise BadInput(f"--session: there is no '{session}', choose one of {', '.join(names) or 'none'}")
     return session
 
 
-def _rounds_of(journal: Journal, session: str, number: int | None, last: int) -> list[Round]:
-    rounds = journal.rounds(session)
-    if number is None:
-        return rounds[-last:]
-    found = [one for one in rounds if one.number == number]
-    if not found:
-        kept = f"{rounds[0].number} to {rounds[-1].number}" if rounds else "none"
-        raise BadInput(f"--round {number}: is not kept; rounds of session '{shown(session)}': {kept}")
+def _export(journal: Journal, name: str, round_number: int, folder: Path) -> None:
+    from wattsched.instances.io import document_text
+
+    decision = journal.round(name, round_number).decision
+    folder.mkdir(exist_ok=True)
+    for what, model in (("instance", decision.instance), ("result", decision.result)):
+        write(str(folder / f"{name}-{round_number}-{what}.json"), document_text(model))
+
+
+def _tell(rounds: dict[str, list[RoundLine]], round_number: int | None, last: int, as_json: bool) -> None:
+    chosen = {
+        name: [one for one in lines if round_number in (None, one.number)][-last:]
+        for name, lines in rounds.items()
+    }
+    if as_json:
+        write(
+            None, json.dumps({name: [asdict(one) for one in lines] for name, lines in chosen.items()}) + "\n"
+        )
+        return
+    out = console()
+    for name, lines in chosen.items():
+        heading(out, name, f"{count(len(lines), 'round')} of {len(rounds[name]):,}")
+        titles = [
+            "round",
+            "decided",
+            "applied",
+            ">jobs",
+            ">running",
+            ">changes",
+            ">objective",
+            ">W",
+            ">ms",
+            "ended",
+        ]
+        table(out, titles, [_cells(one) for one in lines])
+
+
+def _cells(one: RoundLine) -> list[str]:
+    return [
+        str(one.number),
+        _clock(one.time),
+        "" if one.applied is None else _clock(one.applied),
+        f"{one.jobs:,}",
+        f"{one.running:,}",
+        f"{one.changes:,}",
+        _figure(one.objective),
+        _figure(one.power_w),
+        f"{1e3 * one.solve_s:.1f}",
+        one.termination,
+    ]
+
+
+def _clock(moment_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment_s))
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Replayed]:
+    from wattsched.serve.replays import replayed
+
+    found = []
+    with counting() as show:
+        for done, made in enumerate(rounds, start=1):
+            found.append(replayed(made, policy, **asdict(limits)))
+            show(f"round {made.number}", done, len(rounds))
     return found
 
 
-def _print_sessions(journal: Journal, as_json: bool) -> None:
-    rows = []
-    for name in journal.sessions():
-        rounds = journal.rounds(name)
-        latest = _moment(rounds[-1].at_s) if rounds else ""
-        rows.append({"session": name, "rounds": len(rounds), "latest": latest})
+def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(rows))
-        return
-    if not rows:
-        line(console(), "no session")
-        return
-    table(console(), ["session", ">rounds", "latest"], [[str(value) for value in r.values()] for r in rows])
-
-
-def _print_rounds(session: str, rounds: list[Round], as_json: bool) -> None:
-    if as_json:
-        told = [{"round": one.number, "at_s": one.at_s, "applied_s": one.applied_s} for one in rounds]
-        click.echo(json.dumps([{**row, **one.summary} for row, one in zip(told, rounds, strict=True)]))
+        write(None, json.dumps({"session": name, "rounds": [one.document() for one in found]}) + "\n")
         return
     out = console()
-    line(out, (session, "bold"), f": {len(rounds):,} rounds shown" if rounds else ": no round yet")
-    rows = []
-    for one in rounds:
-        of = one.summary
-        gap = "" if of["gap"] is None else gap_text(of["gap"]).removeprefix("gap ")
-        rows.append(
-            [
-                str(one.number), _moment(one.at_s), of["reason"].replace("_", " "), _amount(of["objective"]),
-                gap, _count(of["running"]), _count(of["waiting"]), _watts(of["power_w"]),
-                _count(of["restarts"]), f"{1e3 * of['seconds']:,.0f} ms", "yes" if one.applied_s else "",
-            ]
-        )  # fmt: skip
-    if rows:
-        table(out, ROUND_COLUMNS, rows)
+    heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
+    _print(out, found)
 
 
-def _export(journal: Journal, session: str, number: int, folder: str) -> None:
-    from wattsched.cli.files import content_of
-    from wattsched.documents import instance_of, result_of
-
-    found = journal.round(session, number)
-    assert found is not None
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, model in (("instance.json", instance_of(found[0])), ("result.json", result_of(found[1]))):
-        target = str(Path(folder) / name)
-        write(target, content_of(model, target))
-
-
-def _decide_again(
-    journal: Journal,
-    session: str,
-    rounds: list[Round],
-    asked: dict[str, Any],
-    power_w: float | None,
-    time_limit: float | None,
-    as_json: bool,
-) -> None:
-    """Rounds under another policy, beside what was decided."""
-    from wattsched.documents import instance_of, result_of
-    from wattsched.engine import solve
-
-    found: list[tuple[int, Result, Result]] = []
-    with progress("deciding rounds again"), stray_output_to_stderr(), refusing():
-        for one in rounds:
-            documents = journal.round(session, one.number)
-            if documents is None:
-                continue
-            instance = instance_of(documents[0])
-            if power_w is not None:
-                budgets = instance.budgets.model_copy(update={"power_w": power_w})
-                instance = instance.model_copy(update={"budgets": budgets})
-            before = result_of(documents[1])
-            after = solve(instance, time_limit=time_limit, gap=before.gap_asked or 1e-4, prove=0.0, **asked)
-            found.append((one.number, before, after))
-    if as_json:
-        told = [
-            {"round": number, **{which: _told(one) for which, one in (("decided", a), ("instead", b))}}
-            for number, a, b in found
+def _print(out: Console, found: Sequence[Replayed]) -> None:
+    rows = [
+        [
+            str(one.number),
+            _figure(one.objective),
+            _figure(one.was_objective),
+            _figure(one.power_w),
+            _figure(one.was_power_w),
+            f"{one.running:,}",
+            f"{one.was_running:,}",
+            f"{one.changes:,}",
+            f"{one.was_changes:,}",
         ]
-        click.echo(json.dumps(told))
-        return
-    rows = []
-    for number, before, after in found:
-        pairs = [
-            (_amount(one.objective), _watts(one.totals.get("power_w")), _runs(one), _restarts(one))
-            for one in (before, after)
-        ]
-        lacking = "" if after.solved else after.termination.detail or after.termination.reason
-        rows.append([str(number), *(cell for pair in zip(*pairs, strict=True) for cell in pair), lacking])
-    table(console(), AGAIN_COLUMNS, rows)
+        for one in found
+    ]
+    if len(found) > 1:
+        rows.append(["sum", *_sums(found)])
+    titles = ["round", ">objective", ">was", ">W", ">was", ">running", ">was", ">changes", ">was"]
+    table(out, titles, rows)
+    undecided = sum(one.objective is None for one in found)
+    if undecided:
+        line(out, f"{count(undecided, 'round')} without a decision under this policy")
 
 
-def _told(result: Result) -> dict[str, Any]:
-    """What a row of JSON says of a decision."""
-    return {
-        "reason": result.termination.reason,
-        "objective_name": result.objective_name,
-        "objective": result.objective,
-        "bound": result.bound,
-        "running": None if result.decision is None else len(result.decision.jobs),
-        **result.totals,
-    }
-
-
-def _runs(result: Result) -> str:
-    return "" if result.decision is None else f"{len(result.decision.jobs):,}"
-
-
-def _restarts(result: Result) -> str:
-    return _count(result.totals.get("restarts"))
-
-
-def _moment(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _amount(value: float | None) -> str:
-    return "" if value is None else f"{value:,.6g}"
-
-
-def _watts(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f} W"
-
-
-def _count(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}"
+def _sums(found: Sequence[Replayed]) -> list[str]:
+    """Sums over the rounds; of the objective and watts only where all rounds have them."""
+    told = []
+    for name in ("objective", "was_objective", "power_w", "was_power_w"):
+        values = [getattr(one, name) for one in found]
+        told.append("" if None in values else number(sum(values)))
+    for name in ("running", "was_running", "changes", "was_changes"):
+        told.append(f"{sum(getattr(one, name) for one in found):,}")
+    return told

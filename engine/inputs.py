@@ -109,10 +109,17 @@ def read_text(path: str | Path) -> str:
     ValueError, OSError
         As `read_bytes`, and for what is no text.
     """
-    return _decoded(read_bytes(path))
+    return text_of(read_bytes(path))
 
 
-def _decoded(content: bytes) -> str:
+def text_of(content: bytes) -> str:
+    """Text of bytes in UTF-8, with or without a byte order mark.
+
+    Raises
+    ------
+    ValueError
+        For what is no text.
+    """
     _require_text(content)
     try:
         return content.decode("utf-8-sig")
@@ -179,7 +186,7 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
             raise ValueError(f"line {begun}: a quotation mark opens a cell that does not end") from None
         raise ValueError(f"line {reader.line_num}: {error}") from None
     except UnicodeDecodeError:
-        _decoded(content)
+        text_of(content)
 
 
 def _require_header(line: int, names: list[str]) -> None:

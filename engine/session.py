@@ -5,7 +5,6 @@ The decision backend of a scheduler, which has its jobs in arrays and asks every
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from threading import Event, Lock
@@ -15,7 +14,6 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from wattsched.call import EARLIER, Request
-from wattsched.documents import instance_of, result_of
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.instances.errors import (
     InputError,
@@ -24,7 +22,6 @@ from wattsched.instances.errors import (
     unknown,
     validated,
 )
-from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
@@ -47,8 +44,6 @@ from wattsched.session_site import Site, document_of
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 
-FORMAT = "wattsched-session/1"
-
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
 CHANGEABLE = ("budgets", "round_s", "change_cost", "carbon_g_per_kwh")
 
@@ -69,7 +64,6 @@ class _Same:
 
 SAME: Final = _Same()
 Limit = float | None | _Same
-State = tuple[Instance, Site, JobColumns, AssignmentColumns]
 
 
 class Session:
@@ -122,6 +116,7 @@ class Session:
         require("round_s", round_s, (Real,), "a number of seconds")
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
         require("change_cost", change_cost, (Real,), "a number")
+        require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
@@ -338,6 +333,18 @@ class Session:
             self._last = result if result.solved else last
         return decision_of(instance, result)
 
+    def resume(self, result: Result) -> None:
+        """Begin the next decision where an earlier one ended: of another process, or of a file.
+
+        Raises
+        ------
+        TypeError
+            For what is no result.
+        """
+        require("result", result, (Result,), "a Result")
+        with self._solving:
+            self._last = result if result.solved else self._last
+
     def cancel(self) -> None:
         """End the decision that is being made, if one is, with what it has; from another thread."""
         self._stop.set()
@@ -349,25 +356,18 @@ class Session:
         ------
         ValueError
             Where there is no decision, or one in which jobs wait that may not stop now.
+        InputError
+            Where the cluster has changed meanwhile, and the decision's nodes are not all there.
         """
         require("decision", decision, (SessionDecision,), "what solve gives")
         if not decision.solved:
             raise ValueError(f"there is no decision to apply: {decision.result.termination.reason}")
-        self.hold(decision.assignments)
-
-    def hold(self, assignments: AssignmentColumns) -> None:
-        """Take assignments for what runs now; others' jobs are left out.
-
-        Raises
-        ------
-        ValueError
-            Where a job waits that may not stop now.
-        """
         with self._changing:
-            held, _ = divided(assignments, self._jobs.place)
+            held, _ = divided(decision.assignments, self._jobs.place)
             lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
             if lost:
                 raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
+            self._require_sound(self._round, self._jobs, held, set(held.names))
             self._held = held
 
     def to_instance(self, name: str = "session") -> Instance:
@@ -377,58 +377,6 @@ class Session:
             raise ValueError("name must not be empty")
         with self._changing:
             return self._instance(self._round, self._jobs, self._held, name)
-
-    def document(self) -> dict[str, Any]:
-        """All that a session is, as JSON has it, for `of_document`."""
-        with self._changing:
-            now = self._instance(self._round, self._jobs, self._held, "session")
-            formulation, solver = self._names
-            return {
-                "format": FORMAT,
-                "formulation": formulation,
-                "solver": solver,
-                "unavailable": self._site.unavailable,
-                "down": sorted(self._site.down),
-                "instance": json.loads(document_text(now)),
-                "last": None if self._last is None else json.loads(document_text(self._last)),
-            }
-
-    @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Session:
-        """The session that a document is of.
-
-        Raises
-        ------
-        InputError
-            For what is no such document, or of another version.
-        """
-        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            raise InputError([f"format: expected '{FORMAT}'"])
-        now: Instance = instance_of(document["instance"])
-        made = cls(now.cluster, formulation=document["formulation"], solver=document["solver"])
-        jobs = now.by_column()
-        made._held = jobs.assigned or AssignmentColumns.from_records([])
-        made._jobs = JobColumns({name: c for name, c in jobs.columns.items() if name != "current"})
-        made._site = Site(now.cluster, dict(document["unavailable"]), frozenset(document["down"]))
-        made._round = now.model_copy(update={"jobs": []})
-        made._last = None if document["last"] is None else result_of(document["last"])
-        return made
-
-    def begin_from(self, result: Result) -> None:
-        """Let the next decision begin where an earlier one ended."""
-        require("result", result, (Result,), "a Result")
-        self._last = result
-
-    @property
-    def state(self) -> State:
-        """What `restore` brings back: the round, its nodes, the jobs and what they hold."""
-        with self._changing:
-            return self._round, self._site, self._jobs, self._held
-
-    def restore(self, state: State) -> None:
-        """Bring back an earlier state."""
-        with self._changing:
-            self._round, self._site, self._jobs, self._held = state
 
     # -- inside ------------------------------------------------------------------------------------------
 

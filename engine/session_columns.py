@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from wattsched.instances.errors import InputError, lines_of, repeated, validated
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
-from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job import Job, OptionTable, by_column
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import Coded, as_list
@@ -67,6 +67,8 @@ def _without_nan(column: Any) -> Any:
 
 def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
     """Validate columns of jobs."""
+    if isinstance(listed := columns.get("options"), list):
+        columns = {**columns, "options": [_by_column(j, options) for j, options in enumerate(listed)]}
     try:
         return JobColumns.of(columns)
     except ValidationError as error:
@@ -76,6 +78,14 @@ def jobs_of_columns(columns: Mapping[str, Any]) -> JobColumns:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(str(error).split("; ")) from None
+
+
+def _by_column(j: int, options: Any) -> Any:
+    """Options of a job, those by row by column."""
+    try:
+        return by_column(options)
+    except ValueError as error:
+        raise InputError([f"options[{j}]: {error}"]) from None
 
 
 def _listed(field: str, column: Any) -> Any:

@@ -42,7 +42,7 @@ class SessionDecision:
     reasons : dict of str to str
         Jobs that wait because they have no option, and why.
     instance : Instance
-        The round that it is a decision of.
+        The round that it is of; that of the session may have changed meanwhile.
     """
 
     ids: list[str]

@@ -11,7 +11,7 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from wattsched.inputs import (
     echo,
     most_mb,
     read_text,
+    text_of,
 )
 from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.topology.columns import RecordColumns
@@ -67,6 +68,20 @@ def read_json(path: str | Path) -> Any:
         raise UnreadableError(error, source) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InputError([_why_not_json(error)], source) from None
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON that is not of a file, under the same limits; NaN and Infinity are refused, too.
+
+    Raises
+    ------
+    InputError
+        When it is not JSON in UTF-8, too large, or has a key twice.
+    """
+    try:
+        return _parsed(text_of(content), parse_constant=_not_json)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InputError([_why_not_json(error)]) from None
 
 
 def write_json(path: str | Path, content: str | BaseModel) -> None:
@@ -186,7 +201,11 @@ def _values(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
-def _parsed(text: str) -> Any:
+def _not_json(constant: str) -> float:
+    raise ValueError(f"is not valid JSON: {constant} is no number of it")
+
+
+def _parsed(text: str, parse_constant: Callable[[str], float] = float) -> Any:
     if not text or text.isspace():
         raise ValueError("is empty")
     most_megabytes = most_mb()
@@ -195,7 +214,7 @@ def _parsed(text: str) -> Any:
     if _values(text) > most:
         raise TooLargeError(f"has more than {most:,} fields and entries of lists")
     hook = partial(_without_duplicates, KEYS_PER_MB * most_megabytes)
-    return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number)
+    return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant)
 
 
 def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,155 +1,53 @@
-"""The journal: what sessions were told and what they decided, in one SQLite file.
-
-A change is written, and on the disk, before whoever asked for it is told that it holds: a process that is
-killed at any moment goes on where it was. SQLite's write-ahead log keeps the file whole.
-"""
+"""The journal: every change and every decision of sessions in one file, which outlives the process."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import sqlite3
+import re
 import time
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from typing import Any
 
-from wattsched.instances.errors import InputError, require, require_range
+from wattsched.instances.errors import InputError, require
+from wattsched.serve.changes import session_of
+from wattsched.serve.database import Database, packed, unpacked
+from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.rounds import Round, RoundLine, Rounds
 
-FORMAT = "wattsched-journal/1"
+KEPT_ROUNDS = 1000
+"""Rounds of each session that a journal keeps by default, the newest ones."""
 
-_MAGIC = b"SQLite format 3\x00"
-_TABLES = """
-CREATE TABLE about (format TEXT NOT NULL);
-CREATE TABLE session (name TEXT PRIMARY KEY, document BLOB NOT NULL);
-CREATE TABLE change (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, at_s REAL NOT NULL, kind TEXT NOT NULL,
-    content BLOB NOT NULL
-);
-CREATE TABLE round (
-    session TEXT NOT NULL, number INTEGER NOT NULL, at_s REAL NOT NULL, applied_s REAL, summary TEXT NOT NULL,
-    instance BLOB NOT NULL, result BLOB NOT NULL, PRIMARY KEY (session, number)
-);
-CREATE TABLE action (
-    session TEXT NOT NULL, key TEXT NOT NULL, begun_s REAL NOT NULL, document BLOB NOT NULL, ended_s REAL,
-    outcome BLOB, PRIMARY KEY (session, key)
-);
-"""
-
-
-@dataclass(frozen=True)
-class Round:
-    """A decision that was made.
-
-    Attributes
-    ----------
-    number : int
-        From 1 on, in each session.
-    at_s, applied_s : float
-        When it was made, and when it became what runs, in seconds since 1970; None if it did not.
-    summary : dict
-        ``reason``, ``objective``, ``bound``, ``gap``, ``running``, ``waiting``, ``power_w``, ``restarts`` and
-        ``seconds``.
-    """
-
-    number: int
-    at_s: float
-    applied_s: float | None
-    summary: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Action:
-    """What somebody began to do because of a decision, and how it ended; None while it has not.
-
-    Attributes
-    ----------
-    key : str
-    begun_s, ended_s : float
-        In seconds since 1970.
-    document, outcome : dict
-    """
-
-    key: str
-    begun_s: float
-    document: dict[str, Any]
-    ended_s: float | None
-    outcome: dict[str, Any] | None
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names of sessions: they are parts of addresses and of file names."""
 
 
 class Journal:
-    """A journal file.
+    """Sessions whose changes and decisions are on the disk before they are acknowledged.
+
+    Whatever the process ends by, kill -9 included, the sessions are opened again as they were after the last
+    acknowledged change. One process writes a file; others may read it meanwhile. Safe from several threads.
 
     Parameters
     ----------
     path : str or Path
-        Of the file, which is made if it is not there.
-    keep : int
-        Rounds that are kept of each session; older ones are forgotten.
+        The file; it is made where it is not there. ``PATH-wal``, ``PATH-shm`` and ``PATH-lock`` belong to it.
+    kept_rounds : int
+        So many rounds of each session are kept, and those that what runs now comes from.
     read_only : bool
-        Only look at what is there, also while another process writes.
+        Look at a journal that another process may be writing.
 
     Raises
     ------
     InputError
-        If the file is no journal, cannot be read or written, or another process writes it.
+        For a file that is no journal, and one that another process writes.
     """
 
-    def __init__(self, path: str | Path, *, keep: int = 1_000, read_only: bool = False) -> None:
-        require("path", path, (str, os.PathLike), "a path")
-        require("keep", keep, (int,), "a whole number")
-        require_range(keep >= 1, "keep", "at least 1", keep)
-        self.path, self.keep = Path(path), keep
-        self._lock, self._guard = RLock(), None if read_only else _claimed(self.path)
-        try:
-            self._file = self._opened(read_only)
-        except (sqlite3.Error, InputError) as error:
-            self._release()
-            faults = error.faults if isinstance(error, InputError) else [f"is no journal: {error}"]
-            raise InputError(faults, str(path)) from None
-
-    def _opened(self, read_only: bool) -> sqlite3.Connection:
-        if read_only and not self.path.is_file():
-            raise InputError(["there is no such file"])
-        # SQLite would write over what is too short to be anything.
-        if self.path.is_file() and (begin := self.path.open("rb").read(len(_MAGIC))) not in (b"", _MAGIC):
-            raise InputError([f"is no journal: it begins with {begin!r}"])
-        mode = "ro" if read_only else "rwc"
-        uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-        file = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        try:
-            known = file.execute("SELECT name FROM sqlite_master").fetchall()
-            if not known and not read_only:
-                # A file that is killed while it is made is empty, or whole.
-                file.execute("PRAGMA journal_mode = WAL")
-                file.executescript(
-                    f"BEGIN IMMEDIATE; {_TABLES} INSERT INTO about VALUES ('{FORMAT}'); COMMIT;"
-                )
-            found = file.execute("SELECT format FROM about").fetchone() if known or not read_only else None
-            if found is None or found[0] != FORMAT:
-                raise InputError([f"is no journal, which would say '{FORMAT}'"])
-            # Whatever is acknowledged is on the disk, though the machine may lose its power.
-            file.execute("PRAGMA synchronous = FULL")
-        except BaseException:
-            file.close()
-            raise
-        return file
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._file.close()
-            self._release()
-
-    def _release(self) -> None:
-        if self._guard is not None:
-            os.close(self._guard)
-            self._guard = None
+    def __init__(self, path: str | Path, *, kept_rounds: int = KEPT_ROUNDS, read_only: bool = False) -> None:
+        require("path", path, (str, Path), "a path")
+        self._file = Database(path, read_only=read_only)
+        self._kept_rounds = kept_rounds
+        self._opening, self._opened = Lock(), dict[str, RecordedSession]()
 
     def __enter__(self) -> Journal:
         return self
@@ -157,157 +55,95 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def writing(self) -> bool:
-        """Whether a transaction of this thread goes on; only of use to whom has begun one."""
-        return self._file.in_transaction
+    def sessions(self) -> list[str]:
+        """Names of the sessions, in the order in which they were made."""
+        return [name for (name,) in self._file.rows("SELECT name FROM sessions ORDER BY id")]
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All of some changes, or none of them; they are on the disk when this ends.
+    def create(self, name: str, document: Mapping[str, Any]) -> RecordedSession:
+        """Make a session.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits, and ``._-`` after the first character; at most 100.
+        document : mapping
+            Arguments of `wattsched.Session` as JSON: ``cluster``, ``objective``, ``capacity``, ...
 
         Raises
         ------
         InputError
-            If they cannot be written.
+            With every fault, and for a name that is in use.
         """
-        with self._lock:
-            try:
-                self._file.execute("BEGIN IMMEDIATE")
-                yield
-                self._file.execute("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error):
-                    self._file.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise InputError([f"cannot be written: {error}"], str(self.path)) from None
-                raise
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            told = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"
+            raise InputError([f"name: {told}, got {name!r:.120}"])
+        session_of(document)
+        with self._file.transaction() as file:
+            if file.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
+                raise InputError([f"name: there is a session '{name}'"])
+            row = (name, time.time(), packed(document))
+            file.execute("INSERT INTO sessions (name, made_s, document) VALUES (?, ?, ?)", row)
+        return self.open(name)
 
-    # -- sessions and changes -------------------------------------------------------------------------
+    def open(self, name: str) -> RecordedSession:
+        """A session as it was after the last acknowledged change; it is opened once, whoever asks.
 
-    def sessions(self) -> list[str]:
-        """Names of the sessions."""
-        return [name for (name,) in self._read("SELECT name FROM session ORDER BY name")]
+        Raises
+        ------
+        InputError
+            Where there is none of that name.
+        """
+        number, document = self._known(name)
+        with self._opening:
+            if name not in self._opened:
+                self._opened[name] = RecordedSession(name, number, document, self._file, self._kept_rounds)
+            return self._opened[name]
 
-    def document(self, session: str) -> Any:
-        """Document of a session, to which its later `changes` belong; None where there is no such session."""
-        found = self._read("SELECT document FROM session WHERE name = ?", session)
-        return _unpacked(found[0][0]) if found else None
+    def opened(self, name: str) -> RecordedSession | None:
+        """A session that is open already, without a look at the file."""
+        return self._opened.get(name)
 
-    def store(self, session: str, document: Mapping[str, Any]) -> None:
-        """Keep a document of a session, in place of that before and the changes since then."""
-        self._write("DELETE FROM change WHERE session = ?", session)
-        self._write("INSERT OR REPLACE INTO session VALUES (?, ?)", session, _packed(document))
+    def document(self, name: str) -> dict[str, Any]:
+        """Arguments that a session was made with."""
+        _, document = self._known(name)
+        return document
 
-    def changes(self, session: str) -> list[tuple[str, Any]]:
-        """What was changed since the document: kinds and contents."""
-        found = self._read("SELECT kind, content FROM change WHERE session = ? ORDER BY id", session)
-        return [(kind, _unpacked(content)) for kind, content in found]
+    def rounds(self, name: str) -> list[RoundLine]:
+        """The rounds of a session that are kept, the oldest first, each in a line."""
+        return Rounds(self._file, self._known(name)[0]).lines()
 
-    def append(self, session: str, kind: str, content: Any) -> None:
-        """Keep a change."""
-        row = (session, time.time(), kind, _packed(content))
-        self._write("INSERT INTO change (session, at_s, kind, content) VALUES (?, ?, ?, ?)", *row)
+    def round(self, name: str, number: int) -> Round:
+        """A round of a session with its instance and decision.
 
-    def count_changes(self, session: str) -> int:
-        """How many changes there are since the document."""
-        return int(self._read("SELECT COUNT(*) FROM change WHERE session = ?", session)[0][0])
+        Raises
+        ------
+        InputError
+            Where it is not there, or not any more.
+        """
+        return Rounds(self._file, self._known(name)[0]).round(number)
 
-    def forget(self, session: str) -> None:
-        """Remove a session with all that is known of it."""
-        for table, column in (("session", "name"), ("change", "session"), ("round", "session")):
-            self._write(f"DELETE FROM {table} WHERE {column} = ?", session)
-        self._write("DELETE FROM action WHERE session = ?", session)
+    def drop(self, name: str) -> None:
+        """Forget a session with all that it decided.
 
-    # -- rounds ---------------------------------------------------------------------------------------
+        Raises
+        ------
+        InputError
+            Where there is none of that name.
+        """
+        number, _ = self._known(name)
+        with self._opening, self._file.transaction() as file:
+            self._opened.pop(name, None)
+            file.execute("DELETE FROM sessions WHERE id = ?", (number,))
+            for table in ("events", "states", "rounds", "actions"):
+                file.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
 
-    def add_round(
-        self, session: str, summary: Mapping[str, Any], instance: Mapping[str, Any], result: Mapping[str, Any]
-    ) -> Round:
-        """Keep a round under the next number, and forget the oldest one where there are too many."""
-        last = self._read("SELECT MAX(number) FROM round WHERE session = ?", session)[0][0] or 0
-        made = Round(last + 1, time.time(), None, dict(summary))
-        row = (session, made.number, made.at_s, json.dumps(made.summary), _packed(instance), _packed(result))
-        self._write("INSERT INTO round VALUES (?, ?, ?, NULL, ?, ?, ?)", *row)
-        self._write("DELETE FROM round WHERE session = ? AND number <= ?", session, made.number - self.keep)
-        return made
+    def close(self) -> None:
+        """Write everything into the one file; the sessions take no change any more."""
+        self._file.close()
 
-    def rounds(self, session: str) -> list[Round]:
-        """Rounds that are kept, in their order."""
-        order = "FROM round WHERE session = ? ORDER BY number"
-        found = self._read(f"SELECT number, at_s, applied_s, summary {order}", session)
-        return [Round(number, at, applied, json.loads(summary)) for number, at, applied, summary in found]
-
-    def round(self, session: str, number: int) -> tuple[Any, Any] | None:
-        """Documents of the instance and the result of a round; None where it is not kept."""
-        asked = "SELECT instance, result FROM round WHERE session = ? AND number = ?"
-        found = self._read(asked, session, number)
-        return (_unpacked(found[0][0]), _unpacked(found[0][1])) if found else None
-
-    def mark_applied(self, session: str, number: int) -> None:
-        """Say of a round that its decision runs."""
-        changed = "UPDATE round SET applied_s = ? WHERE session = ? AND number = ?"
-        self._write(changed, time.time(), session, number)
-
-    # -- actions --------------------------------------------------------------------------------------
-
-    def begin_action(self, session: str, key: str, document: Mapping[str, Any]) -> bool:
-        """Keep that something is being done; False where that was begun before."""
-        row = (session, key, time.time(), _packed(document))
-        return self._write("INSERT OR IGNORE INTO action VALUES (?, ?, ?, ?, NULL, NULL)", *row) == 1
-
-    def end_action(self, session: str, key: str, outcome: Mapping[str, Any]) -> bool:
-        """Keep how something ended; False where it was not begun, or has ended before."""
-        ended = "ended_s = ?, outcome = ? WHERE session = ? AND key = ? AND ended_s IS NULL"
-        return self._write(f"UPDATE action SET {ended}", time.time(), _packed(outcome), session, key) == 1
-
-    def actions(self, session: str, *, unfinished: bool = False) -> list[Action]:
-        """What was begun, in that order; of that, only what has not ended."""
-        asked = "SELECT key, begun_s, document, ended_s, outcome FROM action WHERE session = ?"
-        asked += f"{' AND ended_s IS NULL' if unfinished else ''} ORDER BY begun_s, rowid"
-        return [
-            Action(key, begun, _unpacked(document), ended, outcome and _unpacked(outcome))
-            for key, begun, document, ended, outcome in self._read(asked, session)
-        ]
-
-    # -- inside ---------------------------------------------------------------------------------------
-
-    def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._lock:
-            try:
-                return self._file.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise InputError([f"cannot be read: {error}"], str(self.path)) from None
-
-    def _write(self, statement: str, *values: Any) -> int:
-        """How many rows were written; on the disk when the transaction ends, if there is one."""
-        with self._lock:
-            if self._file.in_transaction:
-                return self._file.execute(statement, values).rowcount
-            with self.transaction():
-                return self._file.execute(statement, values).rowcount
-
-
-def _claimed(path: Path) -> int:
-    """Lock of the one process that writes a journal, for as long as it lives."""
-    try:
-        guard = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise InputError([f"cannot be written: {error.strerror or error}"], str(path)) from None
-    try:
-        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(guard)
-        raise InputError(["is written by another process"], str(path)) from None
-    return guard
-
-
-def _packed(content: Any) -> bytes:
-    return zlib.compress(json.dumps(content, allow_nan=False, separators=(",", ":")).encode(), 1)
-
-
-def _unpacked(content: bytes) -> Any:
-    try:
-        return json.loads(zlib.decompress(content))
-    except (zlib.error, ValueError) as error:
-        raise InputError([f"holds what cannot be read: {error}"]) from None
+    def _known(self, name: str) -> tuple[int, dict[str, Any]]:
+        found = self._file.rows("SELECT id, document FROM sessions WHERE name = ?", name)
+        if not found:
+            raise InputError([f"there is no session {name!r:.120}"], self._file.path)
+        ((number, document),) = found
+        return number, unpacked(document)

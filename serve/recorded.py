@@ -1,265 +1,311 @@
-"""Sessions whose changes and decisions are in a journal, so that they outlive their process."""
+"""A session in a journal: a change is on the disk before the call that makes it returns."""
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from threading import RLock
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
-from wattsched.documents import instance_of, result_of
-from wattsched.instances.errors import InputError, require
-from wattsched.instances.io import document_text
-from wattsched.instances.sizing.decision import Decision
-from wattsched.instances.sizing.job import Job, by_column
-from wattsched.serve.journal import Action, Journal, Round
+from wattsched.instances.errors import InputError
+from wattsched.serve import changes
+from wattsched.serve.database import Database, JournalError, packed, unpacked
+from wattsched.serve.rounds import Round, RoundLine, Rounds
 from wattsched.session import Session
-from wattsched.session_columns import named, plain
-from wattsched.session_decision import SessionDecision, decision_of
 
-# After so many changes the session is written as a whole, so that opening it stays quick.
-_MOST_CHANGES = 200
-# Decisions that are at hand without reading them again.
-_MOST_DECISIONS = 8
+MOST_EVENTS, LEAST_BYTES = 500, 200_000
+"""Events, and compressed bytes of them, after which a state replaces them: opening does not replay more."""
+
+KEPT_ACTIONS = 20_000
+"""Actions that have ended and are kept, the newest ones, to know a key again."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What an adapter does outside: begun, perhaps ended.
+
+    Attributes
+    ----------
+    key : str
+        Names it once and for all.
+    begun_s, ended_s : float
+        Seconds since 1970; `ended_s` is None for one that has not ended.
+    begun, ended : dict
+        What was to be done, and how it ended.
+    """
+
+    key: str
+    begun_s: float
+    ended_s: float | None
+    begun: dict[str, Any]
+    ended: dict[str, Any] | None
 
 
 class RecordedSession:
-    """A session in a journal: what it was told is on the disk before a method returns.
+    """A `Session` whose changes and decisions are in a journal; safe from several threads.
 
-    Methods may be called from several threads.
+    Made by `Journal.create` and `Journal.open`.
 
     Attributes
     ----------
     name : str
     session : Session
-        To be looked at; changes go through the methods here.
+        To be read; it is changed through the methods here alone.
+    last : Round, optional
+        The newest decision.
     """
 
-    def __init__(self, journal: Journal, name: str, session: Session) -> None:
-        self.journal, self.name, self.session = journal, name, session
-        self._lock = RLock()
-        self._decisions: OrderedDict[int, SessionDecision] = OrderedDict()
+    def __init__(
+        self, name: str, number: int, document: Mapping[str, Any], file: Database, kept_rounds: int
+    ) -> None:
+        self.name = name
+        self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
+        self._rounds = Rounds(file, number)
+        self._changing = Lock()
+        self.last: Round | None = None
+        self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
+        self._updates: dict[str, Any] = {}
+        self._stale = False
+        self.session = self._open()
 
-    @classmethod
-    def create(cls, journal: Journal, name: str, document: Mapping[str, Any]) -> RecordedSession:
-        """Begin a session.
-
-        Parameters
-        ----------
-        document : mapping
-            Arguments of `Session` by name, as JSON has them.
-
-        Raises
-        ------
-        InputError, ValueError, TypeError
-            For arguments that `Session` refuses, and a name that is there already.
-        """
-        require("name", name, (str,), "a name")
-        require("document", document, (Mapping,), "a mapping")
-        if not name:
-            raise InputError(["name: must not be empty"])
-        known = {"cluster", "objective", "capacity", "round_s", "change_cost", "tables", "profiles"}
-        known |= {"formulation", "solver"}
-        faults = [f"'{field}' is no field of a session" for field in document if field not in known]
-        faults += [] if "cluster" in document else ["cluster: is missing"]
-        if faults:
-            raise InputError(faults)
-        made = cls(journal, name, Session(**plain(document)))
-        with journal.transaction():
-            if name in journal.sessions():
-                raise InputError([f"session '{name}' is there already"])
-            journal.store(name, made.session.document())
-        return made
-
-    @classmethod
-    def open(cls, journal: Journal, name: str) -> RecordedSession:
-        """Go on with a session as it was after the last change that was acknowledged.
-
-        Raises
-        ------
-        InputError
-            If there is none of that name.
-        """
-        document = journal.document(name)
-        if document is None:
-            raise InputError([f"there is no session '{name}'"])
-        found = cls(journal, name, Session.of_document(document))
-        for kind, content in journal.changes(name):
-            found._do(kind, content)
-        solved = [one.number for one in journal.rounds(name) if one.summary["objective"] is not None]
-        if solved and (last := journal.round(name, solved[-1])) is not None:
-            found.session.begin_from(result_of(last[1]))
-        return found
-
-    # -- changes --------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------------
 
     def upsert(self, jobs: Sequence[Mapping[str, Any]]) -> None:
-        """Add jobs, or change fields of those that are there; all of it or, where it has a fault, nothing.
+        """Add jobs, or change the given fields of those that are there; all of it or nothing.
 
         Parameters
         ----------
-        jobs : sequence of mappings
-            As files have jobs; of known ones only ``name`` and what changes.
+        jobs : sequence of mapping
+            Job records as instance files have them, with a ``name`` each.
 
         Raises
         ------
         InputError
             With every fault.
+        JournalError
+            Where the journal cannot be written; then nothing is changed.
         """
-        self._change("upsert", plain(list(jobs)))
+        self._change("upsert", jobs)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Take jobs out; an InputError for those that are not there."""
-        self._change("remove", named("ids", ids))
+        """Take jobs out; all of them or none.
 
-    def update(self, **changes: Any) -> None:
-        """Change the round as `Session.update` does."""
-        self._change("update", plain(changes))
+        Raises
+        ------
+        InputError, JournalError
+            As `upsert`.
+        """
+        self._change("remove", list(ids) if isinstance(ids, tuple) else ids)
 
-    def apply(self, number: int) -> None:
-        """Take the decision of a round for what runs now.
+    def update(self, **told: Any) -> None:
+        """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
+
+        Raises
+        ------
+        InputError, JournalError
+            As `upsert`.
+        """
+        self._change("update", told)
+
+    def apply(self, round: int) -> None:
+        """Take a round's decision for what runs now.
 
         Raises
         ------
         InputError
-            If the round is not kept, or has no decision.
+            Where it is not there, has no decision, or does not fit any more.
+        JournalError
+            As `upsert`.
         """
-        decision = self.decision(number)
-        if not decision.solved:
-            raise InputError([f"round {number} has no decision"])
-        with self._lock, self.journal.transaction():
-            self._change("hold", decision.assignments.document())
-            self.journal.mark_applied(self.name, number)
+        self._change("apply", round, round)
 
-    def _change(self, kind: str, content: Any) -> None:
-        """Do something and write it down; where one of the two fails, the session is as it was."""
-        with self._lock:
-            before = self.session.state
-            try:
-                self._do(kind, content)
-                self._write_down(kind, content)
-            except BaseException:
-                self.session.restore(before)
-                raise
+    def _change(self, kind: str, told: Any, of_round: int | None = None) -> None:
+        with self._changing:
+            if self._stale:
+                self.session, self._stale = self._open(), False
+            content = packed(told)
+            self._make(self.session, kind, told)
+            # Until it is on the disk, the session is not what the journal says.
+            self._stale = True
+            self._record(kind, content, of_round)
+            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+            self._stale = False
+            if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
+                with suppress(JournalError):  # the change itself is there
+                    self._condense()
 
-    def _write_down(self, kind: str, content: Any) -> None:
-        with self._together():
-            try:
-                self.journal.append(self.name, kind, content)
-            except ValueError as error:
-                raise InputError([f"{kind}: {error}"]) from None
-            if self.journal.count_changes(self.name) >= _MOST_CHANGES:
-                self.journal.store(self.name, self.session.document())
+    def _record(self, kind: str, content: bytes, of_round: int | None) -> None:
+        now_s = time.time()
+        with self._file.transaction() as file:
+            self._require_kept(file)
+            row = (self._id, self._event + 1, now_s, kind, of_round, content)
+            file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+            if of_round is not None:
+                query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
+                if not file.execute(query, (now_s, self._id, of_round)).rowcount:
+                    raise InputError([f"round: round {of_round} is not kept any more"])
+        self._event += 1
+        self._events, self._events_bytes = self._events + 1, self._events_bytes + len(content)
 
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """The transaction that there is, or one for this."""
-        if self.journal.writing:
-            yield
-        else:
-            with self.journal.transaction():
-                yield
-
-    def _do(self, kind: str, content: Any) -> None:
+    def _make(self, session: Session, kind: str, told: Any) -> None:
+        """Make a change, now or again."""
         match kind:
             case "upsert":
-                self._upsert(content)
+                changes.upsert(session, told)
             case "remove":
-                self.session.remove(content)
+                changes.remove(session, told)
             case "update":
-                self.session.update(**content)
-            case "hold":
-                held: Any = Decision.model_validate({"jobs": content, "waiting": []}).jobs
-                self.session.hold(held)
+                changes.update(session, told)
+            case "apply":
+                decision = self.round(told).decision
+                with changes.told_of_fields():
+                    session.apply(decision)
             case _:
-                raise InputError([f"'{kind}' is no change of a session that this version knows"])
+                raise JournalError(f"the journal is damaged: it has a change of the kind {kind!r:.40}")
 
-    def _upsert(self, jobs: list[Any]) -> None:
-        """Jobs with equal fields go together; the caller sees to it that it is all or nothing."""
-        faults, alike = list[str](), dict[tuple[str, ...], list[dict[str, Any]]]()
-        for i, job in enumerate(jobs):
-            if not isinstance(job, dict) or not isinstance(job.get("name"), str):
-                faults.append(f"jobs[{i}]: must be an object with a name")
-                continue
-            faults += [
-                f"job '{job['name']}': '{field}' is no field of a job"
-                for field in job
-                if field not in Job.model_fields
-            ]
-            alike.setdefault(tuple(sorted(job)), []).append(job)
-        if faults:
-            raise InputError(faults)
-        named("ids", [job["name"] for job in jobs])
-        for fields, some in alike.items():
-            columns = {field: [job[field] for job in some] for field in fields}
-            if "options" in columns:
-                columns["options"] = [_options_of(job) for job in some]
-            names, held = columns.pop("name"), columns.pop("current", None)
-            self.session.upsert(names, held=held, **columns)
+    def _require_kept(self, file: sqlite3.Connection) -> None:
+        if file.execute("SELECT 1 FROM sessions WHERE id = ?", (self._id,)).fetchone() is None:
+            raise InputError([f"the session '{self.name}' was dropped"])
 
-    # -- decisions ------------------------------------------------------------------------------------
+    # -- opening, and what makes it quick ----------------------------------------------------------------
+
+    def _open(self) -> Session:
+        """The session as the journal has it: its state, and the events since then."""
+        session = changes.session_of(self._document)
+        self._updates = {}
+        self._event, self._state_bytes = 0, 0
+        query = "SELECT event, size, document FROM states WHERE session = ?"
+        for event, size, content in self._file.rows(query, self._id):
+            state = unpacked(content)
+            changes.restore(session, state)
+            self._event, self._state_bytes, self._updates = event, size, state["updates"]
+        query = "SELECT number, kind, document FROM events WHERE session = ? AND number > ? ORDER BY number"
+        events = self._file.rows(query, self._id, self._event)
+        for event, kind, content in events:
+            told = unpacked(content)
+            self._make(session, kind, told)
+            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+            self._event = event
+        self._events, self._events_bytes = len(events), sum(len(content) for *_, content in events)
+        self.last = self.round(number) if (number := self._rounds.last()) else None
+        if self.last is not None:
+            session.resume(self.last.decision.result)
+        return session
+
+    def _condense(self) -> None:
+        """Let a state replace the events that have led to it, if it leads to the same session."""
+        content = packed(changes.state_of(self.session, self._updates))
+        self._events, self._events_bytes, self._state_bytes = 0, 0, len(content)
+        if self._leads_here(unpacked(content)):
+            with self._file.transaction() as file:
+                row = (self._id, self._event, len(content), content)
+                file.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row)
+                file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
+
+    def _leads_here(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state leads to the session: what changed step by step is not always taken as a whole."""
+        again = changes.session_of(self._document)
+        try:
+            changes.restore(again, state)
+        except InputError:
+            return False
+        return again.to_instance() == self.session.to_instance()
+
+    # -- decisions ---------------------------------------------------------------------------------------
 
     def solve(
         self, *, deadline_s: float | None = None, gap: float = 1e-4, prove: float | None = 0.0
-    ) -> tuple[Round, SessionDecision]:
-        """Decide what every job does next, and keep the round.
+    ) -> Round:
+        """Decide what every job does next, and record it, as `Session.solve`.
 
-        Parameters and errors are those of `Session.solve`.
+        Raises
+        ------
+        InputError
+            For wrong arguments.
+        JournalError
+            Where the decision cannot be recorded.
         """
-        decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
-        result = decision.result
-        summary = {
-            "reason": result.termination.reason,
-            "objective": result.objective,
-            "bound": result.bound,
-            "gap": result.gap,
-            "running": len(decision.assignments),
-            "waiting": len(decision.ids) - len(decision.assignments) if decision.solved else None,
-            "power_w": result.totals.get("power_w"),
-            "restarts": result.totals.get("restarts"),
-            "seconds": result.time_s["total"],
-        }
-        documents = (json.loads(document_text(model)) for model in (decision.instance, result))
-        with self._lock:
-            made = self.journal.add_round(self.name, summary, *documents)
-            self._decisions[made.number] = decision
-            while len(self._decisions) > _MOST_DECISIONS:
-                self._decisions.popitem(last=False)
-        return made, decision
+        with changes.told_of_fields():
+            decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
+        made = self._rounds.add(decision, self._kept)
+        self.last = made
+        return made
 
-    def decision(self, number: int) -> SessionDecision:
-        """Decision of a round; an InputError where that is not kept."""
-        with self._lock:
-            if number in self._decisions:
-                return self._decisions[number]
-        found = self.journal.round(self.name, number)
-        if found is None:
-            raise InputError([f"round {number} of session '{self.name}' is not kept"])
-        return decision_of(instance_of(found[0]), result_of(found[1]))
+    def cancel(self) -> None:
+        """End the decision that is being made, if one is, with what it has; from another thread."""
+        self.session.cancel()
 
-    # -- actions --------------------------------------------------------------------------------------
+    def rounds(self) -> list[RoundLine]:
+        """Rounds that are kept, the oldest first, each in a line."""
+        return self._rounds.lines()
+
+    def round(self, number: int) -> Round:
+        """A round with its instance and decision.
+
+        Raises
+        ------
+        InputError
+            Where it is not there, or not any more.
+        """
+        last = self.last
+        return last if last is not None and last.number == number else self._rounds.round(number)
+
+    def round_after(self, number: int) -> Round:
+        """The oldest round that is kept of those after a number.
+
+        Raises
+        ------
+        MissingRoundError
+            Where there is none.
+        """
+        last = self.last
+        newest = last is not None and last.number == number + 1
+        return last if last is not None and newest else self._rounds.after(number)
+
+    # -- actions of adapters -----------------------------------------------------------------------------
 
     def begin_action(self, key: str, document: Mapping[str, Any]) -> bool:
-        """Keep that something is about to be done; False where that was begun before.
+        """Record what is about to be done; False where an action of that key was begun before.
 
-        Who is killed in between finds it among the `actions` that are unfinished.
+        Raises
+        ------
+        JournalError
+            Where it cannot be recorded.
         """
-        return self.journal.begin_action(self.name, key, document)
+        query = "INSERT OR IGNORE INTO actions (session, key, begun_s, begun) VALUES (?, ?, ?, ?)"
+        with self._file.transaction() as file:
+            self._require_kept(file)
+            return file.execute(query, (self._id, key, time.time(), packed(document))).rowcount == 1
 
-    def end_action(self, key: str, outcome: Mapping[str, Any]) -> bool:
-        """Keep how it ended; False where it was not begun, or has ended before."""
-        return self.journal.end_action(self.name, key, outcome)
+    def end_action(self, key: str, document: Mapping[str, Any]) -> None:
+        """Record how an action ended.
+
+        Raises
+        ------
+        InputError
+            Where no action of that key was begun.
+        JournalError
+            Where it cannot be recorded.
+        """
+        with self._file.transaction() as file:
+            query = "UPDATE actions SET ended_s = ?, ended = ? WHERE session = ? AND key = ?"
+            if not file.execute(query, (time.time(), packed(document), self._id, key)).rowcount:
+                raise InputError([f"key: no action {key!r:.120} was begun"])
+            query = "SELECT ended_s FROM actions WHERE session = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?"
+            for (ended_s,) in file.execute(query, (self._id, KEPT_ACTIONS)).fetchall():
+                query = "DELETE FROM actions WHERE session = ? AND ended_s <= ?"
+                file.execute(query, (self._id, ended_s))
 
     def actions(self, *, unfinished: bool = False) -> list[Action]:
-        """What was begun."""
-        return self.journal.actions(self.name, unfinished=unfinished)
-
-
-def _options_of(job: Mapping[str, Any]) -> Any:
-    """Options of a job: the name of a table, or one by column, as which rows are read."""
-    try:
-        return by_column(job["options"])
-    except ValueError as error:
-        raise InputError([f"job '{job['name']}': options: {error}"]) from None
+        """Actions in the order in which they were begun, or those that have not ended."""
+        query = "SELECT key, begun_s, ended_s, begun, ended FROM actions WHERE session = ?"
+        query += " AND ended_s IS NULL" if unfinished else ""
+        return [
+            Action(key, begun_s, ended_s, unpacked(begun), None if ended is None else unpacked(ended))
+            for key, begun_s, ended_s, begun, ended in self._file.rows(
+                f"{query} ORDER BY begun_s, rowid", self._id
+            )
+        ]

@@ -179,10 +179,10 @@ class Rounds:
     def _decided(self, round: Round, cap_w: float, report: Report) -> Plan:
         """The decision of the session; where there is none, what brings the draw below the cap."""
         session = self._told(round, cap_w)
-        made, decision = session.solve(deadline_s=self.policy.deadline_s)
-        report.number = made.number
-        report.reason, report.gap = made.summary["reason"], made.summary["gap"]
-        report.decided_s = made.summary["seconds"]
+        made = session.solve(deadline_s=self.policy.deadline_s)
+        decision, report.number = made.decision, made.number
+        report.reason, report.gap = decision.result.termination.reason, decision.gap
+        report.decided_s = decision.time_s["total"]
         if decision.solved:
             return plan_of(round, decision)
         stops = stops_to_fit(round.load, cap_w)
@@ -218,8 +218,8 @@ class Rounds:
     def _opened(self, round: Round) -> RecordedSession:
         """Our session in the journal, which is made if it is not there."""
         if SESSION in self.journal.sessions():
-            return RecordedSession.open(self.journal, SESSION)
-        return RecordedSession.create(self.journal, SESSION, {"cluster": round.cluster})
+            return self.journal.open(SESSION)
+        return self.journal.create(SESSION, {"cluster": round.cluster})
 
     # -- doing -------------------------------------------------------------------------------------------
 

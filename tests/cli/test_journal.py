@@ -11,7 +11,6 @@ from click.testing import CliRunner
 import wattsched
 from wattsched.cli import main
 from wattsched.serve.journal import Journal
-from wattsched.serve.recorded import RecordedSession
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}},
@@ -24,11 +23,10 @@ TABLE = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.9], "power_w": [200
 def file(tmp_path: Path) -> Path:
     with Journal(tmp_path / "site.db") as journal:
         document = {"cluster": CLUSTER, "objective": "goodput", "tables": {"t": TABLE}}
-        own = RecordedSession.create(journal, "site", document)
+        own = journal.create("site", document)
         for turn in range(3):
             own.upsert([{"name": f"j{turn}{i}", "options": "t", "weight": 1.0 + i} for i in range(3)])
-            made, _ = own.solve()
-            own.apply(made.number)
+            own.apply(own.solve().number)
         own.update(power_w=10.0)
         own.solve()
     return tmp_path / "site.db"
@@ -43,47 +41,50 @@ def said(*args: object, code: int = 0) -> str:
 def test_rounds_are_listed(file: Path) -> None:
     before = file.read_bytes()
     text = said(file)
-    assert "site: 4 rounds shown" in text
+    assert "4 rounds of 4" in text
     assert "infeasible" in text
-    rounds = json.loads(said(file, "--json"))
-    assert [one["round"] for one in rounds] == [1, 2, 3, 4]
-    assert [one["applied_s"] is not None for one in rounds] == [True, True, True, False]
-    assert [one["round"] for one in json.loads(said(file, "--last", 2, "--json"))] == [3, 4]
+    rounds = json.loads(said(file, "--json"))["site"]
+    assert [one["number"] for one in rounds] == [1, 2, 3, 4]
+    assert [one["applied"] is not None for one in rounds] == [True, True, True, False]
+    assert [one["number"] for one in json.loads(said(file, "--last", 2, "--json"))["site"]] == [3, 4]
     assert file.read_bytes() == before
 
 
 def test_a_round_is_an_instance_and_its_result(file: Path, tmp_path: Path) -> None:
     said(file, "--round", 2, "-o", tmp_path / "two")
-    instance, result = (tmp_path / "two" / f"{name}.json" for name in ("instance", "result"))
+    instance, result = (tmp_path / "two" / f"site-2-{name}.json" for name in ("instance", "result"))
     assert wattsched.check(instance, result).faults == []
     assert len(wattsched.read_instance(instance).jobs) == 6
-    told = said(file, "-o", tmp_path / "three", code=2)
-    assert "-o: goes with --round" in told
+    assert "-o: needs --round N" in said(file, "-o", tmp_path / "three", code=2)
+    assert "there is no round 7" in said(file, "--round", 7, "-o", tmp_path / "three", code=2)
 
 
 def test_rounds_are_decided_again(file: Path) -> None:
-    decided = json.loads(said(file, "--power-w", 900, "--json"))
-    for one in decided[:3]:
-        assert one["instead"]["power_w"] <= 900.0
-        assert one["instead"]["objective"] <= one["decided"]["objective"]
-    assert decided[3]["decided"]["objective"] is None
-    assert decided[3]["instead"]["reason"] == "optimal"
-    assert "max-min" in said(file, "--objective", "max-min", "--json")
-    assert "instead" in said(file, "--solver", "greedy", "--round", 1)
+    found = json.loads(said(file, "--replay", "--power-w", 900, "--json"))["rounds"]
+    rounds = json.loads(said(file, "--json"))["site"]
+    for one, before in zip(found[:3], rounds, strict=False):
+        assert one["power_w"] <= 900.0
+        assert one["objective"] <= before["objective"]
+    assert found[3]["was_objective"] is None
+    assert found[3]["objective"] > 0.0
+    assert "decided again" in said(file, "--replay", "--objective", "max-min")
+    assert "1 round without a decision" in said(file, "--replay", "--solver", "greedy")
+    assert "needs --replay" in said(file, "--solver", "greedy", code=2)
 
 
 def test_several_sessions_are_listed(file: Path) -> None:
     with Journal(file) as journal:
-        RecordedSession.create(journal, "other", {"cluster": CLUSTER})
-    assert json.loads(said(file, "--json"))[0] == {"session": "other", "rounds": 0, "latest": ""}
-    assert "no round yet" in said(file, "--session", "other")
-    assert "there is no session 'third'; sessions: other, site" in said(file, "--session", "third", code=2)
+        journal.create("other", {"cluster": CLUSTER})
+    assert list(json.loads(said(file, "--json"))) == ["site", "other"]
+    assert list(json.loads(said(file, "--session", "other", "--json"))) == ["other"]
+    assert "which of site, other?" in said(file, "--replay", code=2)
+    assert "there is no 'third', choose one of site, other" in said(file, "--session", "third", code=2)
 
 
-def test_what_is_no_journal_or_no_round_is_told(file: Path, tmp_path: Path) -> None:
-    assert "is not kept; rounds of session 'site': 1 to 4" in said(file, "--round", 7, code=2)
-    assert "there is no such file" in said(tmp_path / "none.db", code=2)
-    (tmp_path / "text.db").write_text("hello")
+def test_what_is_no_journal_is_told(file: Path, tmp_path: Path) -> None:
+    assert "cannot be opened" in said(tmp_path / "none.db", code=2)
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text("hello" * 100)
     assert "is no journal" in said(tmp_path / "text.db", code=2)
-    assert "unknown solver 'joy'" in said(file, "--solver", "joy", code=2)
-    assert "unknown objective 'joy'" in said(file, "--objective", "joy", code=2)
+    assert "unknown solver 'joy'" in said(file, "--replay", "--solver", "joy", code=2)
+    assert "'joy' is not known" in said(file, "--replay", "--objective", "joy", code=2)

@@ -300,6 +300,14 @@ def test_numbers_of_numpy_and_names_of_arrow_are_taken() -> None:
     assert [job.deadline_s for job in own.to_instance().jobs] == [None] * 3
 
 
+def test_options_are_taken_by_row_as_files_have_them() -> None:
+    own, rows = session(), [{"gpus": g, "pool": "A", "rate": 1.0 * g, "power_w": 9.0} for g in (1, 2)]
+    own.upsert(["a", "b"], options=[rows, "t"])
+    assert own.solve().option.tolist() == [1, 2]
+    with pytest.raises(InputError, match=r"options\[1\]: option 1 lacks 'rate'"):
+        own.upsert(["c", "d"], options=["t", [rows[0], {"gpus": 2, "pool": "A", "power_w": 9.0}]])
+
+
 def test_jobs_without_options_are_named() -> None:
     own = session()
     own.upsert(["a", "b"], options=["t", "t"], deadline_s=[1e-3, 1e6])

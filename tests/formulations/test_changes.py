@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from brute_force.sizing import optimum
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
@@ -45,7 +45,7 @@ def decided(instance: Instance, **asked: Any) -> Result:
     return result
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(instance=ROUNDS, objective=st.sampled_from(SUMS), kinds=st.booleans())
 def test_a_round_of_which_nothing_changed_does_not_change(
     instance: Instance, objective: str, kinds: bool
@@ -62,7 +62,7 @@ def test_a_round_of_which_nothing_changed_does_not_change(
     assert second.objective == pytest.approx(first.objective, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,
     objectives=st.tuples(*[st.sampled_from(sorted(OBJECTIVES))] * 2),
@@ -85,7 +85,7 @@ def test_a_large_price_keeps_all_as_it_is(
     assert second.totals["restarts"] == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(instance=ROUNDS, objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
     free, never = (decided(priced(instance, price), objective=objective) for price in (0.0, None))
@@ -95,7 +95,7 @@ def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
     assert (free.objective, free.bound) == (never.objective, never.bound)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -1,280 +1,351 @@
-"""The journal: whatever was acknowledged is there again, whenever its process was killed."""
+"""The journal: whatever happens to the process, what was acknowledged is there when it is opened again."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
+import resource
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wattsched
 from wattsched import InputError
-from wattsched.documents import instance_of, result_of
-from wattsched.serve import recorded
+from wattsched.serve import recorded as recorded_module
+from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
 
-CLUSTER = {
-    "gpu_types": {"A": {"idle_power_w": 50.0}},
-    "nodes": [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(3)],
-}
-TABLE = {"gpus": [1, 2, 4], "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
-DOCUMENT = {"cluster": CLUSTER, "objective": "goodput", "tables": {"t": TABLE}, "capacity": "nodes"}
+from .victim import DOCUMENT, TABLE, names_after
 
 
-def whole(own: RecordedSession) -> Any:
-    """All that is to be found again."""
-    return {**own.session.document(), "last": None}
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "journal.db") as made:
+        yield made
 
 
-CHANGES = st.lists(
-    st.one_of(
-        st.tuples(st.just("upsert"), st.sets(st.integers(0, 7), min_size=1), st.integers(1, 9)),
-        st.tuples(st.just("table"), st.sets(st.integers(0, 7), min_size=1), st.integers(1, 9)),
-        st.tuples(st.just("remove"), st.sets(st.integers(0, 7), min_size=1), st.just(0)),
-        st.tuples(st.just("update"), st.just(frozenset()), st.integers(0, 5)),
-        st.tuples(st.just("solve"), st.just(frozenset()), st.just(0)),
-        st.tuples(st.just("open"), st.just(frozenset()), st.just(0)),
-    ),
-    max_size=14,
+def jobs(*names: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "options": "t", **fields} for name in names]
+
+
+def reopened(path: Path, name: str = "s") -> tuple[Journal, RecordedSession]:
+    journal = Journal(path)
+    return journal, journal.open(name)
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+RECORD = st.fixed_dictionaries(
+    {"name": NAMES},
+    optional={
+        "weight": st.sampled_from([1.0, 2.0, 5.0, -1.0]),
+        "options": st.sampled_from(["t", TABLE, "nowhere"]),
+        "restart_s": st.sampled_from([0.0, 30.0]),
+        "deadline_s": st.sampled_from([None, 100.0]),
+        "current": st.sampled_from([None, {"gpus": 1, "pool": "A", "nodes": {"n3": [0]}}]),
+        "preemptible": st.booleans(),
+    },
 )
-UPDATES: list[dict[str, Any]] = [
-    {"power_w": 2500.0},
-    {"power_w": None, "change_cost": 0.5},
-    {"down": ["n1"]},
-    {"up": ["n1"]},
-    {"unavailable": {"n0": [1]}, "reserved_w": {"n0": 30.0}},
-    {"round_s": 60.0, "objective": "total-completion"},
-]
+NODES = st.lists(st.sampled_from(["n0", "n1", "n2", "n3"]), unique=True, max_size=2)
+UPDATE = st.fixed_dictionaries(
+    {},
+    optional={
+        "power_w": st.sampled_from([None, 1500.0, 4000.0]),
+        "round_s": st.sampled_from([None, 30.0]),
+        "objective": st.sampled_from(["goodput", "work-value"]),
+        "reserved_w": st.sampled_from([{}, {"n0": 100.0}, {"n1": 5.0, "n0": 0.0}, {"strange": 1.0}]),
+        "down": NODES,
+        "up": NODES,
+        "unavailable": st.sampled_from([{}, {"n0": [1]}, {"n0": [], "n2": [0, 1, 2, 3]}]),
+        "cluster": st.sampled_from(
+            [
+                {**DOCUMENT["cluster"], "capacity": "nodes"},
+                {**DOCUMENT["cluster"], "nodes": DOCUMENT["cluster"]["nodes"][:3]},
+            ]
+        ),
+    },
+)
+EVENT = st.one_of(
+    st.tuples(st.just("upsert"), st.lists(RECORD, max_size=3)),
+    st.tuples(st.just("upsert"), NAMES.map(lambda name: jobs(name))),
+    st.tuples(st.just("remove"), st.lists(NAMES, max_size=2)),
+    st.tuples(st.just("update"), UPDATE),
+    st.tuples(st.just("apply"), st.integers(-2, 0)),
+    st.tuples(st.just("solve"), st.none()),
+)
 
 
-@settings(max_examples=60, deadline=None)
-@given(changes=CHANGES, most=st.sampled_from([1, 3, 200]))
-def test_a_session_is_found_again_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, Any, int]], most: int
+def make(session: RecordedSession, kind: str, told: Any) -> None:
+    match kind:
+        case "upsert":
+            session.upsert(told)
+        case "remove":
+            session.remove(told)
+        case "update":
+            session.update(**told)
+        case "apply":
+            session.apply(session.rounds()[-1].number + told if session.rounds() else 1)
+        case "solve":
+            session.solve(deadline_s=10.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=st.lists(EVENT, max_size=25), most_events=st.sampled_from([2, 5, 500]))
+def test_reopened_is_as_it_was(
+    history: list[Any], most_events: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("journal") / "sessions.db"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded, "_MOST_CHANGES", most)
-        journal = Journal(path)
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        for what, numbers, value in changes:
-            names = [f"j{number}" for number in sorted(numbers)]
-            if what == "upsert":
-                own.upsert([{"name": name, "options": "t", "weight": float(value)} for name in names])
-            elif what == "table":
-                rows = [{"gpus": g, "pool": "A", "rate": g * 0.1 * value, "power_w": 9.0} for g in (1, 2)]
-                own.upsert([{"name": name, "options": rows, "restart_s": 5.0} for name in names])
-            elif what == "remove":
-                own.remove([name for name in names if name in own.session])
-            elif what == "update":
-                own.update(**UPDATES[value])
-            elif what == "solve":
-                made, decision = own.solve()
-                if decision.solved:
-                    own.apply(made.number)
-            else:
-                before, prices = whole(own), own.session.solve().prices
-                journal.close()
-                journal = Journal(path)
-                own = RecordedSession.open(journal, "site")
-                assert whole(own) == before
-                assert own.session.solve().prices == pytest.approx(prices)
-        before, rounds = whole(own), journal.rounds("site")
-        journal.close()
-        with Journal(path, read_only=True) as again:
-            found = RecordedSession.open(again, "site")
-            assert whole(found) == before
-            assert again.rounds("site") == rounds
-            for one in rounds:
-                instance, result = again.round("site", one.number) or ({}, {})
-                assert wattsched.check(instance_of(instance), result_of(result)).faults == []
-
-
-def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        own.upsert([{"name": "a", "options": "t"}])
-        before = whole(own)
-        for call, told in (
-            (lambda: own.upsert([{"name": "b", "options": "t"}, {"name": "c"}]), "job 'c'"),
-            (lambda: own.upsert([{"name": "b", "options": "t", "gpus": 3}]), "'gpus' is no field of a job"),
-            (lambda: own.upsert([{"name": "b", "options": "t"}, 3]), r"jobs\[1\]: must be an object"),
-            (lambda: own.upsert([{"name": "b", "options": "t"}] * 2), "job 'b'"),
-            (lambda: own.upsert([{"name": "b", "options": "u"}]), "'u' is no table of the session"),
-            (lambda: own.remove(["a", "z"]), "'z'"),
-            (lambda: own.update(power_w=-1.0), "power_w: must be greater than 0"),
-            (lambda: own.update(down=["n9"]), "'n9' is no node"),
-            (lambda: own.apply(3), "round 3 of session 'site' is not kept"),
-            (lambda: RecordedSession.create(journal, "site", DOCUMENT), "session 'site' is there already"),
-            (lambda: RecordedSession.create(journal, "x", {}), "cluster: is missing"),
-            (lambda: RecordedSession.create(journal, "x", {**DOCUMENT, "gpus": 3}), "'gpus' is no field"),
-            (lambda: RecordedSession.open(journal, "y"), "there is no session 'y'"),
-        ):
-            with pytest.raises(InputError, match=told):
-                call()
-        assert whole(own) == before
-        assert whole(RecordedSession.open(journal, "site")) == before
-        assert journal.sessions() == ["site"]
-
-
-def test_what_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        before = whole(own)
-        # A disk without room for another page.
-        journal._file.execute("PRAGMA max_page_count = 1")
-        with pytest.raises(InputError, match="cannot be written: database or disk is full"):
-            own.upsert([{"name": f"job {i} {random.random()}", "options": "t"} for i in range(5_000)])
-        assert whole(own) == before
-        journal._file.execute("PRAGMA max_page_count = 1000000")
-        own.upsert([{"name": "a", "options": "t"}])
-        assert whole(RecordedSession.open(journal, "site")) == whole(own)
-
-
-def test_old_rounds_are_forgotten_and_the_last_decision_is_not(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db", keep=3) as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        own.upsert([{"name": "a", "options": "t"}])
-        for _ in range(5):
-            made, _ = own.solve()
-        own.apply(made.number)
-        assert [one.number for one in journal.rounds("site")] == [3, 4, 5]
-        assert journal.rounds("site")[-1].applied_s is not None
-        again = RecordedSession.open(journal, "site")
-        again.apply(4)
-        assert again.session.to_instance().jobs[0].current is not None
-        journal.forget("site")
-        assert (journal.sessions(), journal.rounds("site")) == ([], [])
-
-
-def test_actions_are_begun_once(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        assert own.begin_action("start:17", {"node": "n1"})
-        assert not own.begin_action("start:17", {"node": "n2"})
-        assert [one.document for one in own.actions(unfinished=True)] == [{"node": "n1"}]
-        assert own.end_action("start:17", {"exit": 0})
-        assert not own.end_action("start:17", {"exit": 1})
-        assert own.actions(unfinished=True) == []
-        assert [one.outcome for one in own.actions()] == [{"exit": 0}]
-
-
-def test_threads_change_one_session(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-
-        def change(number: int) -> None:
-            for turn in range(10):
-                own.upsert([{"name": f"j{number}-{turn}", "options": "t"}])
-            made, _ = own.solve()
-            own.apply(made.number)
-
-        threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(own.session) == 40
-        assert [one.number for one in journal.rounds("site")] == [1, 2, 3, 4]
-        assert whole(RecordedSession.open(journal, "site")) == whole(own)
-
-
-def test_one_process_writes_and_others_look(tmp_path: Path) -> None:
-    path = tmp_path / "j.db"
-    with Journal(path) as journal:
-        RecordedSession.create(journal, "site", DOCUMENT)
-        with pytest.raises(InputError, match="is written by another process"):
-            Journal(path)
-        with Journal(path, read_only=True) as other:
-            assert other.sessions() == ["site"]
-    with Journal(path) as journal:
-        assert journal.sessions() == ["site"]
-
-
-def test_what_is_no_journal_is_left_alone(tmp_path: Path) -> None:
-    for name, content in (("text", b"hello" * 1000), ("short", b"x")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match="is no journal"):
-            Journal(tmp_path / name)
-        assert (tmp_path / name).read_bytes() == content
-    other = sqlite3.connect(tmp_path / "other")
-    other.execute("CREATE TABLE about (format TEXT)")
-    other.close()
-    with pytest.raises(InputError, match="is no journal"):
-        Journal(tmp_path / "other")
-    with pytest.raises(InputError, match="there is no such file"):
-        Journal(tmp_path / "none", read_only=True)
-    with pytest.raises(InputError, match="cannot be written"):
-        Journal(tmp_path / "no" / "folder")
-
-
-WRITER = """
-import json, sys
-from wattsched.serve.journal import Journal
-from wattsched.serve.recorded import RecordedSession
-journal = Journal(sys.argv[1])
-if "site" not in journal.sessions():
-    RecordedSession.create(journal, "site", json.loads(sys.argv[2]))
-own = RecordedSession.open(journal, "site")
-print("open", flush=True)
-turn = len(own.session)
-while True:
-    own.upsert([{"name": f"j{turn}", "options": "t"}])
-    print("job", turn, flush=True)
-    if turn % 5 == 4:
-        made, decision = own.solve()
-        print("round", made.number, flush=True)
-        own.apply(made.number)
-        print("applied", made.number, flush=True)
-    turn += 1
-"""
-
-
-def test_who_is_killed_goes_on_with_all_that_was_acknowledged(tmp_path: Path) -> None:
-    path, rng = tmp_path / "j.db", random.Random(5)
-    for _ in range(int(os.environ.get("WATTSCHED_KILLS", "5"))):
-        child = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), json.dumps(DOCUMENT)], stdout=subprocess.PIPE, text=True
+    """Whatever was told, and whether a state or all events lead there."""
+    path = tmp_path_factory.mktemp("journal") / "j.db"
+    with pytest.MonkeyPatch.context() as patched, Journal(path, kept_rounds=2) as journal:
+        patched.setattr(recorded_module, "MOST_EVENTS", most_events)
+        session = journal.create("s", DOCUMENT)
+        for kind, told in history:
+            before = session.session.to_instance()
+            try:
+                make(session, kind, told)
+            except InputError:
+                assert session.session.to_instance() == before
+        live, last = session.session.to_instance(), session.last
+    journal, again = reopened(path)
+    with journal:
+        assert again.session.to_instance() == live
+        assert wattsched.instances.digest.digest_of(again.session.to_instance()) == (
+            wattsched.instances.digest.digest_of(live)
         )
+        assert (again.last is None) == (last is None)
+        if last is not None and again.last is not None:
+            assert again.last.number == last.number
+            assert again.last.decision.result == last.decision.result
+            assert again.last.decision.prices == last.decision.prices
+            assert again.last.decision.instance == last.decision.instance
+            assert again.last.decision.option.tolist() == last.decision.option.tolist()
+        assert again.solve(deadline_s=10.0).number == (0 if last is None else last.number) + 1
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    """Nothing that was acknowledged is lost, and the journal opens."""
+    path, random_moment = tmp_path / "j.db", random.Random(1)
+    for _ in range(6):
+        victim = Path(__file__).with_name("victim.py")
+        child = subprocess.Popen([sys.executable, victim, path], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
-        said = [child.stdout.readline().split()]
-        time.sleep(rng.uniform(0.0, 0.4))
-        child.send_signal(signal.SIGKILL)
-        said += [
-            words.split() for words in child.communicate()[0].splitlines() if words.endswith("\n") or words
-        ]
-        jobs = [int(words[1]) for words in said if words[0] == "job" and len(words) == 2]
-        applied = [int(words[1]) for words in said if words[0] == "applied" and len(words) == 2]
-        with Journal(path) as journal:
-            own = RecordedSession.open(journal, "site")
-            assert all(f"j{number}" in own.session for number in jobs)
-            # Nothing but the job that was being written may be there besides.
-            assert len(own.session) - max(jobs, default=len(own.session) - 1) in (1, 2)
-            rounds = {one.number: one.applied_s for one in journal.rounds("site")}
-            assert all(rounds[number] is not None for number in applied)
+        told = [child.stdout.readline()]
+        time.sleep(random_moment.uniform(0.0, 0.2))
+        child.kill()
+        told += child.stdout.readlines()
+        child.wait()
+        whole = [line.split() for line in told if line.endswith("\n")]
+        steps = [int(number) for what, number in whole if what == "step"]
+        applied = [int(number) for what, number in whole if what == "applied"]
+        journal, session = reopened(path)
+        with journal:
+            now = session.session.to_instance()
+            step = int((now.budgets.power_w or 0) - 10_000)
+            assert steps[-1] <= step <= steps[-1] + 1
+            assert (
+                set(names_after(step))
+                <= set(now.by_column().names)
+                <= set(names_after(step + 1)) | {f"j{step - 6}"}
+            )
             if applied:
-                held = own.session.to_instance().by_column().running
-                assert len(held) == len(own.decision(max(n for n, at in rounds.items() if at)).assignments)
+                assert session.last is not None
+                assert applied[-1] <= session.last.number <= applied[-1] + 1
+                runs = {line.number: line.applied for line in session.rounds()}
+                assert runs[applied[-1]] is not None
 
 
-def test_numbers_of_numpy_are_taken_and_no_others(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        own = RecordedSession.create(journal, "site", DOCUMENT)
-        own.upsert([{"name": "a", "options": "t", "weight": np.float64(2.0)}])
-        own.update(power_w=np.float64(3e3))
-        assert whole(RecordedSession.open(journal, "site")) == whole(own)
-        with pytest.raises(InputError, match="weight"):
-            own.upsert([{"name": "a", "weight": float("inf")}])
+def test_changes_from_threads(journal: Journal, tmp_path: Path) -> None:
+    session = journal.create("s", DOCUMENT)
+    failed: list[BaseException] = []
+
+    def work(who: int) -> None:
+        try:
+            for k in range(10):
+                session.upsert(jobs(f"{who}-{k}"))
+                session.update(power_w=5_000.0 + who)
+                if k % 5 == 0:
+                    session.apply(session.solve(deadline_s=10.0).number)
+                if k % 2:
+                    session.remove([f"{who}-{k - 1}"])
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    live = session.session.to_instance()
+    assert {name for name in live.by_column().names} == {
+        f"{who}-{k}" for who in range(4) for k in range(1, 10, 2)
+    }
+    assert [line.number for line in session.rounds()] == list(range(1, 9))
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert opened.session.to_instance() == live
+
+
+def test_every_round_is_checked_again_from_the_file(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a", "b", "c"))
+    for _ in range(3):
+        session.solve(deadline_s=10.0)
+        session.upsert(jobs(f"d{session.rounds()[-1].number}", weight=3.0))
+    for line in journal.rounds("s"):
+        found = journal.round("s", line.number).decision
+        assert wattsched.check(found.instance, found.result).faults == []
+        assert line.objective == found.objective
+        assert line.jobs == len(found.ids) == 2 + line.number
+
+
+def test_a_record_changes_only_what_it_gives(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a", weight=2.0, restart_s=10.0))
+    session.upsert([{"name": "a", "weight": 3.0}, {"name": "b", "options": TABLE, "deadline_s": 900.0}])
+    found = {job.name: job for job in session.session.to_instance().by_column()}
+    assert (found["a"].weight, found["a"].restart_s, found["a"].options) == (3.0, 10.0, "t")
+    assert (found["b"].weight, found["b"].deadline_s) == (1.0, 900.0)
+    with pytest.raises(InputError, match=r"jobs\[1\]\.weight: .* got 'x'"):
+        session.upsert([{"name": "a", "weight": 1.0}, {"name": "b", "weight": "x"}])
+    assert session.session.to_instance().by_column()[0].weight == 3.0
+
+
+def test_old_rounds_go_but_not_what_runs(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.db", kept_rounds=3) as journal:
+        session = journal.create("s", DOCUMENT)
+        session.upsert(jobs("a"))
+        session.apply(session.solve().number)
+        for _ in range(8):
+            session.solve()
+        assert [line.number for line in session.rounds()] == [1, 7, 8, 9]
+        held = session.session.to_instance()
+        with pytest.raises(InputError, match="no round 2"):
+            session.apply(2)
+    again, opened = reopened(tmp_path / "j.db")
+    with again:
+        assert opened.session.to_instance() == held
+
+
+def test_one_process_writes_and_others_read(journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    session.solve()
+    code = f"from wattsched.serve.journal import Journal; Journal({str(path)!r})"
+    second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "journal.db: is open in another process, which writes it" in second.stderr
+    with Journal(path, read_only=True) as reader:
+        assert [line.number for line in reader.rounds("s")] == [1]
+
+
+def test_files_that_are_no_journals(tmp_path: Path) -> None:
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("no journal" * 200)
+    made = sqlite3.connect(other)
+    made.execute("CREATE TABLE mine (x)")
+    made.commit()
+    made.close()
+    for path in (text, other):
+        content = path.read_bytes()
+        with pytest.raises(InputError, match="is no journal"):
+            Journal(path)
+        assert path.read_bytes() == content
+    with pytest.raises(InputError, match="cannot be opened"):
+        Journal(tmp_path / "nowhere" / "j.db")
+    with pytest.raises(InputError, match="cannot be opened"):
+        Journal(tmp_path / "missing.db", read_only=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_is_said_to_be_one(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Some bytes are others: what is read is refused in a sentence, or as it was."""
+    path = tmp_path_factory.mktemp("damaged") / "j.db"
+    with Journal(path) as journal:
+        session = journal.create("s", DOCUMENT)
+        session.upsert(jobs("a", "b"))
+        session.apply(session.solve(deadline_s=10.0).number)
+        session.update(power_w=4_000.0)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        length = data.draw(st.sampled_from([1, 8, 2000]))
+        content[place : place + length] = b"\x5a" * min(length, len(content) - place)
+    path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2]))])
+    with suppress(InputError, JournalError), Journal(path) as journal:
+        for name in journal.sessions():
+            journal.open(name).rounds()
+
+
+def test_names_and_faults(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    for name in ("", "a/b", "..", "é", "a\n", "x" * 101, 3):
+        with pytest.raises(InputError, match="name: must be letters"):
+            journal.create(name, DOCUMENT)  # type: ignore[arg-type]  # what a caller may give
+    with pytest.raises(InputError, match="there is a session 's'"):
+        journal.create("s", DOCUMENT)
+    with pytest.raises(InputError, match="clster: is not a known field"):
+        journal.create("t", {"clster": {}})
+    with pytest.raises(InputError, match="no session 'other'"):
+        journal.open("other")
+    with pytest.raises(InputError, match="unknown: is not a known field"):
+        session.update(unknown=1)
+    assert journal.sessions() == ["s"]
+    journal.drop("s")
+    with pytest.raises(InputError, match="was dropped"):
+        session.upsert(jobs("a"))
+    assert journal.sessions() == []
+
+
+def test_actions_are_begun_once(journal: Journal, tmp_path: Path) -> None:
+    session = journal.create("s", DOCUMENT)
+    assert session.begin_action("start a", {"job": "a"})
+    assert not session.begin_action("start a", {"job": "b"})
+    assert session.begin_action("start b", {})
+    session.end_action("start b", {"ok": True})
+    with pytest.raises(InputError, match="no action 'stop'"):
+        session.end_action("stop", {})
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert [action.key for action in opened.actions()] == ["start a", "start b"]
+        assert [(a.key, a.begun, a.ended) for a in opened.actions(unfinished=True)] == [
+            ("start a", {"job": "a"}, None)
+        ]
+        assert not opened.begin_action("start b", {})
+
+
+def test_a_full_disk_changes_nothing(journal: Journal) -> None:
+    """What could not be written did not happen, and the session goes on when there is room again."""
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    before = session.session.to_instance()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(JournalError, match="cannot be used"):
+            session.upsert(jobs("b"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    session.update(power_w=5_000.0)
+    assert session.session.to_instance().by_column().names == before.by_column().names
+
+
+def test_closed(journal: Journal) -> None:
+    session = journal.create("s", DOCUMENT)
+    journal.close()
+    with pytest.raises(JournalError, match="cannot be used"):
+        session.upsert(jobs("a"))

@@ -1,0 +1,269 @@
+"""The service over HTTP, with its OpenAPI description."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import pydantic_core
+from fastapi import APIRouter, FastAPI, Header, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from wattsched.instances.io import parse_json
+from wattsched.serve.failures import STATUSES, failure_document
+from wattsched.serve.guard import Guard
+from wattsched.serve.journal import Journal
+from wattsched.serve.limits import Limits
+from wattsched.serve.requests import REFUSALS, schemas
+from wattsched.serve.service import Service
+from wattsched.serve.tokens import Tokens
+from wattsched.version import __version__
+
+Name = Annotated[str, Path(description="Name of a session")]
+Number = Annotated[int, Path(ge=1, lt=2**63, description="Number of a round")]
+Most = Annotated[int, Query(ge=1, le=10_000)]
+First = Annotated[int, Query(ge=0, lt=2**63)]
+
+
+_LARGE = 50_000
+"""Bytes of a body that take a millisecond to read."""
+
+
+class Answer(Response):
+    """JSON; what is no text in Unicode is escaped, and does not fail."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        try:
+            return pydantic_core.to_json(content)
+        except ValueError:
+            return json.dumps(content).encode()
+
+
+def create(
+    journal: Journal,
+    limits: Limits | None = None,
+    tokens: Tokens | None = None,
+    routers: Iterable[APIRouter] = (),
+    *,
+    shadow: bool = False,
+) -> FastAPI:
+    """Make the application.
+
+    Parameters
+    ----------
+    journal : Journal
+        Stays open; whoever made it closes it when the application has stopped.
+    limits : Limits, optional
+    tokens : Tokens, optional
+        Who may ask; None lets everybody in who reaches it.
+    routers : iterable of fastapi.APIRouter
+        More to answer, as adapters have it.
+    shadow : bool
+        Decide and record, and let nobody apply a decision.
+
+    Returns
+    -------
+    FastAPI
+        Its `state.service` is the `Service`.
+    """
+    service = Service(journal, limits, shadow=shadow)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="wattsched",
+        version=__version__,
+        summary="Scheduling decisions for GPU clusters, with a bound and the price of every budget.",
+        lifespan=lifespan,
+        default_response_class=Answer,
+        responses=REFUSALS,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.add_middleware(Guard, limits=service.limits, tokens=tokens, metrics=service.metrics)
+    _tell_failures(app)
+    app.include_router(_of_the_service(service))
+    app.include_router(_of_sessions(service), prefix="/v1")
+    for router in routers:
+        app.include_router(router)
+    app.openapi = partial(_described, app, app.openapi)  # type: ignore[method-assign]  # as FastAPI asks for
+    return app
+
+
+def _described(app: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The OpenAPI description with what requests have."""
+    if app.openapi_schema is None:
+        found = describe()
+        found.setdefault("components", {}).setdefault("schemas", {}).update(schemas())
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+def _tell_failures(app: FastAPI) -> None:
+    """Say what is wrong in a sentence, under the status that says whose fault it is."""
+
+    async def answer(_: Request, error: Exception) -> Response:
+        found = failure_document(error)
+        status = found.pop("status")
+        return Answer(found, status, headers={"Retry-After": "1"} if status == 503 else None)
+
+    async def unknown(request: Request, error: Any) -> Response:
+        told = f"there is no {request.method} {request.url.path!r:.200}"
+        told = told if error.status_code in (404, 405) else str(error.detail)
+        return Answer({"error": told}, error.status_code, headers=error.headers)
+
+    async def invalid(_: Request, error: Any) -> Response:
+        faults = [f"{fault['loc'][-1]}: {fault['msg']}"[:200] for fault in error.errors()]
+        return Answer({"error": "; ".join(faults), "faults": faults}, 422)
+
+    for kind, _, _ in STATUSES:
+        app.add_exception_handler(kind, answer)
+    app.add_exception_handler(HTTPException, unknown)
+    app.add_exception_handler(RequestValidationError, invalid)
+
+
+def _of_the_service(service: Service) -> APIRouter:
+    router = APIRouter(tags=["service"])
+
+    @router.get("/healthz", summary="Whether the process lives")
+    async def healthz() -> Response:
+        return Answer({"alive": True})
+
+    @router.get("/readyz", summary="Whether it takes requests on")
+    async def readyz() -> Response:
+        return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
+
+    @router.get("/metrics", summary="What it counts, for Prometheus")
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return router
+
+
+def _taking(model: str) -> dict[str, Any]:
+    """Describe the body of a request, which is read by ourselves."""
+    schema = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
+    return {"requestBody": {"required": model != "SolveRequest", "content": schema}}
+
+
+async def _document(request: Request) -> Any:
+    """The body; a large one is read in a thread, while others are answered."""
+    body = await request.body()
+    return parse_json(body) if len(body) < _LARGE else await asyncio.to_thread(parse_json, body)
+
+
+def _of_sessions(service: Service) -> APIRouter:
+    router = APIRouter(tags=["sessions"])
+
+    @router.get("/sessions", summary="Names of the sessions")
+    async def sessions() -> Response:
+        return Answer(await service.sessions())
+
+    @router.put("/sessions/{name}", summary="Make a session", openapi_extra=_taking("SessionRequest"))
+    async def create(name: Name, request: Request) -> Response:
+        return Answer(await service.create(name, await _document(request)))
+
+    @router.get("/sessions/{name}", summary="A session as it is now")
+    async def describe(name: Name) -> Response:
+        return Answer(await service.describe(name))
+
+    @router.delete("/sessions/{name}", summary="Forget a session and all that it decided")
+    async def drop(name: Name) -> Response:
+        return Answer(await service.drop(name))
+
+    @router.patch(
+        "/sessions/{name}", summary="Change budgets, loads, nodes", openapi_extra=_taking("UpdateRequest")
+    )
+    async def update(name: Name, request: Request) -> Response:
+        return Answer(await service.update(name, await _document(request)))
+
+    @router.get("/sessions/{name}/jobs", summary="Jobs as files have them")
+    async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
+        return Answer(await service.jobs(name, first, most))
+
+    @router.put("/sessions/{name}/jobs", summary="Add or change jobs", openapi_extra=_taking("JobsRequest"))
+    async def upsert(name: Name, request: Request) -> Response:
+        return Answer(await service.upsert(name, await _document(request)))
+
+    @router.delete("/sessions/{name}/jobs", summary="Take jobs out", openapi_extra=_taking("IdsRequest"))
+    async def remove(name: Name, request: Request) -> Response:
+        return Answer(await service.remove(name, await _document(request)))
+
+    router.include_router(_of_decisions(service))
+    return router
+
+
+def _of_decisions(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/sessions/{name}", tags=["decisions"])
+
+    @router.post("/solve", summary="Decide what every job does next", openapi_extra=_taking("SolveRequest"))
+    async def solve(name: Name, request: Request) -> Response:
+        body = await request.body()
+        return Answer(await service.solve(name, parse_json(body) if body else None))
+
+    @router.post("/cancel", summary="End the decision that is being made with what it has")
+    async def cancel(name: Name) -> Response:
+        return Answer(await service.cancel(name))
+
+    @router.get("/rounds", summary="The newest rounds, each in a line")
+    async def rounds(name: Name, most: Most = 1000) -> Response:
+        return Answer(await service.rounds(name, most))
+
+    @router.get("/rounds/{number}", summary="A decision")
+    async def round(name: Name, number: Number) -> Response:
+        return Answer(await service.round(name, number))
+
+    @router.post("/rounds/{number}/apply", summary="Take a decision for what runs now")
+    async def apply(name: Name, number: Number) -> Response:
+        return Answer(await service.apply(name, number))
+
+    @router.get("/rounds/{number}/instance", summary="The instance of a round, as a file")
+    async def instance(name: Name, number: Number) -> Response:
+        return Response(await service.instance(name, number), media_type="application/json")
+
+    @router.get("/rounds/{number}/result", summary="The result of a round, as a file")
+    async def result(name: Name, number: Number) -> Response:
+        return Response(await service.result(name, number), media_type="application/json")
+
+    @router.get("/report", summary="What the newest rounds would have changed of what ran")
+    async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+        return Answer(await service.report(name, most))
+
+    @router.get("/decisions", summary="Decisions as they are made, as server-sent events")
+    async def decisions(
+        name: Name, after: First | None = None, last_event_id: Annotated[str | None, Header()] = None
+    ) -> Response:
+        told = int(last_event_id or 0) if re.fullmatch("[0-9]{1,15}", last_event_id or "") else None
+        found = service.decisions(name, told if after is None else after)
+        first = await anext(found)  # what is refused is refused before the answer begins
+        return StreamingResponse(_events(first, found), media_type="text/event-stream")
+
+    return router
+
+
+async def _events(first: Any, found: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[bytes]:
+    yield _event(first)
+    async for decision in found:
+        yield _event(decision)
+
+
+def _event(decision: dict[str, Any] | None) -> bytes:
+    """A decision as an event; without one, a comment that keeps the connection."""
+    if decision is None:
+        return b": waiting\n\n"
+    text = pydantic_core.to_json(decision).decode()
+    return f"id: {decision['round']}\nevent: decision\ndata: {text}\n\n".encode()

@@ -1,0 +1,198 @@
+"""The SQLite file of a journal: its tables, one writer at a time, and what is committed stays."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import quote
+
+import pydantic_core
+
+from wattsched.instances.errors import InputError
+
+APPLICATION_ID = 0x57415453
+"""How SQLite files say whose they are: ``WATS``."""
+
+FORMAT = 1
+
+_TABLES = """
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, made_s REAL NOT NULL,
+    document BLOB NOT NULL);
+CREATE TABLE events (
+    session INTEGER NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, kind TEXT NOT NULL,
+    round INTEGER, document BLOB NOT NULL, PRIMARY KEY (session, number)) WITHOUT ROWID;
+CREATE TABLE states (
+    session INTEGER PRIMARY KEY, event INTEGER NOT NULL, size INTEGER NOT NULL, document BLOB NOT NULL);
+CREATE TABLE rounds (
+    session INTEGER NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, applied_s REAL,
+    summary BLOB NOT NULL, instance BLOB NOT NULL, result BLOB NOT NULL, PRIMARY KEY (session, number));
+CREATE TABLE actions (
+    session INTEGER NOT NULL, key TEXT NOT NULL, begun_s REAL NOT NULL, ended_s REAL,
+    begun BLOB NOT NULL, ended BLOB, PRIMARY KEY (session, key));
+CREATE INDEX events_of_rounds ON events (session, round) WHERE round IS NOT NULL;
+CREATE INDEX unfinished_actions ON actions (session, begun_s) WHERE ended_s IS NULL;
+CREATE INDEX ended_actions ON actions (session, ended_s);
+"""
+
+
+class JournalError(OSError):
+    """The file cannot be written or read any more: it is damaged, the disk is full, or it was closed."""
+
+
+def packed(document: Any) -> bytes:
+    """A document as JSON, compressed.
+
+    Raises
+    ------
+    InputError
+        For what JSON cannot say.
+    """
+    try:
+        return zlib.compress(pydantic_core.to_json(document), level=1)
+    except (ValueError, RecursionError) as error:
+        raise InputError([f"cannot be written as JSON: {error}"]) from None
+
+
+def unpacked(content: bytes) -> Any:
+    """The document again.
+
+    Raises
+    ------
+    JournalError
+        For what is none: the file is damaged.
+    """
+    try:
+        return json.loads(zlib.decompress(content))
+    except (zlib.error, ValueError, TypeError):
+        raise JournalError("the journal is damaged: a part of it is no document") from None
+
+
+class Database:
+    """One SQLite file in WAL mode; safe from several threads.
+
+    Parameters
+    ----------
+    path : str or Path
+        Is made where it is not there.
+    read_only : bool
+        Look at it only, which several processes can while another one writes.
+
+    Raises
+    ------
+    InputError
+        For what is no journal, and for one that another process writes.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path = str(path)
+        self._using = Lock()
+        self._guard = None if read_only else self._guarded()
+        try:
+            mode = "ro" if read_only else "rwc"
+            self._file = _opened(self.path, mode)
+            self._prepare(read_only)
+        except sqlite3.Error as error:
+            self._let_go()
+            told = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
+            raise InputError([told], self.path) from None
+        except InputError:
+            self._let_go()
+            raise
+
+    def _guarded(self) -> sqlite3.Connection:
+        """A lock that the system takes away from a process that dies, whatever it dies of."""
+        try:
+            guard = _opened(f"{self.path}-lock", "rwc", patience_s=0.0)
+            guard.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            busy = "locked" in str(error)
+            told = "is open in another process, which writes it" if busy else f"cannot be opened: {error}"
+            raise InputError([told], self.path) from None
+        return guard
+
+    def _prepare(self, read_only: bool) -> None:
+        """Make the tables of a new file, and refuse the files of others."""
+        (mark,) = self._file.execute("PRAGMA application_id").fetchone()
+        (form,) = self._file.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if mark != APPLICATION_ID and (tables or mark or read_only):
+            raise InputError(["is no journal"], self.path)
+        if mark == APPLICATION_ID and form != FORMAT:
+            raise InputError([f"is a journal of format {form}, this version reads {FORMAT}"], self.path)
+        if read_only:
+            return
+        self._file.execute("PRAGMA journal_mode = WAL")
+        # Every commit waits for the disk.
+        self._file.execute("PRAGMA synchronous = FULL")
+        if not tables:
+            with self.transaction() as file:
+                for statement in _TABLES.split(";"):
+                    file.execute(statement)
+                file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                file.execute(f"PRAGMA user_version = {FORMAT}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of what is done within, on the disk when it is left, or nothing of it.
+
+        Raises
+        ------
+        JournalError
+            Where it could not be written.
+        """
+        with self._using, self._told():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._file
+                self._file.execute("COMMIT")
+            except BaseException:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+                raise
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows that a query finds.
+
+        Raises
+        ------
+        JournalError
+            Where the file cannot be read any more.
+        """
+        with self._using, self._told():
+            return self._file.execute(query, values).fetchall()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {self.path} cannot be used: {error}") from None
+
+    def close(self) -> None:
+        """Write everything into the one file, and let others write it."""
+        with self._using, self._told():
+            try:
+                self._file.close()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+
+
+def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(path)}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=patience_s,
+        check_same_thread=False,
+    )

@@ -1,0 +1,98 @@
+"""What a service answers, as JSON: sessions, decisions, and what shadow mode would have changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from wattsched.serve.differences import changes_of
+from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.rounds import Round, RoundLine
+
+_SETTINGS = ("gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size")
+
+
+def session_document(session: RecordedSession, every_s: float | None) -> dict[str, Any]:
+    """A session as it is now, without its jobs one by one."""
+    now, last = session.session.to_instance(), session.last
+    jobs = now.by_column()
+    gpus = now.cluster.node_columns().available
+    return {
+        "name": session.name,
+        "objective": now.objective,
+        "round_s": now.round_s,
+        "every_s": every_s,
+        "budgets": now.budgets.model_dump(),
+        "carbon_g_per_kwh": now.carbon_g_per_kwh,
+        "nodes": len(gpus),
+        "gpus": int(gpus.sum()),
+        "jobs": len(jobs),
+        "running": len(jobs.running),
+        "last_round": None if last is None else last.number,
+        "prices": {} if last is None else last.decision.prices,
+    }
+
+
+def jobs_document(session: RecordedSession, first: int, most: int) -> dict[str, Any]:
+    """Some of the jobs as files have them, and how many there are."""
+    jobs = session.session.to_instance().by_column()
+    chosen = jobs[first : first + most]
+    return {
+        "count": len(jobs),
+        "jobs": [job.model_dump(mode="json", exclude_defaults=True) for job in chosen],
+    }
+
+
+def decision_document(made: Round) -> dict[str, Any]:
+    """A decision: what every job does, what that is worth, and what changes by it."""
+    decision, result = made.decision, made.decision.result
+    assignments = decision.assignments
+    running = {one.job: _assignment(one) for one in assignments}
+    return {
+        "round": made.number,
+        "time": made.time,
+        "termination": result.termination.model_dump(),
+        "objective_name": result.objective_name,
+        "objective": result.objective,
+        "bound": result.bound,
+        "gap": result.gap,
+        "proven_gap": result.proven_gap,
+        "prices": result.prices,
+        "totals": result.totals,
+        "solve_s": result.time_s.get("total"),
+        "jobs": running,
+        "waiting": [name for name in decision.ids if name not in running] if decision.solved else [],
+        "options": dict(zip(decision.ids, decision.option.tolist(), strict=True)),
+        "reasons": decision.reasons,
+        "changes": changes_of(decision),
+    }
+
+
+def _assignment(one: Any) -> dict[str, Any]:
+    stated = {name: getattr(one, name) for name in _SETTINGS}
+    return {name: value for name, value in stated.items() if value is not None} | {"nodes": one.nodes}
+
+
+def round_document(line: RoundLine) -> dict[str, Any]:
+    """A round in a line."""
+    return asdict(line)
+
+
+def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
+    """What decisions that were only recorded would have changed of what ran."""
+    lines: list[dict[str, Any]] = []
+    for made in rounds:
+        changes = changes_of(made.decision)
+        lines.append(
+            {
+                "round": made.number,
+                "time": made.time,
+                "power_w": made.decision.result.totals.get("power_w"),
+                "changes": changes,
+                "counts": dict(Counter(changes.values())),
+            }
+        )
+    in_all = Counter(change for line in lines for change in line["changes"].values())
+    return {"rounds": lines, "counts": dict(in_all)}

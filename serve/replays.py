@@ -1,0 +1,121 @@
+"""Rounds of a journal decided again under another policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wattsched.documents import check
+from wattsched.engine import solve
+from wattsched.instances.sizing.instance import Instance
+from wattsched.serve.differences import changes_of
+from wattsched.serve.rounds import Round
+from wattsched.session_decision import SessionDecision, decision_of
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is to be otherwise than it was; None leaves it.
+
+    Parameters
+    ----------
+    objective : str, optional
+        What is optimised.
+    power_w : float, optional
+        Site power of the round.
+    energy_j, carbon_g : float, optional
+        Energy and carbon of the round.
+    formulation : str, optional
+        How to write the problem.
+    solver : str
+        Who solves it.
+    """
+
+    objective: str | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    carbon_g: float | None = None
+    formulation: str | None = None
+    solver: str = "auto"
+
+    def applied_to(self, instance: Instance) -> Instance:
+        """The round as it would have been asked.
+
+        Raises
+        ------
+        ValueError
+            For budgets that no round can have.
+        """
+        asked = {"power_w": self.power_w, "energy_j": self.energy_j, "carbon_g": self.carbon_g}
+        told = {name: value for name, value in asked.items() if value is not None}
+        budgets = type(instance.budgets).model_validate({**instance.budgets.model_dump(), **told})
+        changed = instance.model_copy(
+            update={"budgets": budgets, "objective": self.objective or instance.objective}
+        )
+        return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A round as it was decided, and as it would have been.
+
+    Attributes
+    ----------
+    number : int
+    objective, power_w, running, changes
+        Of the decision that the other policy makes; None and 0 where it makes none.
+    was_objective : float, optional
+        What the recorded decision is worth by the other objective; None where it breaks the other budgets.
+    was_power_w, was_running, was_changes
+        Of the recorded decision.
+    """
+
+    number: int
+    objective: float | None
+    power_w: float | None
+    running: int
+    changes: int
+    was_objective: float | None
+    was_power_w: float | None
+    was_running: int
+    was_changes: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
+    """Decide a recorded round again, with what ran then.
+
+    Parameters
+    ----------
+    made : Round
+    policy : Policy
+    **limits
+        ``gap``, ``time_limit``, ``threads`` and ``seed`` of `wattsched.solve`.
+
+    Raises
+    ------
+    InputError, ValueError
+        Where the round cannot be asked so.
+    """
+    instance = policy.applied_to(made.decision.instance)
+    result = solve(instance, formulation=policy.formulation, solver=policy.solver, **limits)
+    again = decision_of(instance, result)
+    return Replayed(
+        made.number, result.objective, *_figures(again), _worth(made, instance), *_figures(made.decision)
+    )
+
+
+def _worth(made: Round, instance: Instance) -> float | None:
+    """What a recorded decision is worth in another round of the same jobs."""
+    if not made.decision.solved:
+        return None
+    report = check(instance, made.decision.result.decision).report
+    return None if report is None or report.faults else report.objective
+
+
+def _figures(decision: SessionDecision) -> tuple[float | None, int, int]:
+    power_w = decision.result.totals.get("power_w")
+    return power_w, len(decision.assignments), len(changes_of(decision))

@@ -1,0 +1,89 @@
+"""What requests have, for the OpenAPI description; what they mean is checked where they are done."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic.json_schema import models_json_schema
+
+from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.perfmodels.profile import Profile
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.fields import NonNegative, Positive, Strict
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "No token, or an unknown one"},
+    403: {"description": "The token is for reading only"},
+    404: {"description": "There is no such session or round"},
+    409: {"description": "It contradicts what is there, or this is shadow mode"},
+    413: {"description": "The body is too large"},
+    422: {"description": "A field is wrong; `faults` names each, and the value"},
+    429: {"description": "Too many requests per second; `Retry-After` says when to ask again"},
+    503: {"description": "Too much to do, or no time left for it; `Retry-After` says when to ask again"},
+}
+"""Answers that any request may get."""
+
+
+class SessionRequest(Strict):
+    """Arguments of `wattsched.Session`, and how often to decide in the background."""
+
+    cluster: Cluster
+    objective: str = "work-value"
+    capacity: str | dict[str, str] | None = None
+    round_s: Positive = 300.0
+    change_cost: NonNegative = 0.0
+    tables: dict[str, OptionTable] = {}
+    profiles: list[Profile] = []
+    formulation: str | None = None
+    solver: str = "auto"
+    every_s: float | None = Field(None, ge=0.1, le=1e6)
+
+
+class UpdateRequest(Strict):
+    """Arguments of `wattsched.Session.update`; what is not given stays as it is, null takes a limit away."""
+
+    objective: str = ""
+    round_s: Positive = 300.0
+    change_cost: NonNegative = 0.0
+    power_w: Positive | None = None
+    energy_j: Positive | None = None
+    carbon_g: Positive | None = None
+    scope: Literal["round", "completion"] = "round"
+    carbon_g_per_kwh: NonNegative | None = None
+    reserved_w: dict[str, NonNegative] = {}
+    down: list[str] = []
+    up: list[str] = []
+    unavailable: dict[str, list[int]] = {}
+    cluster: Cluster | None = None
+
+
+class JobsRequest(Strict):
+    """Job records as instance files have them; of known jobs only the given fields change."""
+
+    jobs: list[Job]
+
+
+class IdsRequest(Strict):
+    """Names of jobs."""
+
+    ids: list[str]
+
+
+class SolveRequest(Strict):
+    """How to decide, and whether to take the decision for what runs at once."""
+
+    deadline_s: Positive | None = None
+    gap: float = Field(1e-4, ge=0, lt=1)
+    prove: NonNegative | None = 0.0
+    apply: bool = False
+
+
+def schemas() -> dict[str, Any]:
+    """JSON Schemas of the requests and of all that is in them, by name."""
+    models = (SessionRequest, UpdateRequest, JobsRequest, IdsRequest, SolveRequest)
+    _, found = models_json_schema(
+        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
+    )
+    known: dict[str, Any] = found["$defs"]
+    return known

@@ -1,0 +1,166 @@
+"""Rounds of a recorded session: what was asked, what was decided, and when that was taken for what runs."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from wattsched.documents import instance_of, result_of
+from wattsched.instances.errors import InputError
+from wattsched.serve.database import Database, packed, unpacked
+from wattsched.serve.differences import changes_of
+from wattsched.session_decision import SessionDecision, decision_of
+
+
+class MissingRoundError(InputError):
+    """A round that is not there, or not any more."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """A decision that is in the journal.
+
+    Attributes
+    ----------
+    number : int
+        From 1 on, in the order in which the session's decisions were made.
+    time : float
+        When it was recorded, seconds since 1970.
+    decision : SessionDecision
+        With its instance and its result.
+    """
+
+    number: int
+    time: float
+    decision: SessionDecision
+
+
+@dataclass(frozen=True)
+class RoundLine:
+    """A round in a line.
+
+    Attributes
+    ----------
+    number : int
+    time : float
+        When it was recorded, seconds since 1970.
+    applied : float, optional
+        When it was taken for what runs.
+    termination : str
+        Why the solver stopped.
+    objective_name : str
+    objective, bound : float, optional
+        As the result has them.
+    jobs, running : int
+        Jobs of the round, and those that run by its decision.
+    power_w : float, optional
+        What the site draws by its decision.
+    changes : int
+        Jobs that the decision has do something else than what they did.
+    solve_s : float
+        Seconds that the decision took.
+    """
+
+    number: int
+    time: float
+    applied: float | None
+    termination: str
+    objective_name: str
+    objective: float | None
+    bound: float | None
+    jobs: int
+    running: int
+    power_w: float | None
+    changes: int
+    solve_s: float
+
+
+def summary_of(decision: SessionDecision) -> dict[str, Any]:
+    """What a line says of a decision."""
+    result = decision.result
+    return {
+        "termination": result.termination.reason,
+        "objective_name": result.objective_name,
+        "objective": result.objective,
+        "bound": result.bound,
+        "jobs": len(decision.ids),
+        "running": len(decision.assignments),
+        "power_w": result.totals.get("power_w"),
+        "changes": len(changes_of(decision)),
+        "solve_s": result.time_s.get("total", 0.0),
+    }
+
+
+class Rounds:
+    """The rounds of one session in a journal's file."""
+
+    def __init__(self, file: Database, session: int) -> None:
+        self._file, self._session = file, session
+
+    def last(self) -> int:
+        """Number of the newest one, 0 without any."""
+        ((number,),) = self._file.rows("SELECT max(number) FROM rounds WHERE session = ?", self._session)
+        return number or 0
+
+    def lines(self) -> list[RoundLine]:
+        """Those that are kept, the oldest first."""
+        query = "SELECT number, time_s, applied_s, summary FROM rounds WHERE session = ? ORDER BY number"
+        return [
+            RoundLine(number, made_s, applied_s, **unpacked(summary))
+            for number, made_s, applied_s, summary in self._file.rows(query, self._session)
+        ]
+
+    def round(self, number: int) -> Round:
+        """One of them.
+
+        Raises
+        ------
+        MissingRoundError
+            Where it is not there, or not any more.
+        """
+        query = "SELECT time_s, instance, result FROM rounds WHERE session = ? AND number = ?"
+        found = self._file.rows(query, self._session, number)
+        if not found:
+            raise MissingRoundError([f"round: there is no round {number}, or it is not kept any more"])
+        ((made_s, instance, result),) = found
+        asked = instance_of(unpacked(instance))
+        return Round(number, made_s, decision_of(asked, result_of(unpacked(result))))
+
+    def after(self, number: int) -> Round:
+        """The oldest one that is kept of those after a number.
+
+        Raises
+        ------
+        MissingRoundError
+            Where there is none.
+        """
+        query = "SELECT min(number) FROM rounds WHERE session = ? AND number > ?"
+        ((found,),) = self._file.rows(query, self._session, number)
+        return self.round(number + 1 if found is None else found)
+
+    def add(self, decision: SessionDecision, kept: int) -> Round:
+        """Record a decision; of older rounds, keep those that events need."""
+        now_s = time.time()
+        instance, result = packed(decision.instance), packed(decision.result)
+        summary = packed(summary_of(decision))
+        with self._file.transaction() as file:
+            number = self._next(file)
+            row = (self._session, number, now_s, None, summary, instance, result)
+            file.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._prune(file, number - kept)
+        return Round(number, now_s, decision)
+
+    def _next(self, file: sqlite3.Connection) -> int:
+        query = "SELECT max(number) FROM rounds WHERE session = ?"
+        (last,) = file.execute(query, (self._session,)).fetchone()
+        return (last or 0) + 1
+
+    def _prune(self, file: sqlite3.Connection, last: int) -> None:
+        if last > 0:
+            file.execute(
+                "DELETE FROM rounds WHERE session = ?1 AND number <= ?2 AND number NOT IN "
+                "(SELECT round FROM events WHERE session = ?1 AND round IS NOT NULL)",
+                (self._session, last),
+            )

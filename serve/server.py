@@ -1,0 +1,134 @@
+"""The server: listens, and stops cleanly when it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import uvicorn
+from fastapi import FastAPI
+
+from wattsched.serve.lines import serve_lines
+from wattsched.serve.service import Service
+
+_PATIENCE_S = 5.0
+"""Beyond the deadline of what is in flight."""
+
+
+class Server(uvicorn.Server):
+    """A server that finishes what is in flight, ends its streams, and returns.
+
+    Parameters
+    ----------
+    app : FastAPI
+        Made by `wattsched.serve.app.create`.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._service: Service = app.state.service
+        limits = self._service.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                limit_concurrency=limits.connections,
+                timeout_graceful_shutdown=int(limits.deadline_s + _PATIENCE_S),
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let streams end first, or they would be waited for."""
+        self._service.end_streams()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals that ask for the end stop the server; they do not end the process before it is done."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that is bound already, so that whoever asks is not refused.
+
+    Raises
+    ------
+    OSError
+        Where the address is not ours, or in use.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Said to be of TCP, or asyncio would not send short answers at once.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(128)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def run_lines(service: Service, output: BinaryIO) -> None:
+    """Answer lines of standard input until it ends, or a signal asks for the end."""
+    asyncio.run(_lines_to(service, output))
+
+
+async def _lines_to(service: Service, output: BinaryIO) -> None:
+    def write(line: bytes) -> None:
+        output.write(line)
+        output.flush()
+
+    ended = asyncio.Event()
+    if os.name == "posix":
+        for one in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(one, ended.set)
+    await serve_lines(service, _standard_input(int(service.limits.body_mb * 1e6), ended), write)
+
+
+async def _standard_input(most: int, ended: asyncio.Event) -> AsyncIterator[bytes | None]:
+    """Lines as they come; None for one that is too long, of which the rest is passed over."""
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes | None](maxsize=16)
+
+    def read() -> None:
+        source, line = sys.stdin.buffer, b" "
+        while line:
+            line = source.readline(most + 1)
+            told: bytes | None = line
+            if len(line) > most:
+                told = None
+                while line and not line.endswith(b"\n"):
+                    line = source.readline(most)
+                line = line or b" "
+            if told is None or not told.isspace():
+                asyncio.run_coroutine_threadsafe(lines.put(told), loop).result()
+
+    # It may wait for a line for ever, and does not keep the process.
+    threading.Thread(target=read, daemon=True).start()
+    over = asyncio.create_task(ended.wait())
+    while True:
+        coming = asyncio.create_task(lines.get())
+        await asyncio.wait([coming, over], return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            coming.cancel()
+            return
+        line = coming.result()
+        if line == b"":
+            return
+        yield line

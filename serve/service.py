@@ -1,0 +1,370 @@
+"""The verbs of the service, whatever they come by: sessions, jobs, decisions, background rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from wattsched.instances.errors import InputError, shown
+from wattsched.instances.io import document_text
+from wattsched.serve.documents import (
+    decision_document,
+    jobs_document,
+    report_document,
+    round_document,
+    session_document,
+)
+from wattsched.serve.journal import Journal
+from wattsched.serve.limits import Limits
+from wattsched.serve.metrics import Metrics
+from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.rounds import Round
+from wattsched.serve.workers import BusyError, LateError, Workers
+
+T = TypeVar("T")
+
+_log = logging.getLogger("wattsched.serve")
+
+_MARGIN_S = 0.02
+"""Of a deadline, what it takes to record a decision and to answer."""
+_HEARTBEAT_S = 15.0
+
+
+class MissingError(Exception):
+    """There is no such session or round."""
+
+
+class ConflictError(Exception):
+    """What is asked for contradicts what is there."""
+
+
+class Service:
+    """Sessions of a journal, for several clients at the same time.
+
+    Its methods are called in one event loop; what takes time is done in threads.
+
+    Parameters
+    ----------
+    journal : Journal
+        Is not closed here.
+    limits : Limits, optional
+    shadow : bool
+        Decide and record, and let nobody apply a decision.
+    """
+
+    def __init__(self, journal: Journal, limits: Limits | None = None, *, shadow: bool = False) -> None:
+        self.limits, self.shadow = limits or Limits(), shadow
+        self.metrics = Metrics()
+        self.stopping = False
+        self._journal = journal
+        self._workers = Workers(self.limits.workers, self.limits.queue)
+        self._every_s: dict[str, float | None] = {}
+        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._news: dict[str, asyncio.Event] = {}
+        self._streams = 0
+        self.metrics.watch("wattsched_waiting", "Requests and rounds that wait", lambda: len(self._workers))
+        self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
+        self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
+        self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
+
+    # -- the service itself ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the sessions that are there, and go on with their background rounds."""
+        for name in self._journal.sessions():
+            await self._workers.do(partial(self._journal.open, name))
+            self._set_timer(name)
+
+    def end_streams(self) -> None:
+        """Take nothing new on, and let streams end."""
+        self.stopping = True
+        for news in self._news.values():
+            news.set()
+
+    async def stop(self) -> None:
+        """Finish what was promised."""
+        self.end_streams()
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._workers.close()
+
+    def ready(self) -> bool:
+        """Whether requests are taken on."""
+        return not self.stopping and len(self._workers) < self.limits.queue
+
+    async def do(self, do: Callable[[], T], key: str | None = None) -> T:
+        """Do something short in a thread, for a request; once it is begun, it is waited for.
+
+        Raises
+        ------
+        BusyError, LateError
+            Where there is too much to do.
+        """
+        until = asyncio.get_running_loop().time() + self.limits.deadline_s
+        return await self._workers.do(do, key=key, until=until, wait=True)
+
+    # -- sessions ----------------------------------------------------------------------------------------
+
+    async def sessions(self) -> dict[str, Any]:
+        """Names of the sessions."""
+        return {"sessions": await self.do(self._journal.sessions)}
+
+    async def create(self, name: str, document: Any) -> dict[str, Any]:
+        """Make a session; one that is there already of the same document is left as it is."""
+        if not isinstance(document, Mapping):
+            raise InputError([f"the session must be an object, got {shown(document)}"])
+        _require_every_s(document)
+
+        def make() -> RecordedSession:
+            if name in self._journal.sessions():
+                if self._journal.document(name) != document:
+                    raise ConflictError(f"there is a session '{name}' of another document")
+                return self._journal.open(name)
+            return self._journal.create(name, document)
+
+        session = await self.do(make, key=_making(name))
+        self._set_timer(name)
+        return session_document(session, self._every_s.get(name))
+
+    async def describe(self, name: str) -> dict[str, Any]:
+        """A session as it is now."""
+        session = self._session(name)
+        return await self.do(partial(session_document, session, self._every_s.get(name)))
+
+    async def drop(self, name: str) -> dict[str, Any]:
+        """Forget a session with all that it decided."""
+        session = self._session(name)
+        self._every_s.pop(name, None)
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+        session.cancel()
+        await self.do(partial(self._journal.drop, name), key=_making(name))
+        self._tell(name)
+        return {"dropped": name}
+
+    async def update(self, name: str, changes: Any) -> dict[str, Any]:
+        """Change budgets, loads and nodes."""
+        if not isinstance(changes, Mapping):
+            raise InputError([f"the changes must be an object, got {shown(changes)}"])
+        session = self._session(name)
+        await self.do(partial(session.update, **changes))
+        return await self.describe(name)
+
+    # -- jobs --------------------------------------------------------------------------------------------
+
+    async def upsert(self, name: str, document: Any) -> dict[str, Any]:
+        """Add jobs, or change the given fields of those that are there."""
+        records = _listed(document, "jobs")
+        session = self._session(name)
+        await self.do(partial(session.upsert, records))
+        return {"upserted": len(records), "jobs": len(session.session)}
+
+    async def remove(self, name: str, document: Any) -> dict[str, Any]:
+        """Take jobs out."""
+        ids = _listed(document, "ids")
+        session = self._session(name)
+        await self.do(partial(session.remove, ids))
+        return {"removed": len(ids), "jobs": len(session.session)}
+
+    async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
+        """Some of the jobs."""
+        session = self._session(name)
+        return await self.do(partial(jobs_document, session, first, most))
+
+    # -- decisions ---------------------------------------------------------------------------------------
+
+    async def solve(self, name: str, document: Any = None) -> dict[str, Any]:
+        """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not."""
+        asked = _fields(document, ("deadline_s", "gap", "prove", "apply"))
+        deadline_s = self._deadline_s(asked.pop("deadline_s", None))
+        apply = asked.pop("apply", False)
+        if not isinstance(apply, bool):
+            raise InputError([f"apply: must be true or false, got {shown(apply)}"])
+        if apply:
+            self._require_no_shadow()
+        session = self._session(name)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + deadline_s
+
+        def decide() -> dict[str, Any]:
+            left_s = until - loop.time() - _MARGIN_S
+            if left_s <= 0:
+                raise LateError
+            made = session.solve(deadline_s=left_s, **asked)
+            loop.call_soon_threadsafe(self._decided, name, made)
+            if apply and made.decision.solved:
+                session.apply(made.number)
+            return {**decision_document(made), "applied": apply and made.decision.solved}
+
+        # Where it is applied, the answer says so, be it a little late.
+        return await self._workers.do(decide, key=name, until=until, wait=apply)
+
+    async def apply(self, name: str, number: int) -> dict[str, Any]:
+        """Take a round's decision for what runs now."""
+        self._require_no_shadow()
+        session = self._session(name)
+        await self.do(partial(session.apply, number))
+        return {"applied": number}
+
+    async def cancel(self, name: str) -> dict[str, Any]:
+        """End the decision that is being made with what it has."""
+        session = self._session(name)
+        session.cancel()
+        return {"cancelled": name}
+
+    # -- rounds ------------------------------------------------------------------------------------------
+
+    async def rounds(self, name: str, most: int = 1000) -> dict[str, Any]:
+        """The newest rounds, the oldest of them first."""
+        session = self._session(name)
+        lines = await self.do(session.rounds)
+        return {"rounds": [round_document(line) for line in lines[-most:]]}
+
+    async def round(self, name: str, number: int) -> dict[str, Any]:
+        """A decision."""
+        return await self.do(partial(decision_document, await self._found(name, number)))
+
+    async def instance(self, name: str, number: int) -> str:
+        """The instance of a round, as a file has it."""
+        return await self.do(partial(document_text, (await self._found(name, number)).decision.instance))
+
+    async def result(self, name: str, number: int) -> str:
+        """The result of a round, as a file has it."""
+        return await self.do(partial(document_text, (await self._found(name, number)).decision.result))
+
+    async def report(self, name: str, most: int = 100) -> dict[str, Any]:
+        """What the newest rounds would have changed of what ran."""
+        session = self._session(name)
+        lines = (await self.do(session.rounds))[-most:]
+        made = [await self.do(partial(session.round, line.number)) for line in lines]
+        return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
+
+    async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
+        """Decisions from now on, or those after a round; None at first, and from time to time without any.
+
+        Raises
+        ------
+        BusyError
+            Where too many listen.
+        """
+        session = self._session(name)
+        if self._streams >= self.limits.streams:
+            raise BusyError
+        last = (session.last.number if session.last else 0) if after is None else after
+        self._streams += 1
+        try:
+            yield None
+            while not self.stopping and self._journal.opened(name) is session:
+                news = self._news.setdefault(name, asyncio.Event())
+                if session.last is None or session.last.number <= last:
+                    if not await self._comes(news):
+                        yield None
+                    continue
+                made = await self.do(partial(session.round_after, last))
+                last = made.number
+                yield await self.do(partial(decision_document, made))
+        finally:
+            self._streams -= 1
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _session(self, name: str) -> RecordedSession:
+        if (session := self._journal.opened(name)) is None:
+            raise MissingError(f"there is no session {name!r:.120}")
+        return session
+
+    async def _found(self, name: str, number: int) -> Round:
+        return await self.do(partial(self._session(name).round, number))
+
+    def _require_no_shadow(self) -> None:
+        if self.shadow:
+            raise ConflictError("this is shadow mode: decisions are recorded, and none is applied")
+
+    def _deadline_s(self, asked: Any) -> float:
+        if asked is None:
+            return self.limits.deadline_s
+        if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked > 0:
+            raise InputError([f"deadline_s: must be a positive number of seconds, got {shown(asked)}"])
+        return min(float(asked), self.limits.deadline_s)
+
+    def _decided(self, name: str, made: Round) -> None:
+        """Count a decision, and tell those who listen; in the event loop."""
+        result = made.decision.result
+        self.metrics.rounds.labels(result.termination.reason).inc()
+        self.metrics.solve_s.observe(result.time_s.get("total", 0.0))
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        """Wake those who wait for decisions of a session."""
+        if (news := self._news.pop(name, None)) is not None:
+            news.set()
+
+    async def _comes(self, news: asyncio.Event) -> bool:
+        """Whether there is something new before the next sign of life is due."""
+        try:
+            await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- rounds in the background ------------------------------------------------------------------------
+
+    def _set_timer(self, name: str) -> None:
+        every_s = self._every_s[name] = self._journal.document(name).get("every_s")
+        if every_s is not None and name not in self._timers:
+            self._timers[name] = asyncio.create_task(self._decide_every(name, every_s))
+
+    async def _decide_every(self, name: str, every_s: float) -> None:
+        """Decide again and again; a round that is not begun before the next is due is not asked for twice."""
+        session, loop = self._session(name), asyncio.get_running_loop()
+        due, round_made = loop.time(), None
+
+        def decide() -> None:
+            made = session.solve(deadline_s=min(every_s, self.limits.deadline_s))
+            loop.call_soon_threadsafe(self._decided, name, made)
+
+        while True:
+            due = max(due + every_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+            if round_made is not None and not round_made.done():
+                continue
+            if round_made is not None and not round_made.cancelled() and (error := round_made.exception()):
+                _log.error("a background round of '%s' failed: %s", name, error)
+            round_made = self._workers.in_background(decide, name)
+
+
+def _making(name: str) -> str:
+    """Key under which a session is made and dropped."""
+    return f"{name}/"
+
+
+def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
+    """Fields of what was asked, all of them known."""
+    asked = {} if document is None else document
+    if not isinstance(asked, Mapping):
+        raise InputError([f"the request must be an object, got {shown(asked)}"])
+    if strange := [name for name in asked if name not in known]:
+        raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
+    return dict(asked)
+
+
+def _listed(document: Any, field: str) -> list[Any]:
+    """The one field of a request, a list."""
+    asked = _fields(document, (field,))
+    if field not in asked:
+        raise InputError([f"{field}: is missing"])
+    if not isinstance(asked[field], list):
+        raise InputError([f"{field}: must be a list, got {shown(asked[field])}"])
+    found: list[Any] = asked[field]
+    return found
+
+
+def _require_every_s(document: Mapping[str, Any]) -> None:
+    every_s = document.get("every_s")
+    if every_s is not None and (
+        isinstance(every_s, bool) or not isinstance(every_s, int | float) or not 0.1 <= every_s <= 1e6
+    ):
+        raise InputError([f"every_s: must be a number of seconds from 0.1 to 1e6, got {shown(every_s)}"])

@@ -1,0 +1,109 @@
+"""Bearer tokens: who may read, and who may change; the file holds their digests only."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, get_args
+
+from wattsched.instances.errors import InputError, UnreadableError
+from wattsched.instances.io import write_atomically
+
+Access = Literal["read", "write"]
+
+_LINE = re.compile(r"([A-Za-z0-9._-]{1,60}) (read|write) ([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Client:
+    """Whoever asks: its name, and what it may do."""
+
+    name: str
+    access: Access
+
+
+class Tokens:
+    """Tokens of a file, one line each: a name, ``read`` or ``write``, and the token's SHA-256.
+
+    Tokens are random and long, so that a plain digest of them cannot be guessed.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        For a file that is not of this form, and one that cannot be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._known: list[tuple[str, Client]] = []
+        for number, line in enumerate(_lines(Path(path)), 1):
+            if not line or line.startswith("#"):
+                continue
+            if (found := _LINE.fullmatch(line)) is None:
+                raise InputError([f"line {number}: must be NAME read|write DIGEST"], str(path))
+            access: Access = "write" if found[2] == "write" else "read"
+            self._known.append((found[3], Client(found[1], access)))
+
+    def client(self, header: str | None) -> Client | None:
+        """Whoever an ``Authorization`` header is of; None for nobody that is known.
+
+        All digests are compared, each in the same time whatever they are.
+        """
+        scheme, _, token = (header or "").partition(" ")
+        given, found = _digest(token.strip()), None
+        for digest, client in self._known:
+            if hmac.compare_digest(digest, given) and scheme.lower() == "bearer":
+                found = client
+        return found
+
+
+def add_token(path: str | Path, name: str, access: str) -> str:
+    """Add a client to a file of tokens, which is made where it is not there, readable by its owner alone.
+
+    Returns
+    -------
+    str
+        The token, which is nowhere else.
+
+    Raises
+    ------
+    InputError
+        For a name that is not of letters, digits and ``._-``, or that is in the file already.
+    """
+    if access not in get_args(Access):
+        raise InputError([f"access: must be 'read' or 'write', got '{access}'"])
+    token, path = secrets.token_urlsafe(32), Path(path)
+    line = f"{name} {access} {_digest(token)}"
+    if not _LINE.fullmatch(line):
+        raise InputError([f"name: must be 1 to 60 letters, digits, '.', '_' and '-', got '{name!s:.80}'"])
+    lines = _lines(path) if path.exists() else []
+    if any(known.split(" ")[0] == name for known in lines):
+        raise InputError([f"name: there is a token of '{name}'"], str(path))
+    mask = os.umask(0o077)
+    try:
+        write_atomically(path, "".join(f"{one}\n" for one in [*lines, line]).encode())
+    finally:
+        os.umask(mask)
+    return token
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except OSError as error:
+        raise UnreadableError(error, str(path)) from None
+    except UnicodeDecodeError:
+        raise InputError(["is not text in UTF-8"], str(path)) from None

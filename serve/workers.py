@@ -1,0 +1,154 @@
+"""Threads that decide and record, and what waits for them: requests first, background rounds after them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BusyError(Exception):
+    """There is too much to do; nothing of what was asked was done."""
+
+
+class LateError(Exception):
+    """There was no time left before it was begun, or it was not ready in time."""
+
+
+@dataclass(eq=False)
+class _Work:
+    """Something to do in a thread; of one `key`, one at a time."""
+
+    do: Callable[[], Any]
+    key: str | None
+    done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    begun: bool = False
+
+
+class Workers:
+    """Threads, and two queues for them; all of its methods are called in the event loop.
+
+    When the queue is full, the oldest background round is given up for a request; where there is none, the
+    request is refused. What was taken on is done.
+
+    Parameters
+    ----------
+    threads : int
+    most_waiting : int
+        Requests and background rounds that may wait.
+    """
+
+    def __init__(self, threads: int, most_waiting: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="wattsched")
+        self._all, self._free, self._most = threads, threads, most_waiting
+        self._requests: deque[_Work] = deque()
+        self._background: deque[_Work] = deque()
+        self._busy: set[str] = set()
+        self.shed = 0
+
+    def __len__(self) -> int:
+        return len(self._requests) + len(self._background)
+
+    async def do(
+        self, do: Callable[[], T], *, key: str | None = None, until: float | None = None, wait: bool = False
+    ) -> T:
+        """Do something for a request, and return what it returns.
+
+        Parameters
+        ----------
+        do : callable
+        key : str, optional
+            Of one key, one is done at a time.
+        until : float, optional
+            Time of the event loop after which it is not begun any more.
+        wait : bool
+            Once begun, wait for it, whatever the time: a change is not left halfway known.
+
+        Raises
+        ------
+        BusyError
+            Where the queue is full.
+        LateError
+            Where it was not begun, or not ready, in time.
+        """
+        if len(self) >= self._most:
+            self._shed_oldest()
+        work = _Work(do, key)
+        self._requests.append(work)
+        self._begin()
+        try:
+            await asyncio.wait([work.done], timeout=self._left_s(until))
+            if not work.done.done() and work.begun and wait:
+                await asyncio.wait([work.done])
+        finally:
+            self._forget(work)
+        if not work.done.done():
+            raise LateError
+        result: T = work.done.result()
+        return result
+
+    def in_background(self, do: Callable[[], Any], key: str) -> asyncio.Future[Any]:
+        """Do something when no request waits; the future is cancelled when it is given up."""
+        if len(self) >= self._most:
+            self._shed_oldest()
+        work = _Work(do, key)
+        self._background.append(work)
+        self._begin()
+        return work.done
+
+    async def close(self) -> None:
+        """Do what was taken on, and end the threads."""
+        while self._background:
+            self._background.popleft().done.cancel()
+        while self._requests or self._free < self._all:
+            await asyncio.sleep(0.01)
+        self._threads.shutdown()
+
+    def _shed_oldest(self) -> None:
+        if not self._background:
+            raise BusyError
+        self._background.popleft().done.cancel()
+        self.shed += 1
+
+    @staticmethod
+    def _left_s(until: float | None) -> float | None:
+        return None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+
+    def _forget(self, work: _Work) -> None:
+        """Take what nobody waits for any more out of the queue."""
+        if not work.begun and work in self._requests:
+            self._requests.remove(work)
+
+    def _begin(self) -> None:
+        while self._free and (work := self._next()) is not None:
+            self._free -= 1
+            work.begun = True
+            if work.key is not None:
+                self._busy.add(work.key)
+            running = asyncio.get_running_loop().run_in_executor(self._threads, work.do)
+            running.add_done_callback(partial(self._ended, work))
+
+    def _next(self) -> _Work | None:
+        for queue in (self._requests, self._background):
+            for work in queue:
+                if work.key not in self._busy:
+                    queue.remove(work)
+                    return work
+        return None
+
+    def _ended(self, work: _Work, ended: asyncio.Future[Any]) -> None:
+        self._free += 1
+        self._busy.discard(work.key or "")
+        if not work.done.done():
+            if (error := ended.exception()) is not None:
+                work.done.set_exception(error)
+                work.done.exception()  # it may be that nobody waits for it any more
+            else:
+                work.done.set_result(ended.result())
+        self._begin()

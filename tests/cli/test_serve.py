@@ -1,0 +1,156 @@
+"""`wattsched serve` and `wattsched journal` as processes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import wattsched
+from wattsched.cli import main
+from wattsched.serve.journal import Journal
+
+TABLE = {"gpus": [1, 2, 4], "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
+NODES = [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(2)]
+DOCUMENT = {
+    "cluster": {"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": NODES},
+    "tables": {"t": TABLE},
+    "objective": "goodput",
+}
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    found = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture
+def journal_file(tmp_path: Path) -> Path:
+    path = tmp_path / "j.db"
+    with Journal(path) as journal:
+        session = journal.create("s", DOCUMENT)
+        for k in range(3):
+            session.upsert([{"name": f"j{k}", "options": "t", "weight": 1.0 + k}])
+            session.apply(session.solve(deadline_s=10.0).number)
+    return path
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
+    """What is in flight is finished; streams end; the journal is one file again."""
+    path = tmp_path / "j.db"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0"],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", child.stderr.readline())[0])
+
+    def ask(method: str, where: str, body: Any = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request(method, where, None if body is None else json.dumps(body))
+        return connection.getresponse()
+
+    assert ask("PUT", "/v1/sessions/s", DOCUMENT).status == 200
+    assert ask("PUT", "/v1/sessions/s/jobs", {"jobs": [{"name": "a", "options": "t"}]}).status == 200
+    stream = ask("GET", "/v1/sessions/s/decisions")
+    child.send_signal(ending)
+    assert child.wait(20) == 0
+    assert b"waiting" in stream.read()
+    assert child.communicate() == ("", "Stopped\n")
+    assert not path.with_name("j.db-wal").exists()
+    with Journal(path) as journal:
+        assert len(journal.open("s").session) == 1
+
+
+def test_tokens_are_added(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    code, token, said = run("serve", tmp_path / "j.db", "--tokens", file, "--add-token", "slurm")
+    assert code == 0
+    assert len(token.strip()) == 43
+    assert "Added 'slurm' (write)" in said
+    assert run("serve", tmp_path / "j.db", "--tokens", file, "--add-token", "eye", "--read-only")[0] == 0
+    assert [line.split()[:2] for line in file.read_text().splitlines()] == [
+        ["slurm", "write"],
+        ["eye", "read"],
+    ]
+    assert not (tmp_path / "j.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--host", "0.0.0.0"], "--tokens FILE has to say who may ask"),
+        (["--add-token", "x"], "needs --tokens FILE"),
+        (["--read-only"], "needs --add-token"),
+        (["--stdio", "--port", "3"], "cannot be combined with --stdio"),
+        (["--rate", "0"], "--rate: must be positive"),
+        (["--tokens", "nowhere"], "nowhere: no such file"),
+        (["--host", "192.0.2.1", "--tokens", "/dev/null"], "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_bad_usage(tmp_path: Path, arguments: list[str], told: str) -> None:
+    code, _, said = run("serve", tmp_path / "j.db", *arguments)
+    assert code == 2
+    assert told in said
+
+
+def test_rounds_are_listed_and_exported(journal_file: Path, tmp_path: Path) -> None:
+    code, table, _ = run("journal", journal_file)
+    assert code == 0
+    assert "3 rounds of 3" in table
+    assert len(re.findall(r"optimal", table)) == 3
+    lines = json.loads(run("journal", journal_file, "--json", "--last", "2")[1])["s"]
+    assert [line["number"] for line in lines] == [2, 3]
+    folder = tmp_path / "out"
+    code, _, said = run("journal", journal_file, "--round", 2, "-o", folder)
+    assert code == 0, said
+    assert wattsched.check(folder / "s-2-instance.json", folder / "s-2-result.json").faults == []
+
+
+def test_rounds_are_decided_again(journal_file: Path) -> None:
+    told = json.loads(run("journal", journal_file, "--replay", "--power-w", 900, "--json")[1])["rounds"]
+    with Journal(journal_file, read_only=True) as journal:
+        for line, one in zip(journal.rounds("s"), told, strict=True):
+            assert one["was_power_w"] == line.power_w
+            assert one["power_w"] <= 900 or one["power_w"] == pytest.approx(900)
+            assert one["was_changes"] == line.changes
+            asked = journal.round("s", line.number).decision.instance
+            assert one["was_objective"] == (line.objective if (line.power_w or 0) <= 900 else None)
+            budgets = asked.budgets.model_copy(update={"power_w": 900.0})
+            expected = wattsched.solve(asked.model_copy(update={"budgets": budgets}))
+            assert one["objective"] == pytest.approx(expected.objective)
+    same = json.loads(run("journal", journal_file, "--replay", "--json")[1])["rounds"]
+    assert all(one["objective"] == pytest.approx(one["was_objective"]) for one in same)
+    assert "sum" in run("journal", journal_file, "--replay", "--objective", "work-value")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--session", "t"], "there is no 't', choose one of s"),
+        (["-o", "out"], "-o: needs --round N"),
+        (["--power-w", "5"], "--power-w says how to decide again, and needs --replay"),
+        (["--replay", "--objective", "nix"], "nix"),
+        (["--round", "9", "-o", "out"], "there is no round 9"),
+    ],
+)
+def test_bad_usage_of_journals(journal_file: Path, arguments: list[str], told: str) -> None:
+    code, _, said = run("journal", journal_file, *arguments)
+    assert code == 2
+    assert told in said
+
+
+def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    assert run("journal", tmp_path / "text")[0] == 2
+    assert "is no journal" in run("journal", tmp_path / "text")[2]
+    assert "cannot be opened" in run("journal", tmp_path / "none")[2]

@@ -1,0 +1,145 @@
+"""Whatever is sent, the answer names what is wrong, and it is never our fault."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .conftest import Client
+from .victim import CLUSTER, DOCUMENT, TABLE
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.just(10**400),
+    st.sampled_from([-1, 0, 1e308, "\ud800", "\x00", "a/b", "é" * 300, [], {}, [[]], {"a": {"a": []}}]),
+)  # fmt: skip
+JSON = st.recursive(
+    ODD, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, document: Any) -> Any:
+    """A document with some part of it replaced, left out or added."""
+    if isinstance(document, dict) and document and draw(st.integers(0, 4)):
+        key = draw(st.sampled_from(sorted(document)))
+        match draw(st.integers(0, 3)):
+            case 0:
+                return {name: value for name, value in document.items() if name != key}
+            case 1:
+                return {**document, draw(st.text(max_size=5)): draw(JSON)}
+        return {**document, key: draw(damaged(document[key]))}
+    if isinstance(document, list) and document and draw(st.integers(0, 4)):
+        place = draw(st.integers(0, len(document) - 1))
+        return [*document[:place], draw(damaged(document[place])), *document[place + 1 :]]
+    return draw(JSON)
+
+
+JOBS = {
+    "jobs": [
+        {"name": "a", "options": TABLE, "weight": 2.0, "restart_s": 1.0, "preemptible": True},
+        {"name": "b", "options": "t", "current": {"gpus": 1, "pool": "A", "nodes": {"n0": [0]}}},
+        {"name": "c", "model": "resnet50", "remaining_work": 5.0},
+    ]
+}
+UPDATE = {
+    "power_w": 5e3, "round_s": 60.0, "objective": "goodput", "down": ["n0"], "up": ["n1"], "scope": "round",
+    "reserved_w": {"n2": 5.0}, "unavailable": {"n3": [0]}, "cluster": CLUSTER, "carbon_g": 1.0,
+}  # fmt: skip
+SOLVE = {"deadline_s": 0.2, "gap": 1e-3, "prove": 0, "apply": True}
+BODIES = {
+    ("PUT", ""): {**DOCUMENT, "every_s": 1e5, "capacity": "nodes", "change_cost": 1.0, "solver": "auto"},
+    ("PUT", "/jobs"): JOBS,
+    ("DELETE", "/jobs"): {"ids": ["a", "b"]},
+    ("PATCH", ""): UPDATE,
+    ("POST", "/solve"): SOLVE,
+}
+PATHS = [
+    *(
+        "",
+        "/jobs",
+        "/solve",
+        "/rounds",
+        "/rounds/1",
+        "/rounds/1/apply",
+        "/cancel",
+        "/report",
+        "/a%2Fb",
+        "/%00",
+    ),
+    *("/rounds/x/result", "/rounds/1/instance", "/rounds/99999999999999999999999", "/jobs?most=-1"),
+    *("/jobs?first=1e9", "/jobs?first=9999999999", "/report?most=%C3"),
+]
+
+
+def encoded(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None]:
+    name = draw(st.sampled_from(["s", "s", "s", "none", "%ff", "a%20b", "..", "%0a", "x" * 300]))
+    if draw(st.booleans()):
+        method, path = draw(st.sampled_from(sorted(BODIES)))
+        if path == "" and method == "PUT":
+            name = draw(st.sampled_from(["s", "u", "%F0%9F%98%80"]))
+        body = encoded(draw(damaged(BODIES[method, path])))
+    else:
+        method = draw(st.sampled_from(["GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "NIX"]))
+        path = draw(st.sampled_from(PATHS))
+        body = draw(st.none() | st.binary(max_size=20) | JSON.map(encoded))
+    if body and draw(st.integers(0, 5)) == 0:
+        place = draw(st.integers(0, len(body) - 1))
+        body = body[:place] + draw(st.binary(max_size=3)) + body[place + 1 :]
+    return method, f"/v1/sessions/{name}{path}".encode().decode("ascii", "ignore"), body
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(request=requests())
+def test_no_request_is_our_fault(shared: Client, request: tuple[str, str, bytes | None]) -> None:
+    if request[1] != "/v1/sessions/s":
+        shared("PUT", "/v1/sessions/s", DOCUMENT)
+    status, _, content = shared.whole(*request)
+    assert status < 500 or (status == 503 and b"no time left" in content), content
+    assert b"Traceback" not in content
+    if status == 422:
+        assert json.loads(content)["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"\xff\xfe{", "UTF-16"),
+        (b'{"jobs": [\xff]}', "not UTF-8"),
+        (b'{"jobs": [{"name": "a", "weight": NaN}]}', "NaN is no number"),
+        (b'{"jobs": [], "jobs": []}', "the key 'jobs' more than once"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"", "is empty"),
+        (b'{"jobs": [{"name": "a", "weight": 1e999, "options": "t"}]}', "jobs[0].weight: must be"),
+        (b'{"jobs": [{"name": "a", "weight": 1' + b"0" * 5000 + b', "options": "t"}]}', "jobs[0].weight"),
+        (b'{"jobs": [{"name": "\\ud800", "options": "t"}]}', "surrogates not allowed"),
+        (b'{"jobs": [{"name": "a", "wieght": 1}]}', "jobs[0].wieght: is not a known field"),
+        (b'{"jobs": {"name": "a"}}', "jobs: must be a list"),
+        (b'{"jobs": [{"name": "a", "options": "t", "current": {"gpus": 1}}]}', "current.pool: is missing"),
+    ],
+)
+def test_a_fault_is_named(shared: Client, body: bytes, told: str) -> None:
+    shared("PUT", "/v1/sessions/s", DOCUMENT)
+    before = shared("GET", "/v1/sessions/s/jobs")
+    status, found = shared("PUT", "/v1/sessions/s/jobs", body)
+    assert status == 422
+    assert told in found["error"]
+    assert shared("GET", "/v1/sessions/s/jobs") == before
+
+
+def test_a_deadline_that_is_none(shared: Client) -> None:
+    shared("PUT", "/v1/sessions/s", DOCUMENT)
+    for odd in (0, -1, "x", True, []):
+        status, told = shared("POST", "/v1/sessions/s/solve", {"deadline_s": odd})
+        assert status == 422
+        assert told["error"].startswith("deadline_s: must be a positive number")
+    assert math.isfinite(shared("POST", "/v1/sessions/s/solve", {"deadline_s": 1e300})[1]["round"])

@@ -1,0 +1,340 @@
+"""The service on a real socket: what it answers, refuses and promises."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Request
+
+import wattsched
+from wattsched import InputError
+from wattsched.serve.journal import Journal
+from wattsched.serve.limits import Limits
+from wattsched.serve.tokens import Tokens, add_token
+
+from .conftest import Client, Serve
+from .victim import CLUSTER, DOCUMENT
+
+
+def jobs(*names: str, **fields: Any) -> dict[str, Any]:
+    return {"jobs": [{"name": name, "options": "t", **fields} for name in names]}
+
+
+def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db") as ask:
+        assert ask("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
+        assert ask("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
+        assert ask("PUT", "/v1/sessions/s", {**DOCUMENT, "round_s": 1.0})[0] == 409
+        assert ask("GET", "/v1/sessions")[1] == {"sessions": ["s"]}
+        assert ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b", "c"))[1] == {"upserted": 3, "jobs": 3}
+        assert ask("DELETE", "/v1/sessions/s/jobs", {"ids": ["c"]})[1] == {"removed": 1, "jobs": 2}
+        assert ask("PATCH", "/v1/sessions/s", {"power_w": 5000, "down": ["n0"]})[0] == 200
+        status, made = ask("POST", "/v1/sessions/s/solve", {"deadline_s": 10.0})
+        assert (status, made["round"], made["applied"]) == (200, 1, False)
+        assert made["changes"] == {"a": "start", "b": "start"}
+        assert set(made["jobs"]) == {"a", "b"}
+        assert all("n0" not in job["nodes"] for job in made["jobs"].values())
+        assert ask("POST", "/v1/sessions/s/rounds/1/apply")[1] == {"applied": 1}
+        found = ask("GET", "/v1/sessions/s/jobs")[1]
+        assert {job["name"]: job["current"]["nodes"] for job in found["jobs"]} == {
+            name: job["nodes"] for name, job in made["jobs"].items()
+        }
+        again = ask("POST", "/v1/sessions/s/solve", {"apply": True})[1]
+        assert (again["round"], again["changes"], again["applied"]) == (2, {}, True)
+        assert [line["number"] for line in ask("GET", "/v1/sessions/s/rounds")[1]["rounds"]] == [1, 2]
+        assert ask("GET", "/v1/sessions/s/rounds/1")[1]["jobs"] == made["jobs"]
+        exported = [ask("GET", f"/v1/sessions/s/rounds/1/{what}")[1] for what in ("instance", "result")]
+        files = [tmp_path / "instance.json", tmp_path / "result.json"]
+        for file, document in zip(files, exported, strict=True):
+            file.write_text(json.dumps(document))
+        assert wattsched.check(*files).faults == []
+        described = ask("GET", "/v1/sessions/s")[1]
+        assert (described["jobs"], described["running"], described["last_round"]) == (2, 2, 2)
+        assert ask("DELETE", "/v1/sessions/s")[0] == 200
+        assert ask("GET", "/v1/sessions/s")[0] == 404
+
+
+def test_a_restart_continues(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b"))
+        made = ask("POST", "/v1/sessions/s/solve", {"apply": True})[1]
+        before = ask("GET", "/v1/sessions/s/jobs")
+    with serve(tmp_path / "j.db") as ask:
+        assert ask("GET", "/v1/sessions/s/jobs") == before
+        assert ask("GET", "/v1/sessions/s")[1]["prices"] == made["prices"]
+        assert ask("POST", "/v1/sessions/s/solve")[1]["round"] == 2
+
+
+def test_openapi_describes_every_request(shared: Client) -> None:
+    described = shared("GET", "/openapi.json")[1]
+    known = described["components"]["schemas"]
+    assert {"get", "put", "patch", "delete"} == set(described["paths"]["/v1/sessions/{name}"])
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], (method, path)
+            for body in operation.get("requestBody", {}).get("content", {}).values():
+                assert body["schema"]["$ref"].rpartition("/")[2] in known
+    text = json.dumps(described)
+    assert all(f'"#/components/schemas/{name}"' not in text or name in known for name in ("Job", "Cluster"))
+    assert set(known["JobsRequest"]["properties"]) == {"jobs"}
+
+
+def test_metrics_and_health(shared: Client) -> None:
+    assert shared("GET", "/healthz") == (200, {"alive": True})
+    assert shared("GET", "/readyz") == (200, {"ready": True})
+    shared("PUT", "/v1/sessions/metrics", DOCUMENT)
+    shared("POST", "/v1/sessions/metrics/solve")
+    text = shared("GET", "/metrics")[1].decode()
+    assert 'wattsched_rounds_total{termination="optimal"}' in text
+    assert "wattsched_request_seconds_bucket" in text
+
+
+def test_tokens(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    writer, reader = add_token(file, "slurm", "write"), add_token(file, "grafana", "read")
+    assert file.stat().st_mode & 0o077 == 0
+    assert writer not in file.read_text()
+    with pytest.raises(InputError, match="there is a token of 'slurm'"):
+        add_token(file, "slurm", "read")
+    with pytest.raises(InputError, match="name: must be"):
+        add_token(file, "a b", "read")
+    with serve(tmp_path / "j.db", tokens=Tokens(file)) as ask:
+        status, headers, _ = ask.whole("GET", "/v1/sessions")
+        assert (status, headers["www-authenticate"]) == (401, "Bearer")
+        for wrong in ("Bearer", "Bearer x", f"Basic {writer}", f"Bearer {writer}x", "Bearer é"):
+            ask.headers = {"Authorization": wrong.encode().decode("latin-1")}
+            assert ask("GET", "/v1/sessions")[0] == 401
+        assert ask("GET", "/healthz")[0] == 200
+        read, wrote = Client(ask.port, reader), Client(ask.port, writer)
+        assert wrote("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
+        assert read("GET", "/v1/sessions/s")[0] == 200
+        status, told = read("POST", "/v1/sessions/s/solve")
+        assert (status, told) == (403, {"error": "the token of 'grafana' is for reading only"})
+    (tmp_path / "bad").write_text("slurm write nodigest\n")
+    with pytest.raises(InputError, match="line 1: must be NAME"):
+        Tokens(tmp_path / "bad")
+
+
+def refused(shared: Client, body: Any, **options: Any) -> tuple[int, Any]:
+    """What is answered to a body that is not read to its end: its sender may be cut off before that."""
+    for _ in range(50):
+        connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
+        try:
+            connection.request("PUT", "/v1/sessions/x/jobs", body(), **options)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except ConnectionError:
+            continue
+        finally:
+            connection.close()
+    raise AssertionError("nothing was answered")
+
+
+def test_requests_that_are_too_large(shared: Client) -> None:
+    told = (413, {"error": "the body is larger than 0.2 MB"})
+    assert refused(shared, lambda: b" " * 300_000) == told
+    chunked = {"encode_chunked": True, "headers": {"Transfer-Encoding": "chunked"}}
+    # Without a stated length.
+    assert refused(shared, lambda: iter([b" " * 100_000] * 4), **chunked) == told
+
+
+def test_a_half_written_request_changes_nothing(shared: Client) -> None:
+    shared("PUT", "/v1/sessions/half", DOCUMENT)
+    body = json.dumps(jobs("a")).encode()
+    head = f"PUT /v1/sessions/half/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    for sent in (head + body[:-1], head, head[:-2], b"\x00\xff\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", shared.port)) as connection:
+            connection.sendall(sent)
+    time.sleep(0.05)
+    assert shared("GET", "/v1/sessions/half")[1]["jobs"] == 0
+
+
+def test_rate(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db", Limits(rate=5.0)) as ask:
+        answers = [ask.whole("GET", "/v1/sessions") for _ in range(100)]
+        assert [status for status, *_ in answers[:10]] == [200] * 10
+        refused = [headers for status, headers, _ in answers if status == 429]
+        assert refused
+        assert all(headers["retry-after"] == "1" for headers in refused)
+        assert ask("GET", "/healthz")[0] == 200
+
+
+OCCUPIED_S = 4.0
+"""Long enough for everything that happens meanwhile, however busy the machine is."""
+
+
+def occupying() -> APIRouter:
+    """Something that keeps a worker for a while, as an adapter may."""
+    router = APIRouter()
+
+    @router.get("/occupy")
+    async def occupy(request: Request) -> None:
+        await request.app.state.service.do(lambda: time.sleep(OCCUPIED_S))
+
+    return router
+
+
+def occupy(ask: Client) -> threading.Thread:
+    """Keep the worker of a service busy."""
+    thread = threading.Thread(target=ask, args=("GET", "/occupy"))
+    thread.start()
+    time.sleep(0.1)
+    return thread
+
+
+def test_a_deadline_holds_in_the_queue(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db", Limits(workers=1), routers=[occupying()]) as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        occupied = occupy(ask)
+        began = time.monotonic()
+        status, headers, told = ask.whole("POST", "/v1/sessions/s/solve", {"deadline_s": 0.1})
+        assert time.monotonic() - began < OCCUPIED_S / 2
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert b"no time left" in told
+        occupied.join()
+        assert ask("GET", "/v1/sessions/s/rounds")[1]["rounds"] == []
+
+
+def test_a_full_queue_refuses_and_keeps_what_it_promised(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db", Limits(workers=1, queue=3), routers=[occupying()]) as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        ask("PUT", "/v1/sessions/t", {**DOCUMENT, "every_s": 0.1})
+        occupied = occupy(ask)
+        time.sleep(0.3)  # a background round waits now
+        found: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(ask("POST", "/v1/sessions/s/solve")[0]))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        occupied.join()
+        assert sorted(found) == [200] * 3 + [503] * 3
+        text = ask("GET", "/metrics")[1].decode()
+        assert "wattsched_shed_rounds 0.0" not in text
+        assert len(ask("GET", "/v1/sessions/s/rounds")[1]["rounds"]) == 3
+
+
+def test_rounds_in_the_background_and_as_a_stream(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", {**DOCUMENT, "every_s": 0.1})
+        ask("PUT", "/v1/sessions/s/jobs", jobs("a"))
+        connection = http.client.HTTPConnection("127.0.0.1", ask.port, timeout=20)
+        connection.request("GET", "/v1/sessions/s/decisions?after=0")
+        answer = connection.getresponse()
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        rounds = []
+        while len(rounds) < 4:
+            line = answer.readline()
+            if line.startswith(b"data: "):
+                rounds.append(json.loads(line[6:])["round"])
+        connection.close()
+        assert rounds == [1, 2, 3, 4]
+    with serve(tmp_path / "j.db") as ask:  # goes on after a restart
+        before = ask("GET", "/v1/sessions/s")[1]["last_round"]
+        for _ in range(100):
+            if ask("GET", "/v1/sessions/s")[1]["last_round"] > before:
+                return
+            time.sleep(0.05)
+        pytest.fail("no round in the background after a restart")
+
+
+def test_shadow_mode_applies_nothing_and_says_what_would_change(serve: Serve, tmp_path: Path) -> None:
+    with serve(tmp_path / "j.db", shadow=True) as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b"))
+        assert ask("POST", "/v1/sessions/s/solve", {"apply": True})[0] == 409
+        ask("POST", "/v1/sessions/s/solve")
+        assert ask("POST", "/v1/sessions/s/rounds/1/apply")[0] == 409
+        held = {"gpus": 4, "pool": "A", "nodes": {"n1": [0, 1, 2, 3]}}
+        ask("PUT", "/v1/sessions/s/jobs", {"jobs": [{"name": "a", "current": held}]})
+        ask("POST", "/v1/sessions/s/solve")
+        report = ask("GET", "/v1/sessions/s/report")[1]
+        assert report["shadow"] is True
+        assert [line["counts"] for line in report["rounds"]] == [{"start": 2}, {"start": 1}]
+        assert report["counts"] == {"start": 3}
+        assert ask("GET", "/v1/sessions/s")[1]["running"] == 1
+
+
+def test_a_decision_is_cancelled(serve: Serve, tmp_path: Path) -> None:
+    """It ends with what it has, long before the seconds that were given to prove it."""
+    rng = random.Random(1)
+    nodes = [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(250)]
+    document = {**DOCUMENT, "cluster": {**CLUSTER, "nodes": nodes}, "solver": "highs"}
+    many = [{"name": f"j{i}", "options": own_table(rng)} for i in range(2000)]
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", document)
+        assert ask("PUT", "/v1/sessions/s/jobs", {"jobs": many})[0] == 200
+        ask("PATCH", "/v1/sessions/s", {"power_w": 90_000})
+        found: list[Any] = []
+        asked = {"deadline_s": 29.0, "gap": 0.0, "prove": 25.0}
+        thread = threading.Thread(target=lambda: found.append(ask("POST", "/v1/sessions/s/solve", asked)))
+        began = time.monotonic()
+        thread.start()
+        while thread.is_alive():
+            time.sleep(0.2)
+            assert ask("POST", "/v1/sessions/s/cancel")[0] == 200
+        assert time.monotonic() - began < 15
+        assert found[0][0] == 200
+        assert ask("POST", "/v1/sessions/none/cancel")[0] == 404
+
+
+def own_table(rng: random.Random) -> dict[str, Any]:
+    gpus = [1, 2, 3, 4]
+    rates = [round(g**0.8 * rng.uniform(0.5, 2), 4) for g in gpus]
+    return {
+        "gpus": gpus,
+        "pool": ["A"] * 4,
+        "rate": rates,
+        "power_w": [rng.uniform(90, 200) * g for g in gpus],
+    }
+
+
+def test_routers_of_others(serve: Serve, tmp_path: Path) -> None:
+    router = APIRouter()
+
+    @router.get("/theirs")
+    async def theirs() -> dict[str, bool]:
+        return {"theirs": True}
+
+    @router.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("a secret of ours")
+
+    with serve(tmp_path / "j.db", routers=[router]) as ask:
+        assert ask("GET", "/theirs") == (200, {"theirs": True})
+        assert ask("GET", "/broken") == (500, {"error": "internal error: RuntimeError"})
+
+
+def test_many_clients_at_once(serve: Serve, tmp_path: Path) -> None:
+    failed: list[Any] = []
+    with serve(tmp_path / "j.db") as ask:
+
+        def work(name: str) -> None:
+            ask("PUT", f"/v1/sessions/{name}", DOCUMENT)
+            for k in range(5):
+                answers = [
+                    ask("PUT", f"/v1/sessions/{name}/jobs", jobs(f"j{k}")),
+                    ask("POST", f"/v1/sessions/{name}/solve", {"apply": True, "deadline_s": 20.0}),
+                ]
+                failed.extend(told for status, told in answers if status != 200)
+
+        threads = [threading.Thread(target=work, args=(f"s{i % 2}",)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+    with Journal(tmp_path / "j.db") as journal:
+        assert [line.number for line in journal.rounds("s0")] == list(range(1, 16))

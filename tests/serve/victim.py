@@ -1,0 +1,47 @@
+"""A process that is killed: it changes a session of a journal, and says what was acknowledged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from wattsched.serve.journal import Journal
+
+CLUSTER = {
+    "gpu_types": {"A": {"idle_power_w": 50.0}},
+    "nodes": [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(4)],
+}
+TABLE = {"gpus": [1, 2, 4], "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
+DOCUMENT = {"cluster": CLUSTER, "tables": {"t": TABLE}, "objective": "goodput", "round_s": 60.0}
+STANDING = 6
+"""Jobs that are there at the same time."""
+
+
+def names_after(steps: int) -> list[str]:
+    """Jobs after so many steps: in each one comes, and the oldest goes."""
+    return [f"j{k}" for k in range(max(0, steps - STANDING), steps)]
+
+
+def main(path: Path) -> None:
+    with Journal(path) as journal:
+        session = journal.open("s") if "s" in journal.sessions() else journal.create("s", DOCUMENT)
+        budget_w = session.session.to_instance().budgets.power_w
+        step = 0 if budget_w is None else int(budget_w - 10_000)
+        session.remove(
+            [n for n in session.session.to_instance().by_column().names if n not in names_after(step)]
+        )
+        while True:
+            session.upsert([{"name": f"j{step}", "options": "t"}])
+            if step >= STANDING:
+                session.remove([f"j{step - STANDING}"])
+            step += 1
+            session.update(power_w=10_000.0 + step)
+            print("step", step, flush=True)
+            if step % 5 == 0:
+                made = session.solve(deadline_s=5.0)
+                session.apply(made.number)
+                print("applied", made.number, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
