@@ -232,8 +232,9 @@ class Rounds:
 
     def _carry_out(self, plan: Plan, load: Load, report: Report) -> None:
         """Stop first; start what has room and watts after that, by a fresh look."""
-        report.waiting, report.stopped = plan.reasons, plan.stops
+        report.waiting = plan.reasons
         if not self.policy.apply:
+            report.stopped = plan.stops
             report.started = {start.job.id: _told(start) for start in plan.starts}
             self._count(load, report)
             return
@@ -245,6 +246,8 @@ class Rounds:
         for number, why in plan.stops.items():
             if refused := actions.stop(load.site.jobs[number], why):
                 report.notes.append(f"job {number} was not stopped: {refused}")
+            else:
+                report.stopped[number] = why
         # Also without stops: jobs of others may have started while we decided.
         load = self._after_stops(set(plan.stops)) if plan.starts or plan.stops else load
         self._start(plan.starts, load, report)
@@ -313,7 +316,7 @@ def _upsert(session: RecordedSession, round: Round) -> None:
 def _told(start: Start) -> str:
     """Where a job starts, and how."""
     launch = start.launch
-    told = ", ".join(f"{count} of {node}" for node, count in launch.nodes.items())
+    told = ", ".join(f"{gpus} of {node}" for node, gpus in launch.nodes.items())
     clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
     limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
     return f"GPUs {told}{clock}{limit}, {launch.power_w:,.0f} W"

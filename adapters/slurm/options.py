@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from wattsched.adapters.slurm.reading import Site, SlurmJob, pool_of
+from wattsched.adapters.slurm.reading import Site, SlurmJob, gpu_type_of
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
@@ -231,7 +231,7 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
         raise InputError([f"pools: '{strange[0]}' is no GPU type of the cluster"])
-    allowed = [pool for pool in pools if stated is None or pool.partition("/")[0] in stated]
+    allowed = [pool for pool in pools if stated is None or gpu_type_of(pool) in stated]
     if not allowed:
         raise InputError(["none of its partitions has GPUs that it may use"])
     checked = validated(Job, {**fields, "pools": allowed, "name": str(job.id), "preemptible": True})
@@ -315,16 +315,16 @@ def _possible(job: SlurmJob, table: Mapping[str, Any], site: Site, held: Launch 
     columns = {name: column for name, column in table.items() if column is not None}
     sizes: dict[str, set[int]] = {}
     for node in site.nodes.values():
-        for name in (node.gpu_type, pool_of(node)):
-            sizes.setdefault(name, set()).add(node.gpus)
+        sizes.setdefault(node.gpu_type, set()).add(node.gpus)
     kept = []
     for i, (gpus, pool) in enumerate(zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)):
+        kind = gpu_type_of(pool)
         fits = any(
             gpus <= size or (gpus % size == 0 and gpus // size <= job.most_nodes)
-            for size in sizes.get(pool, ())
+            for size in sizes.get(kind, ())
         )
-        wanted = job.request.gpu_type in ("", pool.partition("/")[0])
-        here = held is not None and (gpus, pool.partition("/")[0]) == (held.gpus, held.pool.partition("/")[0])
+        wanted = job.request.gpu_type in ("", kind)
+        here = held is not None and (gpus, kind) == (held.gpus, gpu_type_of(held.pool))
         kept += [i] * (fits and wanted and not here)
     rows = {name: [column[i] for i in kept] for name, column in columns.items()}
     if held is not None:
@@ -342,7 +342,7 @@ def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) ->
         i
         for i, gpus in enumerate(columns.get("gpus", ()))
         if gpus == held.gpus
-        and columns["pool"][i].partition("/")[0] == held.pool.partition("/")[0]
+        and gpu_type_of(columns["pool"][i]) == gpu_type_of(held.pool)
         and all(columns[name][i] == value for name, value in held.settings.items() if name in columns)
     ]
     own[speed] = columns[speed][same[0]] if same else 1.0

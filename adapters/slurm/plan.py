@@ -49,7 +49,7 @@ class Load:
     ----------
     ours : dict of int to Running
         Jobs that run or were released, by id.
-    others : dict of str to list of int
+    others : dict of str to set of int
         GPUs that no job of ours may have, by node.
     leaving : dict of int to Running
         Jobs of ours that were stopped and still have their GPUs.
@@ -67,14 +67,13 @@ class Load:
     leaving: dict[int, Running] = field(default_factory=dict)
     others: dict[str, set[int]] = field(default_factory=dict)
     mislaid: dict[str, set[int]] = field(default_factory=dict)
+    _used: dict[str, set[int]] = field(default_factory=dict)
     stranded: list[int] = field(default_factory=list)
     astray: list[int] = field(default_factory=list)
 
     def free(self, node: str) -> list[int]:
         """GPUs of a node that nobody uses; they may be drained."""
-        used = {*self.others.get(node, ()), *self.mislaid.get(node, ())}
-        for running in (*self.ours.values(), *self.leaving.values()):
-            used.update(running.gpus.get(node, ()))
+        used = self._used.get(node, ())
         return [gpu for gpu in range(self.site.nodes[node].gpus) if gpu not in used]
 
     def idle_w(self, node: SlurmNode) -> float:
@@ -114,9 +113,25 @@ class Load:
             for node, count in launch.nodes.items()
         )
 
+    def claim(self, gpus: Mapping[str, Iterable[int]]) -> None:
+        """Count GPUs as used, by node."""
+        for node, numbers in gpus.items():
+            self._used.setdefault(node, set()).update(numbers)
+
+    def drop(self, number: int) -> None:
+        """Count a job as gone."""
+        for node, numbers in self.ours.pop(number).gpus.items():
+            self._used[node].difference_update(numbers)
+
+    def disown(self, number: int) -> None:
+        """Count a job of ours as one of others: its nodes are of different pools now, which no option has."""
+        for node, numbers in self.ours.pop(number).gpus.items():
+            self.others.setdefault(node, set()).update(numbers)
+
     def take(self, job: SlurmJob, launch: Launch) -> None:
         """Count a job that has been released."""
         gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
+        self.claim(gpus)
         self.ours[job.id] = Running(job, launch, gpus, self.site)
 
 
@@ -138,6 +153,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     for node in site.nodes.values():
         if mislaid := node.used & set(load.free(node.name)):
             load.mislaid[node.name] = set(mislaid)
+            load.claim({node.name: mislaid})
     for job in site.jobs.values():
         if not job.pending or job.held or not ours.has(job):
             continue
@@ -152,6 +168,9 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
 
 def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
     launch = launch_of(job) if ours.has(job) else None
+    if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
+        launch = None  # Slurm gave it other GPUs than we asked for
+    load.claim(gpus)
     if launch is None:
         for node, numbers in gpus.items():
             load.others.setdefault(node, set()).update(numbers)
@@ -187,10 +206,14 @@ def cluster_of(load: Load, ahead_s: float, waiting: Iterable[SlurmJob]) -> dict[
         for node in one.nodes
     }
     pool_names, nodes = pools_by_node(site, options), []
+    own: dict[str, set[int]] = {}
+    for running in load.ours.values():
+        for name, gpus in running.gpus.items():
+            own.setdefault(name, set()).update(gpus)
     for node in site.nodes.values():
         shut = not node.takes_jobs or node.name in kept
         taken = set(range(node.gpus)) - set(load.free(node.name))
-        mine = {gpu for running in load.ours.values() for gpu in running.gpus.get(node.name, ())}
+        mine = own.get(node.name, set())
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
         reserved_w = load.reserved_w(node)
         if shut and node.takes_jobs:
@@ -252,7 +275,11 @@ def round_of(site: Site, options: SiteOptions, ours: Ours, ahead_s: float) -> Ro
         raise InputError(["no node of the cluster has GPUs"])
     load, left_out = load_of(site, options, ours), dict[int, str]()
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    cluster, pools = cluster_of(load, ahead_s, waiting), pools_by_node(site, options)
+    pools = pools_by_node(site, options)
+    for number, running in list(load.ours.items()):
+        if len({pools[node] for node in running.gpus}) > 1:
+            load.disown(number)
+    cluster = cluster_of(load, ahead_s, waiting)
     fields = dict[int, dict[str, Any]]()
     for job in (*(running.job for running in load.ours.values()), *waiting):
         try:
@@ -276,6 +303,8 @@ def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str]) -> dict[str, An
         raise InputError([job.odd])
     if job.pending and (shut := [name for name in job.partitions if name in site.closed]):
         raise InputError([f"the partition '{shut[0]}' is {site.closed[shut[0]]}"])
+    if job.pending and not job.restarts and job.eligible_s > site.time_s:
+        raise InputError(["is not to begin yet (--begin)"])
     own = {pools[node.name] for node in site.nodes.values() if set(node.partitions) & set(job.partitions)}
     return fields_of(job, site, load.options, sorted(own))
 
@@ -301,11 +330,13 @@ def _running_record(
     running: Running, fields: dict[str, Any] | None, pools: Mapping[str, str]
 ) -> dict[str, Any]:
     """A job of ours that has GPUs; one that cannot be understood any more stays as it is, or stops."""
-    job, launch, nodes = running.job, running.launch, running.site_nodes
-    fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
-    fields = {**fields, "pools": sorted({*fields.get("pools", ()), launch.pool})}
-    record = record_of(fields, job, running.site, launch)
+    job, nodes = running.job, running.site_nodes
+    # The pools may have other names since it was released: partitions and power caps change.
     pool = pools[next(iter(running.gpus))]
+    launch = running.launch.model_copy(update={"pool": pool})
+    fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
+    fields = {**fields, "pools": sorted({*fields.get("pools", ()), pool})}
+    record = record_of(fields, job, running.site, launch)
     current = {"gpus": launch.gpus, "pool": pool, "nodes": running.gpus}
     # What starts is let alone, and so is what a drained node has left.
     begun = job.running and all(node.takes_jobs for node in nodes)

@@ -29,7 +29,7 @@ ON_NODES = frozenset(
     ["RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"]
 )
 """States of jobs that have something on their nodes."""
-FIRST_PRIORITY = 0
+_HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
 
@@ -128,6 +128,11 @@ class SlurmNode:
 def pool_of(node: SlurmNode) -> str:
     """Name of the pool of a node: nodes of one type, size and set of partitions are interchangeable."""
     return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
+
+
+def gpu_type_of(pool: str) -> str:
+    """GPU type of a pool, which may itself be named instead."""
+    return pool.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -327,7 +332,7 @@ def _job(row: _JobRow) -> SlurmJob:
         required=_names(row.required_nodes),
         request=_request(row),
         most_nodes=row.max_nodes or inf,
-        held=row.priority == FIRST_PRIORITY,
+        held=row.priority == _HELD_PRIORITY,
         restarts=row.restart_cnt or 0,
         limit_s=inf if row.time_limit is None else 60.0 * row.time_limit,
         start_s=float(row.start_time or 0),

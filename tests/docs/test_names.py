@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir())
 OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers", "--dashboard-address"}
-OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-node", "--gpu-freq"}
+OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-node", "--gpu-freq", "--begin"}
 OTHERS |= {"--lock-gpu-clocks", "--power-limit"}
 """Options of no command of ours: click's own, that of glpsol, those of dask, Slurm and nvidia-smi."""
 

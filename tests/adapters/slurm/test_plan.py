@@ -47,7 +47,7 @@ def decided(site: Site, cap_w: float, options: SiteOptions) -> tuple[Any, Any]:
 def after(load: Load, plan: Any) -> Load:
     """The load when the plan has been carried out."""
     for number in plan.stops:
-        del load.ours[number]
+        load.drop(number)
     for start in plan.starts:
         assert load.has_room(start.launch)
         load.take(start.job, start.launch)
@@ -78,7 +78,7 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
     if load.power_w <= cap_w:
         assert not stops
     for number in stops:
-        del load.ours[number]
+        load.drop(number)
     assert load.power_w <= cap_w or not any(running.job.requeue for running in load.ours.values())
 
 
@@ -212,3 +212,37 @@ def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
     plan = plan_of(round, decision)
     assert 0 < sum(start.launch.nodes.get("g4", 0) for start in plan.starts) <= 5
     assert after(round.load, plan).power_w == pytest.approx(decision.result.totals["power_w"])
+
+
+def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not() -> None:
+    later = SITE.time_s + 100
+    round = round_of(changed(sweep={"eligible_time": int(later)}), SiteOptions(), Ours(), 60.0)
+    assert "begin" in round.left_out[NUMBERS["sweep"]]
+    again = changed(sweep={"eligible_time": int(later), "restart_cnt": 1})
+    assert NUMBERS["sweep"] not in round_of(again, SiteOptions(), Ours(), 60.0).left_out
+
+
+def test_racks_with_caps_of_their_own() -> None:
+    feed = {"name": "feed", "members": ["r1", "r2"], "power_cap_w": 6_000.0}
+    options = SiteOptions.model_validate({"power_domains": [feed]})
+    round, decision = decided(SITE, 20_000.0, options)
+    assert not {NUMBERS["bert-large"], NUMBERS["sweep"], NUMBERS["plain"]} & round.left_out.keys()
+    plan = plan_of(round, decision)
+    assert NUMBERS["large"] in plan.stops
+    load = after(round.load, plan)
+    assert any("A100" in start.launch.pool and "feed" in start.launch.pool for start in plan.starts)
+    assert load.power_w <= 6_000
+
+
+def test_a_job_with_other_gpus_than_it_was_released_for_is_only_counted() -> None:
+    load = load_of(changed(resnet={"gres_detail": ["gpu:A100:1(IDX:0)"]}), SiteOptions(), Ours())
+    assert NUMBERS["resnet"] not in load.ours
+    assert load.others["g3"] == {0, 2, 3, 4}
+
+
+def test_a_running_job_whose_nodes_are_not_alike_any_more_is_only_counted() -> None:
+    feed = {"name": "feed", "members": ["g1"], "power_cap_w": 9_000.0}
+    options = SiteOptions.model_validate({"power_domains": [feed]})
+    round, decision = decided(SITE, 20_000.0, options)
+    assert decision.solved
+    assert NUMBERS["large"] not in {*round.load.ours, *plan_of(round, decision).stops}
