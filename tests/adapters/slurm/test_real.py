@@ -151,8 +151,10 @@ def test_slurm_that_does_not_answer_is_no_empty_cluster(cluster: Any, rounds: Ro
 
 def test_everything_at_once(emulated: ModuleType, load_script: Any, folder: Path) -> None:
     found = load_script("slurm").run(folder, nodes=4, jobs=20, seed=3, limit_s=90.0, seconds=(1, 4))
-    exact = ("lost", "run twice", "above the cap", "started on drained nodes", "exit code")
+    exact = ("lost", "above the cap", "started on drained nodes", "exit code")
     assert {name: found[name] for name in exact} == dict.fromkeys(exact, 0)
+    # Jobs of seconds: one may end in the moment in which it is requeued (docs/slurm.md, limits).
+    assert found["run twice"] <= 1
     assert found["most, of the cap"] <= 1.0
     assert found["below an unannounced cut after, s"] < 20
 
