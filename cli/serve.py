@@ -15,9 +15,8 @@ from wattsched.cli.parameters import Whole, filling, refuse_given
 from wattsched.serve.limits import Limits
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
-
     from wattsched.serve.journal import Journal
+    from wattsched.serve.tokens import Tokens
 
 DEFAULT_PORT = 8765
 
@@ -75,22 +74,17 @@ def command(
             _serve_http(journal, limits, known, shadow, host, port)
 
 
-def routers_of(journal: Journal) -> list[APIRouter]:
-    """What adapters answer in the same service; an adapter is one line here."""
-    return []
-
-
-def _serve_http(journal: Journal, limits: Limits, tokens: object, shadow: bool, host: str, port: int) -> None:
+def _serve_http(
+    journal: Journal, limits: Limits, tokens: Tokens | None, shadow: bool, host: str, port: int
+) -> None:
     from wattsched.serve.app import create
     from wattsched.serve.server import Server, listening
-    from wattsched.serve.tokens import Tokens
 
-    assert tokens is None or isinstance(tokens, Tokens)
     try:
         bound = listening(host, port)
     except OSError as error:
         raise BadInput(f"cannot listen on {host}, port {port}: {reason(error)}") from None
-    app = create(journal, limits, tokens, routers_of(journal), shadow=shadow)
+    app = create(journal, limits, tokens, shadow=shadow)
     at = f"[{host}]" if ":" in host else host
     with bound, stray_output_to_stderr():
         click.echo(f"Listening on http://{at}:{bound.getsockname()[1]}", err=True)

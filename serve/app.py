@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated, Any
 
-import pydantic_core
 from fastapi import APIRouter, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from wattsched.instances.io import parse_json
+from wattsched.serve.documents import json_bytes
 from wattsched.serve.failures import STATUSES, failure_document
 from wattsched.serve.guard import Guard
 from wattsched.serve.journal import Journal
@@ -37,16 +35,24 @@ _LARGE = 50_000
 
 
 class Answer(Response):
-    """JSON; what is no text in Unicode is escaped, and does not fail."""
+    """JSON."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The bytes."""
-        try:
-            return pydantic_core.to_json(content)
-        except ValueError:
-            return json.dumps(content).encode()
+        return json_bytes(content)
+
+
+class Application(FastAPI):
+    """An application whose description says what requests have, which it reads itself."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI description."""
+        if self.openapi_schema is None:
+            found = super().openapi()
+            found.setdefault("components", {}).setdefault("schemas", {}).update(schemas())
+        return super().openapi()
 
 
 def create(
@@ -84,7 +90,7 @@ def create(
         yield
         await service.stop()
 
-    app = FastAPI(
+    app = Application(
         title="wattsched",
         version=__version__,
         summary="Scheduling decisions for GPU clusters, with a bound and the price of every budget.",
@@ -100,17 +106,7 @@ def create(
     app.include_router(_of_sessions(service), prefix="/v1")
     for router in routers:
         app.include_router(router)
-    app.openapi = partial(_described, app, app.openapi)  # type: ignore[method-assign]  # as FastAPI asks for
     return app
-
-
-def _described(app: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The OpenAPI description with what requests have."""
-    if app.openapi_schema is None:
-        found = describe()
-        found.setdefault("components", {}).setdefault("schemas", {}).update(schemas())
-        app.openapi_schema = found
-    return app.openapi_schema
 
 
 def _tell_failures(app: FastAPI) -> None:
@@ -265,5 +261,5 @@ def _event(decision: dict[str, Any] | None) -> bytes:
     """A decision as an event; without one, a comment that keeps the connection."""
     if decision is None:
         return b": waiting\n\n"
-    text = pydantic_core.to_json(decision).decode()
-    return f"id: {decision['round']}\nevent: decision\ndata: {text}\n\n".encode()
+    head = f"id: {decision['round']}\nevent: decision\ndata: ".encode()
+    return head + json_bytes(decision) + b"\n\n"

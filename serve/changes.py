@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 from wattsched.instances.errors import InputError, shown, validated
@@ -13,19 +14,13 @@ from wattsched.instances.sizing.job import Job
 from wattsched.session import Session
 from wattsched.topology.columns import table_of
 
-ARGUMENTS = (
-    "cluster", "objective", "capacity", "round_s", "change_cost", "tables", "profiles", "formulation",
-    "solver",
-)  # fmt: skip
+ARGUMENTS = tuple(signature(Session).parameters)
 """Fields of the document of a session: the arguments of `Session`."""
 
 SERVICE = ("every_s",)
 """Fields of the document that are the service's own: seconds between rounds in the background."""
 
-UPDATES = (
-    "objective", "round_s", "change_cost", "power_w", "energy_j", "carbon_g", "scope", "carbon_g_per_kwh",
-    "reserved_w", "down", "up", "unavailable", "cluster",
-)  # fmt: skip
+UPDATES = tuple(signature(Session.update).parameters)[1:]
 """What `Session.update` takes."""
 
 _LIMITS = ("power_w", "energy_j", "carbon_g", "carbon_g_per_kwh")

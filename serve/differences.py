@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.session_decision import SessionDecision
+from wattsched.topology.remembered import remembered
 
 Change = Literal["start", "stop", "resize", "move", "setting"]
 """What becomes of a job; a setting is its clock, power limit or batch, with the same GPUs."""
@@ -13,6 +14,7 @@ Change = Literal["start", "stop", "resize", "move", "setting"]
 _SETTINGS = ("frequency_mhz", "batch_size")
 
 
+@remembered
 def changes_of(decision: SessionDecision) -> dict[str, Change]:
     """Jobs that a decision has do something else than what they do in its round, and what.
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+import pydantic_core
+
 from wattsched.serve.differences import changes_of
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine
+
+
+def json_bytes(document: Any) -> bytes:
+    """A document as JSON; what is no text in Unicode is escaped, and does not fail."""
+    try:
+        return pydantic_core.to_json(document)
+    except ValueError:
+        return json.dumps(document).encode()
+
 
 _SETTINGS = ("gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size")
 

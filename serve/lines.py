@@ -15,10 +15,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-import pydantic_core
-
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import parse_json
+from wattsched.serve.documents import json_bytes
 from wattsched.serve.failures import failure_document
 from wattsched.serve.service import Service
 
@@ -140,8 +139,4 @@ def _whole(body: Any, **defaults: int | None) -> list[Any]:
 
 
 def _write(write: Callable[[bytes], None], answer: Mapping[str, Any]) -> None:
-    try:
-        content = pydantic_core.to_json(answer)
-    except ValueError:  # what is no text in Unicode is escaped
-        content = json.dumps(answer).encode()
-    write(content + b"\n")
+    write(json_bytes(answer) + b"\n")

@@ -150,7 +150,7 @@ class Rounds:
         if late := self._late(load):
             self._hold(late, load, report)
             load = self._load() if self.policy.apply else load
-        round = round_of(load.site, self.policy.options, self.policy.ours, self.policy.every_s)
+        round = round_of(load, self.policy.ours, self.policy.every_s)
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, round.load, report)
         report.took_s = time.monotonic() - begun

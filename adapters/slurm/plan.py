@@ -188,11 +188,15 @@ def _unnumbered(load: Load, job: SlurmJob) -> dict[str, list[int]]:
     return {node: load.free(node)[:count] for node, count in counts.items() if count}
 
 
-def cluster_of(load: Load, ahead_s: float, waiting: Iterable[SlurmJob]) -> dict[str, Any]:
+def cluster_of(
+    load: Load, pools: Mapping[str, str], ahead_s: float, waiting: Iterable[SlurmJob]
+) -> dict[str, Any]:
     """The cluster as an instance has it.
 
     Parameters
     ----------
+    pools : mapping of str to str
+        Of the nodes, as `pools_by_node` has them.
     ahead_s : float
         How far reservations are looked for at least. Slurm starts no job on a node whose reservation begins
         before the job's limit is over, so the longest limit of the waiting jobs counts.
@@ -205,7 +209,7 @@ def cluster_of(load: Load, ahead_s: float, waiting: Iterable[SlurmJob]) -> dict[
         if one.start_s <= horizon_s and one.end_s > site.time_s
         for node in one.nodes
     }
-    pool_names, nodes = pools_by_node(site, options), []
+    nodes = []
     own: dict[str, set[int]] = {}
     for running in load.ours.values():
         for name, gpus in running.gpus.items():
@@ -222,7 +226,7 @@ def cluster_of(load: Load, ahead_s: float, waiting: Iterable[SlurmJob]) -> dict[
         row |= {"base_power_w": options.base_power_w, "reserved_w": reserved_w}
         row |= {"unavailable": sorted(unavailable)} if unavailable else {}
         row |= {"parent": site.above[node.name]} if node.name in site.above else {}
-        row |= {"pool": pool_names[node.name]}
+        row |= {"pool": pools[node.name]}
         nodes.append(row)
     switches = [{"name": name, "level": "switch", "parent": parent} for name, parent in site.switches.items()]
     kinds = {node.gpu_type for node in site.nodes.values()}
@@ -263,23 +267,25 @@ class Round:
     left_out: dict[int, str]
 
 
-def round_of(site: Site, options: SiteOptions, ours: Ours, ahead_s: float) -> Round:
+def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
     """The round as a session takes it.
+
+    Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
 
     Raises
     ------
     InputError
         Where the cluster has no GPUs, or their watts are not known.
     """
+    site, options, left_out = load.site, load.options, dict[int, str]()
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
-    load, left_out = load_of(site, options, ours), dict[int, str]()
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
     pools = pools_by_node(site, options)
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
-    cluster = cluster_of(load, ahead_s, waiting)
+    cluster = cluster_of(load, pools, ahead_s, waiting)
     fields = dict[int, dict[str, Any]]()
     for job in (*(running.job for running in load.ours.values()), *waiting):
         try:

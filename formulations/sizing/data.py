@@ -17,6 +17,7 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.pools import Pool
+from wattsched.topology.remembered import remembered
 from wattsched.topology.room import room_for
 
 ALONE = -1
@@ -199,6 +200,7 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     return known
 
 
+@remembered
 def without_options(known: RoundJobs) -> IntArray:
     """Numbers of the jobs that have no option: they can neither run nor wait and meet their deadlines."""
     best_rate = known.configurations.best_rate[known.kind]

@@ -164,10 +164,11 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     for i in np.flatnonzero(np.bincount(placed.job, minlength=len(chosen))[running] != gpus).tolist():
         raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
     line = np.cumsum([0, *(pool.n_gpus for pool in pools)])[pool[placed.job]] + placed.position
-    first_node = np.cumsum([0, *(len(pool.nodes) for pool in pools)]).tolist()
+    first_node = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
     nodes = np.concatenate([pool.node_index + n for pool, n in zip(pools, first_node, strict=False)])
-    every = [name for pool in pools for name in pool.nodes] if len(pools) > 1 else pools[0].nodes
     used, node = np.unique(nodes[line], return_inverse=True)
+    at = np.searchsorted(first_node, used, side="right") - 1
+    named = [pools[p].nodes[n] for p, n in zip(at.tolist(), (used - first_node[at]).tolist(), strict=True)]
     columns: dict[str, Column] = {
         "job": [names[j] for j in running.tolist()],
         "gpus": gpus,
@@ -175,7 +176,7 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         # A set that several pools may hold is there for each of them.
         "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
-        "node": Coded(node, [every[n] for n in used.tolist()]),
+        "node": Coded(node, named),
         "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
     }
     jobs = AssignmentColumns(columns).without_empty()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import wattsched
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, site_options
-from wattsched.adapters.slurm.plan import Load, load_of, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.plan import Load, Round, load_of, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.instances.errors import InputError
@@ -33,9 +33,14 @@ def changed(**jobs: dict[str, Any]) -> Site:
     return read({**SNAPSHOT, "jobs": json.dumps(document), "nodes": json.dumps(nodes)})
 
 
+def round_at(site: Site, options: SiteOptions, ours: Ours) -> Round:
+    """The round of a cluster."""
+    return round_of(load_of(site, options, ours), ours, 60.0)
+
+
 def decided(site: Site, cap_w: float, options: SiteOptions) -> tuple[Any, Any]:
     """The round, and the decision under a cap."""
-    round = round_of(site, options, Ours(), 60.0)
+    round = round_at(site, options, Ours())
     session = wattsched.Session(round.cluster, objective="goodput")
     session.update(power_w=cap_w)
     for job in round.jobs:
@@ -115,9 +120,7 @@ def test_a_job_that_slurm_requeued_by_itself_is_taken_back() -> None:
 
 def test_a_clock_does_not_change_while_a_job_runs() -> None:
     (record,) = (
-        job
-        for job in round_of(SITE, SiteOptions(), Ours(), 60.0).jobs
-        if job["name"] == str(NUMBERS["resnet"])
+        job for job in round_at(SITE, SiteOptions(), Ours()).jobs if job["name"] == str(NUMBERS["resnet"])
     )
     rows = zip(record["options"]["gpus"], record["options"]["frequency_mhz"], strict=True)
     assert [clock for gpus, clock in rows if gpus == 2] == [1410]
@@ -146,7 +149,7 @@ def test_a_clock_does_not_change_while_a_job_runs() -> None:
 )
 def test_what_is_wrong_with_a_comment_is_said_and_others_go_on(comment: Any, told: str) -> None:
     site = changed(typo={"comment": json.dumps({"wattsched": comment})})
-    round = round_of(site, SiteOptions(), Ours(), 60.0)
+    round = round_at(site, SiteOptions(), Ours())
     assert told in round.left_out[NUMBERS["typo"]]
     assert {job["name"] for job in round.jobs} >= {
         str(NUMBERS[name]) for name in ("sweep", "plain", "resnet")
@@ -164,25 +167,23 @@ def test_a_comment_goes_before_the_name_the_qos_and_the_account() -> None:
         }
     )
     row = {"account": "lab", "qos": "high", "comment": '{"wattsched": {"weight": 5}}'}
-    round = round_of(changed(typo=row), options, Ours(), 60.0)
+    round = round_at(changed(typo=row), options, Ours())
     (record,) = (job for job in round.jobs if job["name"] == str(NUMBERS["typo"]))
     assert (record["weight"], record["restart_s"], record["options"]) == (5.0, 7.0, table)
 
 
 def test_others_are_ours_by_account() -> None:
-    assert str(NUMBERS["theirs-held"]) not in {
-        j["name"] for j in round_of(SITE, SiteOptions(), Ours(), 60.0).jobs
-    }
-    ours = round_of(SITE, SiteOptions(), Ours(accounts=["physics"]), 60.0)
+    assert str(NUMBERS["theirs-held"]) not in {j["name"] for j in round_at(SITE, SiteOptions(), Ours()).jobs}
+    ours = round_at(SITE, SiteOptions(), Ours(accounts=["physics"]))
     assert str(NUMBERS["theirs-held"]) in {job["name"] for job in ours.jobs}
 
 
 def test_a_reservation_keeps_jobs_without_a_limit_away() -> None:
     # The recorded jobs have no limit, but for one: Slurm would not start them on g4.
-    nodes = {node["name"]: node for node in round_of(SITE, SiteOptions(), Ours(), 60.0).cluster["nodes"]}
+    nodes = {node["name"]: node for node in round_at(SITE, SiteOptions(), Ours()).cluster["nodes"]}
     assert nodes["g4"]["unavailable"] == list(range(8))
     limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
-    nodes = {n["name"]: n for n in round_of(changed(**limited), SiteOptions(), Ours(), 60.0).cluster["nodes"]}
+    nodes = {n["name"]: n for n in round_at(changed(**limited), SiteOptions(), Ours()).cluster["nodes"]}
     assert "unavailable" not in nodes["g4"]
 
 
@@ -216,10 +217,10 @@ def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
 
 def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not() -> None:
     later = SITE.time_s + 100
-    round = round_of(changed(sweep={"eligible_time": int(later)}), SiteOptions(), Ours(), 60.0)
+    round = round_at(changed(sweep={"eligible_time": int(later)}), SiteOptions(), Ours())
     assert "begin" in round.left_out[NUMBERS["sweep"]]
     again = changed(sweep={"eligible_time": int(later), "restart_cnt": 1})
-    assert NUMBERS["sweep"] not in round_of(again, SiteOptions(), Ours(), 60.0).left_out
+    assert NUMBERS["sweep"] not in round_at(again, SiteOptions(), Ours()).left_out
 
 
 def test_racks_with_caps_of_their_own() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.adapters.slurm.options import Ours, SiteOptions
-from wattsched.adapters.slurm.plan import round_of
+from wattsched.adapters.slurm.plan import load_of, round_of
 from wattsched.adapters.slurm.reading import gpus_in, read
 from wattsched.adapters.slurm.snapshot import COMMANDS, Snapshot, load, save
 from wattsched.instances.errors import InputError
@@ -147,5 +147,6 @@ def mutated(draw: st.DrawFn) -> Snapshot:
 @given(mutated())
 @settings(max_examples=300, deadline=None)
 def test_mutated_answers_are_read_or_refused_in_words(snapshot: Snapshot) -> None:
+    ours = Ours(partitions=["gpu"])
     with suppress(InputError):
-        round_of(read(snapshot), SiteOptions(), Ours(partitions=["gpu"]), 60.0)
+        round_of(load_of(read(snapshot), SiteOptions(), ours), ours, 60.0)
