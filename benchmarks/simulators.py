@@ -123,8 +123,8 @@ def main() -> None:
     text = table(HEADER, rows)
     notes = (
         f"{arguments.jobs} jobs that the simulator generates, on average one in {SECONDS_BETWEEN_JOBS} s, on "
-        f"{CLUSTER}, rounds of {ROUND_S} s, {len(seeds)} seeds from 0. JCT is from "
-        "arrival to completion. The objective is the least progress of all jobs, ours over Gavel's for the same question, "
+        f"{CLUSTER}, rounds of {ROUND_S} s, {len(seeds)} seeds from 0. JCT is from arrival to completion. "
+        "The objective is the least progress of all jobs, ours over Gavel's for the same question, "
         "whenever the simulator asked."
     )
     print(text)

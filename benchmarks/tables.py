@@ -74,7 +74,7 @@ TABLES = {
     ),
     "simulators": Table(
         "Gavel's simulator under its own policies and under ours",
-        "python benchmarks/simulators.py --gavel gavel/scheduler --write",
+        "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",
         "simulators.md#in-its-simulator",
     ),
     "sharded-round": Table(
