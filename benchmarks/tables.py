@@ -72,6 +72,11 @@ TABLES = {
         "python benchmarks/slurm.py --write",
         "slurm.md#measured",
     ),
+    "simulators": Table(
+        "Gavel's simulator under its own policies and under ours",
+        "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",
+        "simulators.md#in-its-simulator",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

@@ -180,15 +180,21 @@ def _among_optima(
     raised: BoolArray = instance.served.copy()
     floor = np.zeros(len(raised))
     while True:
-        least = _progress(instance, share)[raised].min()
+        # Of shares that keep within all limits, so that the next program has a point.
+        least = _progress(instance, repaired(instance, share[: instance.n_options]))[raised].min()
         floor[raised] = KEPT * least
         # A job whose progress has a price has no more in any optimum.
         last = raised & (prices_of(instance, duals).progress > 1e-9)
         raised &= ~last
         if ties == "goodput" or not raised.any() or not last.any():
             break
-        share, duals = _solved(program_of(instance, raised=raised, floor=np.where(raised, 0.0, floor)))
-    return _solved(program_of(instance, floor=floor))[0]
+        step = _optimum(program_of(instance, raised=raised, floor=np.where(raised, 0.0, floor)))
+        if step is None:
+            break
+        share, duals = step
+    step = _optimum(program_of(instance, floor=floor))
+    # Tolerances of the solver may leave no point where floors are close to what is possible.
+    return share if step is None else step[0]
 
 
 def _progress(instance: TimeShareInstance, share: FloatArray) -> FloatArray:
@@ -197,16 +203,20 @@ def _progress(instance: TimeShareInstance, share: FloatArray) -> FloatArray:
 
 
 def _solved(program: Program) -> tuple[FloatArray, FloatArray]:
-    """Optimum of a program, and its duals."""
+    """Optimum of a program that has one, and its duals."""
+    if (found := _optimum(program)) is None:
+        raise RuntimeError("the LP of shares was not solved")
+    return found
+
+
+def _optimum(program: Program) -> tuple[FloatArray, FloatArray] | None:
     from wattsched.solvers.lp import solve_lp
     from wattsched.solvers.solution import Limits
 
     if program.n_columns == 0:
         return np.zeros(0), np.zeros(program.n_rows)
     solution = solve_lp(program, Limits())
-    if solution.x is None or solution.prices is None:
-        raise RuntimeError(f"the LP of shares was not solved: {solution.termination.detail}")
-    return solution.x, solution.prices
+    return None if solution.x is None or solution.prices is None else (solution.x, solution.prices)
 
 
 def _named(instance: TimeShareInstance, prices: Prices) -> dict[str, float]:

@@ -28,7 +28,7 @@ Ties = Literal["goodput", "max-min", "any"]
 TIES = get_args(Ties)
 """What is asked for among the optima."""
 
-KEPT = 1.0 - 1e-9
+KEPT = 1.0 - 1e-7
 """Part of the progress found so far that further programs keep."""
 
 
