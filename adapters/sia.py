@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,8 +156,8 @@ class GoodputPolicy:
 
     Raises
     ------
-    ValueError
-        For values out of range.
+    ValueError, TypeError
+        For values out of range, or of another type.
     """
 
     def __init__(
@@ -169,24 +170,23 @@ class GoodputPolicy:
         gap: float = 1e-4,
         deadline_s: float | None = None,
     ) -> None:
-        require_range(
-            np.isfinite(p_fairness) and p_fairness != 0.0, "p_fairness", "finite, not 0", p_fairness
-        )
-        if p_fairness < 0.0:
-            require_range(
-                1.0 < lambda_n < np.inf, "lambda_n", "above 1 where p_fairness is negative", lambda_n
-            )
+        p, cost = p_fairness, lambda_n
+        for name, value in (("p_fairness", p), ("lambda_n", cost)):
+            require(name, value, (Real,), "a number")
+        require_range(p != 0.0 and np.isfinite(p), "p_fairness", "finite, not 0", p)
+        if p < 0.0:
+            require_range(1.0 < cost < np.inf, "lambda_n", "above 1 where p_fairness is negative", cost)
         else:
-            require_range(
-                -np.inf < lambda_n <= 0.0, "lambda_n", "at most 0 where p_fairness is positive", lambda_n
-            )
+            require_range(-np.inf < cost <= 0.0, "lambda_n", "at most 0 where p_fairness is positive", cost)
         if not callable(restart_s):
+            require("restart_s", restart_s, (Real,), "a number of seconds, or a function of a name")
             require_range(0.0 <= restart_s < np.inf, "restart_s", "at least 0 and finite", restart_s)
-        self._p, self._lambda, self._restart_s = p_fairness, lambda_n, restart_s
+        self._p, self._lambda, self._restart_s = p, cost, restart_s
         self._projects, self._gap, self._deadline_s = project_throughputs, gap, deadline_s
         self._most_nodes: Mapping[str, int] = {}
         self._types: dict[str, _Type] = {}
         self._session: Session | None = None
+        self._asked: list[str] = []
         self.last: SessionDecision | None = None
 
     def populate_valid_configs(
@@ -230,7 +230,8 @@ class GoodputPolicy:
         held = self._held({name: base_allocations.get(name) for name in jobs})
         tables = {name: self._worth(name, job, held[name]) for name, job in jobs.items()}
         names = [name for name, rows in tables.items() if len(rows.gpus)]
-        session.remove([name for name in session.to_instance().by_column().names if name not in names])
+        session.remove([name for name in set(self._asked) - set(names) if name in session])
+        self._asked = names
         answer: dict[str, Allocation] = dict.fromkeys(jobs, (None, ()))
         if not names:
             return answer

@@ -77,6 +77,11 @@ TABLES = {
         "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",
         "simulators.md#in-its-simulator",
     ),
+    "sia-simulator": Table(
+        "Sia's simulator under its own policy and under ours",
+        "python benchmarks/sia_simulator.py --sia sia/sia-simulator --jobs 40 --write",
+        "simulators.md#in-sias-simulator",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.adapters.sia import GoodputPolicy
-from wattsched.instances.errors import InputError
 
 GPUS = {"small": 2, "big": 4}
 NODES = {"small": 2, "big": 1}
@@ -152,6 +151,14 @@ def test_a_job_that_restarts_keeps_its_gpus() -> None:
     ] == [1]
 
 
+def test_what_is_spread_over_more_nodes_than_it_needs_counts_as_it_is() -> None:
+    nodes, spread = cluster(small=2), {"x": ("small", [0, 1])}
+    job = adaptive(max_replicas=by_type(2))
+    assert GoodputPolicy().optimize({"x": job}, nodes, spread) == {"x": ("small", [0, 0])}
+    job.scaling_underway = True
+    assert GoodputPolicy().optimize({"x": job}, nodes, spread) == spread
+
+
 def test_rigid_jobs_have_their_count_on_whole_nodes_and_a_part() -> None:
     pace = {"small": 1.0, "big": 3.0}
     jobs = {
@@ -249,5 +256,7 @@ def test_what_is_wrong_with_the_cluster_and_the_gap() -> None:
     wrong: Any = []
     with pytest.raises(TypeError, match="jobs"):
         GoodputPolicy().optimize(wrong, {}, {})
-    with pytest.raises((ValueError, InputError), match="gap"):
+    with pytest.raises(TypeError, match="p_fairness must be a number"):
+        GoodputPolicy(wrong)
+    with pytest.raises(ValueError, match="gap"):
         GoodputPolicy(gap=-1.0).optimize({"x": adaptive()}, cluster(small=1), {})
