@@ -28,6 +28,11 @@ class KubernetesError(Exception):
         super().__init__(message)
         self.status = status
 
+    @property
+    def certain(self) -> bool:
+        """Whether what was asked for was refused, and so is not done."""
+        return 400 <= self.status < 500
+
 
 class Api:
     """A client of the API server.
@@ -76,7 +81,7 @@ class Api:
         KubernetesError
             Where there is no answer, or a refusal.
         """
-        from kubernetes.client.rest import ApiException
+        from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
@@ -118,7 +123,7 @@ class Api:
         KubernetesError
             410 where the version is too old, and as `call`.
         """
-        from kubernetes.client.rest import ApiException
+        from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
