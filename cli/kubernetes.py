@@ -89,9 +89,7 @@ SECONDS = Number(above=0, most=MOST_S)
     deadline={"type": SECONDS, "metavar": "S"},
     change_cost={"type": Number(0), "metavar": "C"},
 )
-@click.option(
-    "--kubeconfig", type=FileName(), metavar="FILE", help="Not the usual configuration."
-)
+@click.option("--kubeconfig", type=FileName(), metavar="FILE", help="Not the usual configuration.")
 @click.option("--journal", metavar="FILE", help="What was decided and done (SQLite).")
 @click.option("--snapshot", type=FileName(), metavar="FILE", help="Use a saved snapshot, no cluster.")
 @click.option("--record", type=Output((".json",)), metavar="FILE", help="Save what the API says (.json).")
@@ -227,9 +225,7 @@ def _require_sense(
     if len(given := [name for name, value in caps.items() if value is not None]) > 1:
         raise BadInput(f"{given[0]}: cannot be combined with {given[1]}, which states the watts")
     if snapshot is not None:
-        refuse_given(
-            ("kubeconfig", "config_map"), "cannot be combined with --snapshot"
-        )
+        refuse_given(("kubeconfig", "config_map"), "cannot be combined with --snapshot")
 
 
 @contextmanager
