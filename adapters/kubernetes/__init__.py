@@ -1,1 +1,1 @@
-"""Kubernetes as the scheduler that acts: pods wait for a decision; each round says which runs on which node."""
+"""Kubernetes as the scheduler that acts: pods wait until a round says on which node each runs."""

@@ -17,7 +17,7 @@ import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
 from pydantic import TypeAdapter
 
-from wattsched.adapters.slurm.budget import Caps
+from wattsched.adapters.budget import Caps
 from wattsched.adapters.slurm.options import SiteOptions
 from wattsched.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.instances.sizing import instance as instance_models
