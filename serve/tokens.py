@@ -57,8 +57,8 @@ class Tokens:
     def client(self, header: str | None) -> Client | None:
         """Whoever an ``Authorization`` header is of; None for nobody that is known.
 
-        The token is a bearer's, or the password of basic authentication, for clients that know a token only as
-        a part of an address (``http://NAME:TOKEN@HOST``). All digests are compared, each in the same time
+        The token is a bearer's, or the password of basic authentication, for clients that know a token only
+        as a part of an address (``http://NAME:TOKEN@HOST``). All digests are compared, each in the same time
         whatever they are.
         """
         given, found = _digest(_token_in(header or "")), None

@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from wattsched.adapters.kubernetes.load import Load
+from wattsched.adapters.kubernetes.plan import Plan
 from wattsched.instances.errors import InputError, shown, validated
 
 HIGHEST_SCORE = 10
@@ -153,7 +155,7 @@ def filtered(asked: Asked, opinion: Opinion | None) -> dict[str, Any]:
 
 
 def prioritised(asked: Asked, opinion: Opinion | None) -> list[dict[str, Any]]:
-    """``HostPriorityList``: the decided node has the highest score, all others none; equal without an opinion."""
+    """``HostPriorityList``: the decided node has the highest score, all others have 0."""
     decided = None if opinion is None else opinion.node
     return [{"Host": name, "Score": HIGHEST_SCORE * (name == decided)} for name in asked.names]
 
@@ -191,6 +193,17 @@ def _by_name(document: Any) -> dict[str, Any]:
     return {known.get(name.lower(), name): value for name, value in document.items()}
 
 
+def opinions_of(plan: Plan, load: Load) -> dict[str, Opinion]:
+    """What a plan says of each pod that waits, by uid; of a gang, all pods have a node, or none."""
+    opinions = {
+        pod.uid: Opinion(why=plan.reasons.get(job.name, "others go first"))
+        for job in load.waiting.values()
+        for pod in job.pods
+    }
+    placed = [*load.due, *(one for start in plan.starts for one in start.bindings)]
+    return opinions | {one.pod.uid: Opinion(node=one.node) for one in placed}
+
+
 class Extender:
     """The last decision, and what it says of a pod; safe from several threads.
 
@@ -211,6 +224,7 @@ class Extender:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ours, self.stale_s, self._clock = ours, stale_s, clock
+        self.counts = {"node": 0, "waits": 0, "none": 0}
         # One reference, so that a reader sees one decision as a whole.
         self._published: tuple[float, Mapping[str, Opinion]] | None = None
 
@@ -223,11 +237,17 @@ class Extender:
         """Seconds since the last decision; infinite before the first."""
         return float("inf") if self._published is None else self._clock() - self._published[0]
 
-    def opinion(self, pod: Mapping[str, Any]) -> Opinion | None:
-        """What was decided of a pod; None where the scheduler decides: it is not ours, or the decision is late.
+    def asked_for(self, pod: Mapping[str, Any]) -> Opinion | None:
+        """As `opinion`, and counted."""
+        found = self.opinion(pod)
+        self.counts["none" if found is None else "node" if found.node else "waits"] += 1
+        return found
 
-        One of ours that no round has seen yet waits for the next: otherwise it would be placed before anything
-        is decided, and members of a gang before the gang is there.
+    def opinion(self, pod: Mapping[str, Any]) -> Opinion | None:
+        """What was decided of a pod; None where it is not ours, or the decision is late.
+
+        One of ours that no round has seen yet waits for the next: it would be placed before anything is
+        decided, and members of a gang before the gang is there.
         """
         published = self._published
         if published is None or self._clock() - published[0] > self.stale_s or not self._ours(pod):
