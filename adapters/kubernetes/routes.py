@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -47,9 +48,5 @@ def watch(extender: Extender, metrics: Metrics) -> None:
         "Age of the decision that questions are answered by",
     )
     metrics.watch(name, about, lambda: extender.age_s)
-    for kind, told in (
-        ("node", "sent to their node"),
-        ("waits", "refused"),
-        ("none", "left to the scheduler"),
-    ):
-        metrics.watch(f"wattsched_extender_{kind}", f"Pods {told}", lambda kind=kind: extender.counts[kind])
+    for kind, told in (("node", "sent to their node"), ("waits", "refused"), ("none", "left to the scheduler")):
+        metrics.watch(f"wattsched_extender_{kind}", f"Pods {told}", partial(extender.counts.__getitem__, kind))
