@@ -13,8 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from wattsched.adapters.kubernetes.load import Load
-from wattsched.adapters.kubernetes.plan import Plan
 from wattsched.instances.errors import InputError, shown, validated
 
 HIGHEST_SCORE = 10
@@ -190,18 +188,7 @@ def _by_name(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InputError([f"the request must be an object, got {shown(document)}"])
     known = {name.lower(): name for name in _FIELDS}
-    return {known.get(name.lower(), name): value for name, value in document.items()}
-
-
-def opinions_of(plan: Plan, load: Load) -> dict[str, Opinion]:
-    """What a plan says of each pod that waits, by uid; of a gang, all pods have a node, or none."""
-    opinions = {
-        pod.uid: Opinion(why=plan.reasons.get(job.name, "others go first"))
-        for job in load.waiting.values()
-        for pod in job.pods
-    }
-    placed = [*load.due, *(one for start in plan.starts for one in start.bindings)]
-    return opinions | {one.pod.uid: Opinion(node=one.node) for one in placed}
+    return {known.get(str(name).lower(), str(name)): value for name, value in document.items()}
 
 
 class Extender:
@@ -230,7 +217,12 @@ class Extender:
 
     def publish(self, opinions: Mapping[str, Opinion]) -> None:
         """Take a decision, by the uid of each pod, for the last one."""
-        self._published = (self._clock(), opinions)
+        self._published = (self._clock(), dict(opinions))
+
+    def change(self, opinions: Mapping[str, Opinion]) -> None:
+        """Change what the last decision says of some pods, all at once; it stays as old as it is."""
+        then_s, known = self._published or (self._clock(), {})
+        self._published = (then_s, {**known, **opinions})
 
     @property
     def age_s(self) -> float:
