@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOLS = Path(os.environ.get("WATTSCHED_KUBERNETES", ROOT.parent / "shared" / "kubernetes"))
 BUILT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wattsched-kubernetes"
 BIN = Path(os.environ.get("WATTSCHED_KUBERNETES_BIN", BUILT))
-DEMO = {name: str(BIN / name) for name in ("kube-apiserver", "kube-scheduler") if not (BIN / name).exists()}
+NEEDED = (TOOLS / "up", BIN / "kube-apiserver", BIN / "kube-scheduler")
+MISSING = [path for path in NEEDED if not path.exists()]
 
 
 def free_port() -> int:
@@ -47,13 +49,40 @@ class Trial:
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.token = add_token(folder / "tokens", "scheduler", "read")
-        url = f"http://scheduler:{self.token}@127.0.0.1:{self.port}/kubernetes"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.scheduler: subprocess.Popen[bytes] | None = None
         env = {**os.environ, "KUBE_PORT": os.environ.get("KUBE_PORT", "18443")}
-        subprocess.run([TOOLS / "up", folder / "cluster", "4", url], env=env, check=True, timeout=90)
+        subprocess.run([TOOLS / "up", folder / "cluster", "4"], env=env, check=True, timeout=90)
+        # Its scheduler knows no extender.
+        stopped = int((folder / "cluster" / "scheduler.pid").read_text())
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGTERM)
+        (folder / "cluster" / "scheduler.pid").write_text("")
         settings = client.Configuration()
         config.load_kube_config(str(folder / "cluster" / "kubeconfig"), client_configuration=settings)
         self.core = client.CoreV1Api(client.ApiClient(settings))
-        self.process: subprocess.Popen[bytes] | None = None
+
+    def start_scheduler(self, ignorable: bool) -> None:
+        """The scheduler under the configuration that we ship, as this version of it has it."""
+        text = (ROOT / "deploy" / "scheduler.yaml").read_text()
+        text = text.replace("config.k8s.io/v1", "config.k8s.io/v1beta1").replace("TOKEN", self.token)
+        text = text.replace("wattsched.wattsched.svc:8765", f"127.0.0.1:{self.port}")
+        text = text.replace("ignorable: true", f"ignorable: {str(ignorable).lower()}")
+        text += f"clientConnection: {{kubeconfig: {self.folder}/cluster/kubeconfig}}\n"
+        text += "leaderElection: {leaderElect: false}\n"
+        text += f"healthzBindAddress: 127.0.0.1:{(port := free_port())}\n"
+        text += f"metricsBindAddress: 127.0.0.1:{port}\n"
+        (self.folder / "scheduler.yaml").write_text(text)
+        command = [BIN / "kube-scheduler", "--config", self.folder / "scheduler.yaml", "--secure-port=0"]
+        with (self.folder / "scheduler.log").open("ab") as out:
+            self.scheduler = subprocess.Popen(command, stdout=out, stderr=out)
+
+    def close(self) -> None:
+        for one in (self.process, self.scheduler):
+            if one is not None:
+                one.kill()
+                one.wait()
+        subprocess.run([TOOLS / "down", self.folder / "cluster"], check=True)
 
     def start(self, power_w: float) -> None:
         command = [sys.executable, "-m", "wattsched", "kubernetes", "--apply", "--every", "0.5"]
@@ -96,15 +125,13 @@ class Trial:
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Iterator[Trial]:
-    if DEMO or not (TOOLS / "up").exists():
-        pytest.skip("kube-apiserver, kube-scheduler or the script that starts them are not there")
+    if MISSING:
+        pytest.skip(f"not there: {', '.join(map(str, MISSING))}")
     made = Trial(tmp_path)
     try:
         yield made
     finally:
-        if made.process is not None:
-            made.end(signal.SIGKILL)
-        subprocess.run([TOOLS / "down", tmp_path / "cluster"], check=True)
+        made.close()
 
 
 OURS = {"wattsched.io/weight": "1"}
@@ -113,6 +140,7 @@ OURS = {"wattsched.io/weight": "1"}
 def test_the_default_scheduler_does_as_was_decided(trial: Trial) -> None:
     # Four nodes draw 4 * 200 + 32 * 50 W when they idle or so; a GPU that works 350 W more.
     trial.start(power_w=8_000.0)
+    trial.start_scheduler(ignorable=True)
     for i in range(3):
         trial.submit(f"p{i}", 4, {}, OURS)
     trial.submit("theirs", 1, {}, {})
@@ -138,21 +166,25 @@ def test_the_default_scheduler_does_as_was_decided(trial: Trial) -> None:
     assert trial.end(signal.SIGTERM) == 0
 
 
-def test_the_scheduler_goes_on_when_we_are_killed(trial: Trial) -> None:
+@pytest.mark.parametrize("ignorable", [True, False])
+def test_what_becomes_of_pods_when_we_are_killed(trial: Trial, ignorable: bool) -> None:
     trial.start(power_w=3_000.0)
+    trial.start_scheduler(ignorable)
     trial.submit("p", 4, {}, OURS)
     wait_for(lambda: "wattsched: waits" in trial.why("p"))
+    assert trial.nodes() == {}
     trial.end(signal.SIGKILL)
-    # Not ignorable, as the scripts have it: pods that ask for GPUs wait until we are back, others do not.
     trial.submit("q", 4, {}, OURS)
+    if ignorable:
+        wait_for(lambda: "q" in trial.nodes())
+        return
     wait_for(lambda: "connection refused" in trial.why("q"))
     assert trial.nodes() == {}
     trial.start(power_w=9_000.0)
-    wait_for(lambda: {"p", "q"} <= trial.nodes().keys(), 60.0)
+    wait_for(lambda: {"p", "q"} <= trial.nodes().keys(), 90.0)
 
 
-def test_manifests_are_accepted(trial: Trial) -> None:
-    for file in sorted((ROOT / "deploy").glob("*.yaml")):
-        if file.name == "scheduler.yaml":
-            continue
-        utils.create_from_yaml(trial.core.api_client, str(file))
+def test_the_manifests_are_accepted(trial: Trial) -> None:
+    for name in ("rbac", "wattsched"):
+        utils.create_from_yaml(trial.core.api_client, str(ROOT / "deploy" / f"{name}.yaml"))
+    assert trial.core.read_namespaced_service("wattsched", "wattsched").spec.ports[0].port == 8765
