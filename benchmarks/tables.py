@@ -72,6 +72,11 @@ TABLES = {
         "python benchmarks/slurm.py --write",
         "slurm.md#measured",
     ),
+    "extender": Table(
+        "The extender of Kubernetes under load: how long an answer takes",
+        "python benchmarks/extender.py --write",
+        "kubernetes.md#measured-the-extender",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",
