@@ -196,5 +196,5 @@ def test_what_becomes_of_pods_when_we_are_killed(trial: Trial, ignorable: bool) 
 
 
 def test_the_manifests_are_accepted(trial: Trial) -> None:
-    utils.create_from_yaml(trial.core.api_client, str(ROOT / "deploy" / "wattsched.yaml"))
+    utils.create_from_yaml(trial.core.api_client, str(ROOT / "deploy" / "deployment.yaml"))
     assert trial.core.read_namespaced_service("wattsched", "wattsched").spec.ports[0].port == 8765
