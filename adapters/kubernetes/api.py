@@ -140,7 +140,7 @@ class Api:
                 rest = b""
                 for part in answer.stream(65_536):
                     *lines, rest = (rest + part).split(b"\n")
-                    yield from (json.loads(line) for line in lines if line)
+                    yield from (_event(line) for line in lines if line)
             finally:
                 answer.close()
         except ApiException as error:
@@ -238,6 +238,16 @@ def refusal(status: int | None, body: Any) -> KubernetesError:
     except (ValueError, TypeError, KeyError):
         told = body
     return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status or 0)
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(line)
+    if event["type"] == "ERROR":
+        status = event["object"]
+        raise KubernetesError(
+            echo(status.get("message", "the watch failed"), "", 200), status.get("code") or 0
+        )
+    return event
 
 
 def take(api: Api) -> Snapshot:

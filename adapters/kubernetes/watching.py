@@ -10,7 +10,6 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.snapshot import Snapshot
-from wattsched.inputs import echo
 
 _LONGEST_PAUSE_S, _TIMEOUT_S = 3.0, 10.0
 _GONE = 410
@@ -70,9 +69,6 @@ class Watched:
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         kind, found = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            told = echo(found.get("message", "the watch failed"), "", 200)
-            raise KubernetesError(told, found.get("code") or 0)
         with self.changed:
             self.error = None
             if kind == "DELETED":
