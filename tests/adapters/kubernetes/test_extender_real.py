@@ -52,7 +52,7 @@ class Trial:
         self.token = add_token(folder / "tokens", "scheduler", "read")
         self.process: subprocess.Popen[bytes] | None = None
         self.scheduler: subprocess.Popen[bytes] | None = None
-        env = {**os.environ, "KUBE_PORT": os.environ.get("KUBE_PORT", "18443")}
+        env = {**os.environ, "KUBE_PORT": str(free_port())}
         for name in ("up", "build"):
             shutil.copy(TOOLS / name, folder / name)
         script = (folder / "up").read_text().replace("=AlwaysAllow", "=RBAC")
