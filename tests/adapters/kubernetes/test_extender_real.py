@@ -52,7 +52,7 @@ class Trial:
         self.token = add_token(folder / "tokens", "scheduler", "read")
         self.process: subprocess.Popen[bytes] | None = None
         self.scheduler: subprocess.Popen[bytes] | None = None
-        env = {**os.environ, "KUBE_PORT": os.environ.get("KUBE_PORT", "18443")}
+        env = {**os.environ, "KUBE_PORT": str(free_port())}
         for name in ("up", "build"):
             shutil.copy(TOOLS / name, folder / name)
         script = (folder / "up").read_text().replace("=AlwaysAllow", "=RBAC")
@@ -196,5 +196,5 @@ def test_what_becomes_of_pods_when_we_are_killed(trial: Trial, ignorable: bool) 
 
 
 def test_the_manifests_are_accepted(trial: Trial) -> None:
-    utils.create_from_yaml(trial.core.api_client, str(ROOT / "deploy" / "wattsched.yaml"))
+    utils.create_from_yaml(trial.core.api_client, str(ROOT / "deploy" / "deployment.yaml"))
     assert trial.core.read_namespaced_service("wattsched", "wattsched").spec.ports[0].port == 8765
