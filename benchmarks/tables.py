@@ -82,6 +82,11 @@ TABLES = {
         "python benchmarks/sia_simulator.py --sia sia/sia-simulator --jobs 40 --write",
         "simulators.md#in-sias-simulator",
     ),
+    "extender": Table(
+        "The extender of Kubernetes under load: how long an answer takes",
+        "python benchmarks/extender.py --write",
+        "kubernetes.md#measured-the-extender",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

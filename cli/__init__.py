@@ -37,6 +37,7 @@ COMMANDS = {
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
+    "kubernetes": ("kubernetes", "Decide what a Kubernetes cluster runs, round after round."),
     "slurm": ("slurm", "Decide what a Slurm cluster runs, round after round."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "journal": ("journal", "List the decisions of sessions in a journal, and decide them again."),

@@ -105,10 +105,11 @@ def command(
     Ours are jobs that were submitted held with a comment such as '{"wattsched": {}}', or are of one of the
     accounts, QOS or partitions. All others are left alone and count as load.
     """
+    from wattsched.adapters.budget import Budget
+    from wattsched.adapters.options import stated_in
     from wattsched.adapters.slurm.actions import Actions
-    from wattsched.adapters.slurm.budget import Budget
     from wattsched.adapters.slurm.loop import Policy, Rounds
-    from wattsched.adapters.slurm.options import Ours, site_options
+    from wattsched.adapters.slurm.options import Ours, SiteOptions
     from wattsched.adapters.slurm.snapshot import Snapshot, load, save, take
     from wattsched.serve.journal import Journal
 
@@ -116,7 +117,7 @@ def command(
     once = once or snapshot is not None
     policy = Policy(
         ours=Ours(accounts, qos, partitions),
-        options=site_options(asked.options),
+        options=stated_in(asked.options, SiteOptions),
         objective=asked.objective,
         every_s=asked.every,
         deadline_s=asked.deadline,

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from threading import Event
 from typing import Any
 
+from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
-from wattsched.adapters.slurm.budget import Budget
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read

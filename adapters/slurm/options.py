@@ -6,108 +6,39 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from wattsched.adapters.options import (
+    OF_MODELS,
+    PLAIN_S,
+    JobOptions,
+    StatedOptions,
+    merged,
+    plain_table,
+    with_table,
+)
 from wattsched.adapters.slurm.reading import Site, SlurmJob, gpu_type_of
-from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
-from wattsched.instances.io import read_json
-from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Job, Options, OptionTable, Weight, by_column
-from wattsched.perfmodels.profile import Profile
-from wattsched.topology.cluster import GpuType, PowerDomain
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
+from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MARK = "wattsched"
 """Key of our objects in the comments of jobs."""
 
-PLAIN_S = 3600.0
-"""What a job is taken to need that states neither its work nor a time limit."""
 
-_OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_limits_w")
-
-
-class JobOptions(Strict):
-    """What a comment or the site's file says of a job: fields of a job of an instance."""
-
-    options: Options | None = None
-    model: Name | None = None
-    remaining_work: Positive | None = None
-    weight: Weight | None = None
-    restart_s: NonNegative | None = None
-    preemptible: bool | None = None
-    min_gpus: Count | None = None
-    max_gpus: Count | None = None
-    pools: list[Name] | None = None
-    gpu_counts: list[Count] | None = None
-    batch_sizes: list[Count] | None = None
-    frequencies_mhz: list[Count] | None = None
-    power_limits_w: list[Positive] | None = None
-
-    _by_column = field_validator("options", mode="before")(by_column)
-
-
-class SiteOptions(Strict):
+class SiteOptions(StatedOptions):
     """The file of the site: watts that Slurm does not know, and options of jobs.
 
     Attributes
     ----------
-    gpu_types : dict
-        GPU types as clusters have them; those of `GPU_TYPES` are known. ``max_power_w`` counts for GPUs that
-        plain jobs and other people's jobs use.
-    base_power_w : float
-        Draw of a node without its GPUs.
-    power_domains : list
-        Caps of parts of the site; members are switches and nodes.
-    tables, profiles
-        As instances have them.
-    jobs, qos, accounts : dict
-        What is said of jobs by name (a pattern with ``*``), by QOS and by account.
+    qos, accounts : dict
+        What is said of jobs by QOS and by account; members of `power_domains` are switches and nodes.
     """
 
-    gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
-    base_power_w: Standing = BASE_POWER_W
-    power_domains: list[PowerDomain] = Field(default_factory=list)
-    tables: dict[Name, OptionTable] = Field(default_factory=dict)
-    profiles: list[Profile] = Field(default_factory=list)
-    jobs: dict[str, JobOptions] = Field(default_factory=dict)
     qos: dict[str, JobOptions] = Field(default_factory=dict)
     accounts: dict[str, JobOptions] = Field(default_factory=dict)
-
-    def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type.
-
-        Raises
-        ------
-        InputError
-            Where the file has to state them.
-        """
-        kind = self.gpu_types.get(name) or GPU_TYPES.get(name)
-        if kind is None:
-            raise InputError(
-                [f"gpu_types: the watts of '{name}' are not known; state them in the options file"]
-            )
-        return kind
-
-    def max_power_w(self, name: str) -> float:
-        """Most that one GPU of a type draws."""
-        kind = self.gpu_type(name)
-        return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
-
-
-def site_options(path: str | Path | None) -> SiteOptions:
-    """Read the site's file; defaults without one.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
-    return SiteOptions() if path is None else validated(SiteOptions, read_json(path), str(path))
 
 
 @dataclass(frozen=True)
@@ -198,13 +129,7 @@ def said_of(job: SlurmJob, options: SiteOptions) -> dict[str, Any]:
     layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     layers += [validated(JobOptions, comment) if comment is not None else None]
-    fields: dict[str, Any] = {}
-    for layer in layers:
-        own = {} if layer is None else {name: value for name, value in layer if value is not None}
-        if own.keys() & {"options", "model"}:
-            fields = {name: value for name, value in fields.items() if name not in ("options", "model")}
-        fields |= own
-    return fields
+    return merged(layers)
 
 
 def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]) -> dict[str, Any]:
@@ -223,10 +148,7 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
     fields = said_of(job, options)
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
-    elif isinstance(own := fields.get("options"), str):
-        if own not in options.tables:
-            raise InputError([f"options: '{own}' is no table of the options file"])
-        fields["options"] = options.tables[own]
+    fields = with_table(fields, options.tables)
     kinds = {node.gpu_type for node in site.nodes.values()}
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
@@ -236,38 +158,6 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
         raise InputError(["none of its partitions has GPUs that it may use"])
     checked = validated(Job, {**fields, "pools": allowed, "name": str(job.id), "preemptible": True})
     return {**checked.model_dump(exclude_unset=True), "preemptible": fields.get("preemptible", True)}
-
-
-def modelled(
-    cluster: Mapping[str, Any], fields: Mapping[str, Any], profiles: Sequence[Profile]
-) -> dict[str, list[Any]]:
-    """Table of a job with a performance model.
-
-    Raises
-    ------
-    InputError
-        Where there is no such model, or it has no option on this cluster.
-    """
-    from wattsched.formulations.sizing.data import options_of
-    from wattsched.formulations.sizing.jobs import jobs_of
-
-    job = {**fields, "name": "job", "preemptible": True}
-    known = jobs_of(validated(Instance, {"cluster": cluster, "jobs": [job], "profiles": profiles}))
-    found = options_of(known)
-    rows = np.flatnonzero(found.pool >= 0)
-    if not len(rows):
-        raise InputError([f"model: '{fields['model']}' has no option on the GPUs of this cluster"])
-    table: dict[str, list[Any]] = {
-        "gpus": found.gpus[rows].tolist(),
-        "pool": [found.pools[pool].name for pool in found.pool[rows]],
-        "power_w": found.power_w[rows].tolist(),
-        "rate": found.rate[rows].tolist(),
-    }
-    for field, kind in (("frequency_mhz", int), ("power_limit_w", float), ("batch_size", int)):
-        values = getattr(found, field)[rows]
-        if not np.isnan(values).any():
-            table[field] = [kind(value) for value in values]
-    return table
 
 
 def record_of(fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch | None) -> dict[str, Any]:
@@ -285,7 +175,7 @@ def record_of(fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch
     InputError
         With why it can have no option.
     """
-    record = {name: value for name, value in fields.items() if name not in _OF_MODELS}
+    record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], site, held)
     if held is not None:
         record = _after(record, job, held, max(0.0, site.time_s - job.start_s) if job.running else 0.0)
@@ -302,8 +192,7 @@ def _plain(job: SlurmJob, site: Site, options: SiteOptions) -> OptionTable:
     kinds = [kind for kind in kinds if wanted in ("", kind)]
     if not kinds:
         raise InputError([f"asks for GPUs of type '{wanted}', which no node has"])
-    watts = [gpus * options.max_power_w(kind) for kind in kinds]
-    return OptionTable(gpus=[gpus] * len(kinds), pool=kinds, power_w=watts, rate=[1.0] * len(kinds))
+    return plain_table(gpus, kinds, options)
 
 
 def _plain_s(job: SlurmJob) -> float:

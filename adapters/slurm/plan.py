@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wattsched.adapters.options import modelled
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
@@ -13,7 +14,6 @@ from wattsched.adapters.slurm.options import (
     fields_of,
     launch_of,
     marked,
-    modelled,
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob, SlurmNode, pool_of

@@ -17,7 +17,8 @@ import pytest
 from docs.markdown import Block, blocks_of, commands_of, first_difference
 from pydantic import TypeAdapter
 
-from wattsched.adapters.slurm.budget import Caps
+from wattsched.adapters.budget import Caps
+from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.slurm.options import SiteOptions
 from wattsched.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.instances.sizing import instance as instance_models
@@ -32,7 +33,8 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
 LINKING = [*PAGES, *sorted((ROOT / "docs" / "tables").glob("*.md")), *ROOT.glob("C*.md")]
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
-DEMO, SNAPSHOT = "examples/demo.json", "examples/slurm.json"
+DEMO = "examples/demo.json"
+SNAPSHOTS = ("examples/slurm.json", "examples/kubernetes.json")
 SETUP = re.compile(r"#|git |pip |make\b|source |sudo |apt|python3? -m venv ")
 """Comments, and commands that set up the machine."""
 
@@ -51,7 +53,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     tools, work = tmp_path / "bin", tmp_path / "work"
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
-    for example in (DEMO, SNAPSHOT):
+    for example in (DEMO, *SNAPSHOTS):
         shutil.copy(ROOT / example, work / example)
     main = "-m wattsched"
     if (seed := request.config.getoption("--jitter")) is not None:
@@ -132,7 +134,7 @@ def test_json_examples_are_valid(page: Path) -> None:
 
     A result belongs to an instance above it on the page, and has to pass its check.
     """
-    parts = (Profile, Decision, JobColumns, AssignmentColumns, SiteOptions, Caps)
+    parts = (Profile, Decision, JobColumns, AssignmentColumns, SiteOptions, KubernetesOptions, Caps)
     models = {**vars(cluster_models), **vars(instance_models), **{part.__name__: part for part in parts}}
     instances = {}
     for block in blocks_of(page):

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import wattsched
-from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of, site_options
+from wattsched.adapters.options import stated_in
+from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.plan import Load, Round, load_of, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
@@ -198,7 +199,7 @@ def test_a_reservation_keeps_jobs_without_a_limit_away() -> None:
 def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, document: Any, told: str) -> None:
     (tmp_path / "options.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=told):
-        site_options(tmp_path / "options.json")
+        stated_in(tmp_path / "options.json", SiteOptions)
 
 
 def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
-from wattsched.adapters.slurm.budget import Budget
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.reading import Site, read

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.adapters.slurm.budget import Budget, Caps
+from wattsched.adapters.budget import Budget, Caps
 from wattsched.instances.errors import InputError
 
 

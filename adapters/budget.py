@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -57,6 +58,8 @@ class Budget:
         Cap without a file; None is no limit.
     file : str, optional
         JSON of `Caps`.
+    source : callable, optional
+        Reads such JSON from elsewhere, instead of the file; `file` names it then.
     ahead_s : float
         Announced cuts count that long before: jobs need time to stop.
     note : str
@@ -67,6 +70,7 @@ class Budget:
     file: str | None = None
     ahead_s: float = 60.0
     note: str = ""
+    source: Callable[[], Any] | None = None
     _last: Caps | None = None
 
     def cap_w(self, time_s: float) -> float:
@@ -80,7 +84,8 @@ class Budget:
         if self.file is None:
             return math.inf if self.power_w is None else self.power_w
         try:
-            self._last, self.note = validated(Caps, read_json(self.file), self.file), ""
+            document = read_json(self.file) if self.source is None else self.source()
+            self._last, self.note = validated(Caps, document, self.file), ""
         except InputError as error:
             if self._last is None:
                 raise

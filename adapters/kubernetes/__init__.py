@@ -1,0 +1,1 @@
+"""Kubernetes as the scheduler that acts: pods wait until a round says on which node each runs."""

@@ -1,0 +1,169 @@
+"""What we do to pods: bind them, and evict them. Each may be done twice.
+
+The API server holds the truth. A binding carries how the pod was started in the pod's own annotations, so one
+that was cut off is either seen as done, or simply done again. The journal keeps what was begun.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from wattsched.adapters.kubernetes.api import Api, KubernetesError
+from wattsched.adapters.kubernetes.load import Binding
+from wattsched.adapters.kubernetes.options import KubeJob
+from wattsched.adapters.kubernetes.reading import KubePod
+from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.serve.recorded import RecordedSession
+
+_GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
+_SEEN_S = 5.0
+
+
+@dataclass
+class Actions:
+    """Actions on a real cluster.
+
+    Parameters
+    ----------
+    api : Api
+    mirror : Mirror
+        Which shows what was done after a moment.
+    journal : RecordedSession
+        Where actions are kept.
+    number : int
+        Of the round, which tells attempts apart.
+    """
+
+    api: Api
+    mirror: Mirror
+    journal: RecordedSession
+    number: int = 0
+    _unseen: dict[str, KubePod] = field(default_factory=dict)
+
+    def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
+        """Bind pods of a job.
+
+        If the first one is refused none is bound; after that, the others are tried whatever becomes of one.
+
+        Returns
+        -------
+        bound : list of Binding
+        refused : str
+            What was not done, and why; empty where all are bound.
+
+        Raises
+        ------
+        KubernetesError
+            Where there was no answer, so that nobody knows what was done.
+        """
+        about = {
+            "action": "start",
+            "job": name,
+            "pods": {one.pod.key: one.node for one in bindings},
+            "launch": bindings[0].launch.model_dump(exclude_none=True, exclude={"uid"}),
+        }
+        bound, refused = list[Binding](), list[str]()
+        with _Action(self, "start", bindings[0].pod, about) as action:
+            for one in bindings:
+                try:
+                    self._bind(one)
+                    bound.append(one)
+                except KubernetesError as error:
+                    if not error.certain:
+                        raise
+                    refused.append(f"{one.pod.key}: {error}")
+                    if not bound:
+                        break
+            action.outcome = "; ".join(refused) or "done"
+        return bound, "; ".join(refused)
+
+    def _bind(self, binding: Binding) -> None:
+        pod = binding.pod
+        self._unseen[pod.uid] = pod
+        try:
+            self.api.bind(pod.namespace, pod.name, pod.uid, binding.node, binding.launch.annotations())
+        except KubernetesError as error:
+            if error.certain:
+                del self._unseen[pod.uid]
+            raise
+
+    def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
+        """Take note of the jobs that wait after a round, and why, where there is more to say."""
+
+    def stop(self, job: KubeJob, why: str) -> str:
+        """Evict the pods of a job; '' or what was refused.
+
+        Raises
+        ------
+        KubernetesError
+            Where there was no answer.
+        """
+        refused = list[str]()
+        about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
+        with _Action(self, "stop", job.pods[0], about) as action:
+            for pod in job.pods:
+                try:
+                    self.api.evict(pod.namespace, pod.name, pod.uid)
+                    self._unseen[pod.uid] = pod
+                except KubernetesError as error:
+                    if not error.certain:
+                        raise
+                    # It has gone by itself, or another one has its name.
+                    if error.status not in (_GONE, _CONFLICT):
+                        told = (
+                            "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
+                        )
+                        refused.append(f"{pod.key}: {told}")
+            action.outcome = "; ".join(refused) or "done"
+        return "; ".join(refused)
+
+    def settle(self) -> int:
+        """End the actions that a kill of ours cut off; what became of them is in the pods. How many."""
+        cut_off = self.journal.actions(unfinished=True)
+        for action in cut_off:
+            self.journal.end_action(action.key, {"outcome": "cut off; the next round sees what became of it"})
+        return len(cut_off)
+
+    def wait_until_seen(self) -> None:
+        """Wait until the watch shows what was done; what had no answer is asked for.
+
+        Raises
+        ------
+        KubernetesError
+            Where it does not.
+        """
+        for uid, pod in list(self._unseen.items()):
+            if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
+                found = self.api.pod(pod.namespace, pod.name)
+                if found is not None and found["metadata"]["uid"] == uid and _changed(found):
+                    raise KubernetesError("the watch lags behind what was done")
+                # It was not done, or another pod has its name: the watch will tell.
+            del self._unseen[uid]
+
+
+def _is_changed(uid: str, pods: Mapping[str, Any]) -> bool:
+    return _changed(pods.get(uid))
+
+
+def _changed(found: Mapping[str, Any] | None) -> bool:
+    """Whether a pod is bound, deleted, or gone."""
+    return found is None or bool(found["spec"].get("nodeName") or found["metadata"].get("deletionTimestamp"))
+
+
+class _Action:
+    """An action in the journal, which is begun before it is done and has an outcome afterwards."""
+
+    def __init__(self, actions: Actions, kind: str, pod: KubePod, about: Mapping[str, Any]) -> None:
+        self._journal, self._about, self.outcome = actions.journal, about, ""
+        self._key = f"{pod.uid}-{kind}-round{actions.number}-{time.time_ns()}"
+
+    def __enter__(self) -> _Action:
+        self._journal.begin_action(self._key, self._about)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.end_action(self._key, {"outcome": self.outcome or "no answer"})

@@ -1,0 +1,263 @@
+"""The API server: lists, bindings and evictions, through the official client."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from wattsched.adapters.kubernetes.snapshot import Snapshot
+from wattsched.inputs import echo
+
+_PAGE = 500
+_WATCH_S, _TIMEOUT_S = 30, 10.0
+"""A watch is renewed so often; a request may take so long."""
+
+
+class KubernetesError(Exception):
+    """The API server did not answer, or refused; the message is one line.
+
+    Attributes
+    ----------
+    status : int
+        HTTP status; 0 where there was no answer, so that what was asked for may have been done.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def certain(self) -> bool:
+        """Whether what was asked for was refused, and so is not done."""
+        return 400 <= self.status < 500
+
+
+class Api:
+    """A client of the API server.
+
+    Parameters
+    ----------
+    kubeconfig : str, optional
+        File; default: that of a pod's service account, or of the user.
+
+    Raises
+    ------
+    KubernetesError
+        Where there is no configuration, or the client is not installed.
+    """
+
+    def __init__(self, kubeconfig: str | None = None) -> None:
+        try:
+            from kubernetes import client, config
+        except ImportError:
+            raise KubernetesError(
+                "the client of Kubernetes is not installed: pip install 'wattsched[kubernetes]'"
+            ) from None
+        settings = client.Configuration()
+        try:
+            try:
+                if kubeconfig is not None:
+                    raise config.ConfigException
+                config.load_incluster_config(client_configuration=settings)
+            except config.ConfigException:
+                config.load_kube_config(kubeconfig, client_configuration=settings)
+        except (config.ConfigException, OSError, ValueError, TypeError) as error:
+            raise KubernetesError(f"no configuration of a cluster: {echo(error, '', 300)}") from None
+        if not settings.verify_ssl:
+            import urllib3
+
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        settings.retries = False
+        self.core = client.CoreV1Api(client.ApiClient(settings))
+        self._eviction = ""
+
+    def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Document that a method of the client answers.
+
+        Raises
+        ------
+        KubernetesError
+            Where there is no answer, or a refusal.
+        """
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = method(*arguments, _preload_content=False, _request_timeout=_TIMEOUT_S, **named)
+            return json.loads(answer.data)
+        except ApiException as error:
+            raise refusal(error.status, error.body or error.reason) from None
+        except (HTTPError, OSError) as error:
+            raise KubernetesError(f"the API server does not answer: {echo(error, '', 200)}") from None
+        except ValueError as error:
+            raise KubernetesError(f"the API server answers no JSON: {echo(error, '', 200)}") from None
+
+    def listed(self, method: Callable[..., Any], **named: Any) -> tuple[list[Any], str]:
+        """All objects of a kind, and the version of the list.
+
+        Raises
+        ------
+        KubernetesError
+            As `call`.
+        """
+        found, going_on = list[Any](), ""
+        while True:
+            more = {"_continue": going_on} if going_on else {}
+            page = self.call(method, limit=_PAGE, **named, **more)
+            try:
+                found += page["items"] or []
+                going_on = page["metadata"].get("continue") or ""
+                version = page["metadata"]["resourceVersion"]
+            except (KeyError, TypeError, AttributeError):
+                raise KubernetesError("the API server answers no list") from None
+            if not going_on:
+                return found, version
+
+    def watched(self, method: Callable[..., Any], version: str) -> Iterator[dict[str, Any]]:
+        """Events of a kind since a version; the first is empty and says that the watch stands.
+
+        Raises
+        ------
+        KubernetesError
+            410 where the version is too old, and as `call`.
+        """
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = method(
+                watch=True,
+                resource_version=version,
+                allow_watch_bookmarks=True,
+                timeout_seconds=_WATCH_S,
+                _preload_content=False,
+                _request_timeout=(_TIMEOUT_S, _WATCH_S + _TIMEOUT_S),
+            )
+            yield {}
+            try:
+                rest = b""
+                for part in answer.stream(65_536):
+                    *lines, rest = (rest + part).split(b"\n")
+                    yield from (_event(line) for line in lines if line)
+            finally:
+                answer.close()
+        except ApiException as error:
+            raise refusal(error.status, error.body or error.reason) from None
+        except (HTTPError, OSError, ValueError) as error:
+            raise KubernetesError(f"the watch broke off: {echo(error, '', 200)}") from None
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A pod as it is now; None for one that is gone.
+
+        Raises
+        ------
+        KubernetesError
+            As `call`.
+        """
+        try:
+            found: dict[str, Any] = self.call(self.core.read_namespaced_pod, name, namespace)
+        except KubernetesError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind a pod to a node, and annotate it, in one step.
+
+        Raises
+        ------
+        KubernetesError
+            409 for a pod that is bound or another one, 404 for one that is gone.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            # Servers before 1.22 do not look at the uid.
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self.call(self.core.create_namespaced_binding, namespace, body)
+
+    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+        """Annotate a pod.
+
+        Raises
+        ------
+        KubernetesError
+            409 for another pod, 404 for one that is gone.
+        """
+        body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+        self.call(self.core.patch_namespaced_pod, name, namespace, body)
+
+    def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ask for the eviction of a pod.
+
+        Raises
+        ------
+        KubernetesError
+            429 where a disruption budget forbids it now, 409 for another pod, 404 for one that is gone.
+        """
+        body = {
+            "apiVersion": f"policy/{self._eviction_version()}",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        self.call(self.core.create_namespaced_pod_eviction, name, namespace, body)
+
+    def _eviction_version(self) -> str:
+        """Version of evictions, which servers before 1.22 have as a beta only."""
+        if not self._eviction:
+            resources = self.call(self.core.get_api_resources)["resources"]
+            versions = {one["name"]: one.get("version") or "v1" for one in resources}
+            self._eviction = versions.get("pods/eviction", "v1")
+        return self._eviction
+
+    def read_config_map(self, namespace: str, name: str, key: str) -> str:
+        """Text of a key of a ConfigMap.
+
+        Raises
+        ------
+        KubernetesError
+            Where it is not there, too.
+        """
+        found = self.call(self.core.read_namespaced_config_map, name, namespace)
+        text = (found.get("data") or {}).get(key)
+        if not isinstance(text, str):
+            raise KubernetesError(f"the ConfigMap '{namespace}/{name}' has no '{key}'", 404)
+        return text
+
+
+def refusal(status: int | None, body: Any) -> KubernetesError:
+    """What a refusal says."""
+    try:
+        told = json.loads(body)["message"]
+    except (ValueError, TypeError, KeyError):
+        told = body
+    return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status or 0)
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(line)
+    if event["type"] == "ERROR":
+        status = event["object"]
+        raise KubernetesError(
+            echo(status.get("message", "the watch failed"), "", 200), status.get("code") or 0
+        )
+    return event
+
+
+def take(api: Api) -> Snapshot:
+    """Ask for everything that a round needs, once.
+
+    Raises
+    ------
+    KubernetesError
+        Where there is no answer, which is never taken for an empty cluster.
+    """
+    nodes, _ = api.listed(api.core.list_node)
+    pods, _ = api.listed(api.core.list_pod_for_all_namespaces)
+    return {"time": time.time(), "nodes": nodes, "pods": pods}

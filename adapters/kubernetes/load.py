@@ -1,0 +1,232 @@
+"""Who uses the GPUs of which node, and what everything draws by the model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from wattsched.adapters.kubernetes.options import (
+    KubeJob,
+    KubernetesOptions,
+    Launch,
+    PoolView,
+    groups_above,
+    job_key,
+    launch_of,
+    pools_of_site,
+)
+from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, Site
+
+Ours = Callable[[KubePod], bool]
+"""Whether a pod is ours, such as by its scheduler's name."""
+
+LEAVING_S = 30.0
+"""So long after it was to be gone a deleted pod's GPUs still count as about to be free."""
+_SLACK_W = 1e-6
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A pod that is to be bound to a node."""
+
+    pod: KubePod
+    node: str
+    launch: Launch
+
+
+@dataclass
+class Load:
+    """Who uses what, and the watts of it.
+
+    A GPU of a pod of ours draws its part of the option's watts; one of another pod the most that its type
+    draws; every other one, broken and cordoned ones included, its idle watts; and every node its base watts.
+
+    Attributes
+    ----------
+    pools : PoolView
+        Nodes by pool.
+    ours : dict of str to KubeJob
+        Jobs of which pods that we bound are on nodes, and these pods.
+    launches : dict of str to Launch
+        By uid, of these pods.
+    waiting : dict of str to KubeJob
+        Jobs of which no pod is on a node.
+    due : list of Binding
+        Pods whose gang is on nodes already; they are counted as if they were, too.
+    stuck : dict of str to str
+        Jobs with pods that are due and have no room, and why.
+    used : dict of str to int
+        GPUs by node, of all pods.
+    soon : dict of str to int
+        GPUs by node of pods that were deleted and are about to go.
+    node_w : dict of str to float
+        What each node draws.
+    soon_w : dict of str to float
+        How much of it pods that are about to go take with them.
+    """
+
+    site: Site
+    options: KubernetesOptions
+    pools: PoolView
+    ours: dict[str, KubeJob] = field(default_factory=dict)
+    launches: dict[str, Launch] = field(default_factory=dict)
+    waiting: dict[str, KubeJob] = field(default_factory=dict)
+    due: list[Binding] = field(default_factory=list)
+    stuck: dict[str, str] = field(default_factory=dict)
+    used: Counter[str] = field(default_factory=Counter)
+    soon: Counter[str] = field(default_factory=Counter)
+    node_w: dict[str, float] = field(default_factory=dict)
+    soon_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _room: dict[str, dict[str, float]] = field(default_factory=dict)
+    _under: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def power_w(self) -> float:
+        """What everything draws."""
+        return sum(self.node_w.values())
+
+    def domain_w(self, domain: str) -> float:
+        """What is drawn through a power domain."""
+        reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
+        return reserved_w + sum(self.node_w[node] for node in self._under[domain])
+
+    def idle_w(self, node: str) -> float:
+        """Watts of one idle GPU of a node."""
+        return self.pools.idle_w[self.pools.of_node[node]]
+
+    def free(self, node: KubeNode) -> int:
+        """GPUs of a node that nobody uses; it may be cordoned."""
+        return max(0, node.gpus - node.broken - self.used[node.name])
+
+    def added_w(self, node: str, launch: Launch) -> float:
+        """What a pod adds to what its GPUs draw when they are idle."""
+        return launch.power_w - launch.gpus * self.idle_w(node)
+
+    def has_room(self, pod: KubePod, name: str) -> bool:
+        """Whether a node takes a pod now."""
+        node = self.site.nodes.get(name)
+        if node is None or not node.ready or self.free(node) < pod.gpus:
+            return False
+        room = self._room[name]
+        enough = all(amount <= room.get(what, 0.0) for what, amount in pod.needs.items())
+        return enough and pod.constraints.allow(node.name, node.labels, node.taints)
+
+    def place(self, pod: KubePod, wanted: str) -> str | None:
+        """The node wanted, or another one of its pool where a pod has room and leaves the least."""
+        if self.has_room(pod, wanted):
+            return wanted
+        pool = self.pools.of_node.get(wanted)
+        others = [
+            node
+            for node in self.site.nodes.values()
+            if self.pools.of_node[node.name] == pool and self.has_room(pod, node.name)
+        ]
+        return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
+
+    def within(self, cap_w: float, bindings: Iterable[Binding]) -> str:
+        """Why bindings that are counted already would be too much now: '' where they are not.
+
+        What adds no watts is never too much.
+        """
+        added: dict[str, float] = defaultdict(float)
+        for one in bindings:
+            added[one.node] += self.added_w(one.node, one.launch)
+        if sum(added.values()) > 0 and self.power_w > cap_w + _SLACK_W:
+            return "would draw more than the cap"
+        for domain in self.options.power_domains:
+            more_w = sum(added[node] for node in self._under[domain.name] if node in added)
+            if more_w > 0 and self.domain_w(domain.name) > domain.power_cap_w + _SLACK_W:
+                return f"would draw more than the cap of '{domain.name}'"
+        return ""
+
+    def take(self, binding: Binding) -> None:
+        """Count a pod as bound."""
+        self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), 1)
+
+    def give_back(self, binding: Binding) -> None:
+        """Count it as not bound."""
+        self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), -1)
+
+    def _count(self, pod: KubePod, node: str, added_w: float, sign: int) -> None:
+        self.used[node] += sign * pod.gpus
+        self.node_w[node] += sign * added_w
+        for what, amount in pod.needs.items():
+            self._room[node][what] = self._room[node].get(what, 0.0) - sign * amount
+
+
+def load_of(site: Site, options: KubernetesOptions, ours: Ours) -> Load:
+    """Who uses which GPU.
+
+    A pod with an annotation of ours that is not as we bound it counts as one of others.
+    """
+    waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod)]
+    load = Load(site, options, pools_of_site(site, options, waiting))
+    for node in site.nodes.values():
+        load.node_w[node.name] = options.base_power_w + node.gpus * load.idle_w(node.name)
+        load._room[node.name] = dict(node.room)
+    for domain in options.power_domains:
+        members = set(domain.members)
+        load._under[domain.name] = [
+            node.name for node in site.nodes.values() if members & {node.name, *groups_above(node, options)}
+        ]
+    present: dict[str, list[KubePod]] = defaultdict(list)
+    for pod in site.pods.values():
+        if pod.present and pod.node in site.nodes:
+            _count_present(load, pod, present, ours)
+    load.ours = {name: _job(name, pods) for name, pods in present.items()}
+    missing: dict[str, list[KubePod]] = defaultdict(list)
+    for pod in waiting:
+        missing[job_key(pod)].append(pod)
+    for name, pods in missing.items():
+        job = _job(name, pods)
+        if name in load.ours:
+            _join(load, job, load.ours[name])
+        else:
+            load.waiting[name] = job
+    return load
+
+
+def _job(name: str, pods: list[KubePod]) -> KubeJob:
+    return KubeJob(name, tuple(sorted(pods, key=lambda pod: pod.name)))
+
+
+def _count_present(load: Load, pod: KubePod, present: dict[str, list[KubePod]], ours: Ours) -> None:
+    node = load.site.nodes[pod.node]
+    launch = launch_of(pod) if ours(pod) else None
+    most_w = load.options.max_power_w(load.options.gpu_type_named(node.product))
+    each_w = most_w if launch is None else launch.power_w / launch.gpus
+    added_w = pod.gpus * (each_w - load.idle_w(node.name))
+    load._count(pod, pod.node, added_w, 1)
+    if pod.leaving and load.site.time_s < pod.deletion_s + LEAVING_S:
+        load.soon[pod.node] += pod.gpus
+        load.soon_w[pod.node] += added_w
+    elif launch is not None and not pod.leaving:
+        present[job_key(pod)].append(pod)
+        load.launches[pod.uid] = launch
+
+
+def _join(load: Load, late: KubeJob, there: KubeJob) -> None:
+    """Count pods of a gang as bound whose others are: those that a kill of ours or a failure left behind."""
+    launch = load.launches[there.pods[0].uid]
+    planned = Counter(launch.gang or {})
+    planned.subtract(pod.node for pod in there.pods)
+    wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, pods))]
+    wanted += [there.pods[0].node] * len(late.pods)
+    bindings = list[Binding]()
+    size = there.pods[0].gang_size or len(late.pods)
+    pods = sorted(late.pods, key=lambda pod: (pod.created_s, pod.name))[: max(0, size - len(there.pods))]
+    for pod, node in zip(pods, wanted, strict=False):
+        found = load.place(pod, node) if node in load.site.nodes and pod.gpus == launch.gpus else None
+        if found is None:
+            load.stuck[late.name] = "the others of its gang are on nodes, and there is no room left for it"
+            break
+        joined = Binding(pod, found, _for(launch, pod))
+        load.take(joined)
+        bindings.append(joined)
+    load.due += bindings
+
+
+def _for(launch: Launch, pod: KubePod) -> Launch:
+    """The same for another pod of a gang."""
+    return launch.model_copy(update={"uid": pod.uid})

@@ -1,0 +1,338 @@
+"""Round after round: look at the cluster, decide, evict what has to go, and then bind what has room."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from threading import Event
+from typing import Any
+
+from wattsched.adapters.budget import Budget
+from wattsched.adapters.kubernetes.actions import Actions
+from wattsched.adapters.kubernetes.api import KubernetesError
+from wattsched.adapters.kubernetes.load import Binding, Load, load_of
+from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
+from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
+from wattsched.adapters.kubernetes.snapshot import Snapshot
+from wattsched.instances.errors import InputError
+from wattsched.serve.journal import Journal
+from wattsched.serve.recorded import RecordedSession
+
+SESSION = "kubernetes"
+"""Name of our session in the journal."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How rounds are decided and done.
+
+    Attributes
+    ----------
+    scheduler_name : str
+        Pods with it are ours.
+    marked : bool
+        Only those that ask for GPUs and have a label or an annotation of ours.
+    every_s : float
+        Between rounds.
+    deadline_s : float
+        For a decision.
+    apply : bool
+        Whether anything is done; else it is only told.
+    """
+
+    options: KubernetesOptions
+    scheduler_name: str = "wattsched"
+    objective: str = "work-value"
+    every_s: float = 10.0
+    deadline_s: float = 5.0
+    change_cost: float = 0.0
+    apply: bool = False
+    marked: bool = False
+
+    def ours(self, pod: KubePod) -> bool:
+        """Whether a pod is ours."""
+        named = pod.scheduler == self.scheduler_name
+        return named and (not self.marked or (pod.gpus > 0 and is_marked(pod)))
+
+
+@dataclass
+class Report:
+    """What a round did, or would do.
+
+    Attributes
+    ----------
+    started, stopped, joined : dict
+        Jobs by name, and how; pods that were bound after others of their gang; in shadow mode what would be.
+    postponed : dict of str to str
+        Decided starts that cannot be yet, and why: the next round looks again.
+    waiting : dict of str to str
+        Jobs that wait for a reason of their own.
+    power_w, cap_w : float
+        Draw by the model after the round, and the cap; None is no cap.
+    notes : list of str
+        What else an operator should know.
+    """
+
+    number: int
+    time_s: float
+    running: int = 0
+    queued: int = 0
+    started: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    joined: dict[str, str] = field(default_factory=dict)
+    postponed: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+    power_w: float = 0.0
+    cap_w: float | None = None
+    reason: str = ""
+    gap: float | None = None
+    decided_s: float = 0.0
+    took_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+class Rounds:
+    """Rounds on one cluster.
+
+    Parameters
+    ----------
+    policy : Policy
+    budget : Budget
+    journal : Journal
+    look : callable
+        Takes a snapshot, such as that of a `Mirror`.
+    actions : callable, optional
+        Makes the actions on a journal; needed to apply.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        journal: Journal,
+        look: Callable[[], Snapshot],
+        actions: Callable[[RecordedSession], Actions] | None = None,
+    ) -> None:
+        self.policy, self.budget, self.journal, self.look = policy, budget, journal, look
+        self.stop = Event()
+        self.session = self._opened()
+        self.actions = actions(self.session) if actions is not None and policy.apply else None
+
+    def __iter__(self) -> Iterator[Report | KubernetesError | InputError]:
+        """Do rounds until `stop` is set; what has no answer is told, and tried again."""
+        while not self.stop.is_set():
+            begun = time.monotonic()
+            try:
+                yield self.round()
+            except (KubernetesError, InputError) as error:
+                yield error
+            self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
+
+    def round(self) -> Report:
+        """Do one round.
+
+        Raises
+        ------
+        KubernetesError
+            Where the API server does not answer; nothing is taken for granted then.
+        InputError
+            For objects, options or budgets that cannot be used.
+        """
+        begun = time.monotonic()
+        load = self._load()
+        cap_w = self.budget.cap_w(load.site.time_s)
+        report = Report(0, load.site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
+        report.notes += load.site.notes
+        if self.actions is not None and (cut_off := self.actions.settle()):
+            report.notes.append(f"{cut_off} actions were cut off; the pods tell what became of them")
+        self._join(load, report)
+        round = round_of(load)
+        plan = self._decided(round, cap_w, report)
+        self._carry_out(plan, load, report)
+        report.took_s = time.monotonic() - begun
+        return report
+
+    # -- looking -----------------------------------------------------------------------------------------
+
+    def _site(self) -> Site:
+        if self.actions is not None:
+            self.actions.wait_until_seen()
+        return read(self.look(), self.policy.options.gpu_label)
+
+    def _load(self) -> Load:
+        return load_of(self._site(), self.policy.options, self.policy.ours)
+
+    # -- deciding ----------------------------------------------------------------------------------------
+
+    def _decided(self, round: Round, cap_w: float, report: Report) -> Plan:
+        """The decision of the session; where there is none, what brings the draw below the cap."""
+        self._tell(round, cap_w)
+        made = self.session.solve(deadline_s=self.policy.deadline_s)
+        decision, report.number = made.decision, made.number
+        report.reason, report.gap = decision.result.termination.reason, decision.gap
+        report.decided_s = decision.time_s["total"]
+        if decision.solved:
+            return plan_of(round, decision)
+        load = round.load
+        stops = stops_to_fit(load, cap_w)
+        left_w = load.power_w - sum(load.soon_w.values())
+        for name in stops:
+            left_w -= sum(load.added_w(pod.node, load.launches[pod.uid]) for pod in load.ours[name].pods)
+        if left_w > cap_w:
+            told = f"{left_w:,.0f} W are drawn by what may not be stopped (pods, idle GPUs, nodes)"
+            report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
+        return Plan([], stops, round.left_out)
+
+    def _tell(self, round: Round, cap_w: float) -> None:
+        """Tell the session of everything as it is now."""
+        policy, session = self.policy, self.session
+        if before := session.session.to_instance().by_column().names:
+            session.remove(before)
+        session.update(
+            cluster=round.cluster,
+            power_w=None if math.isinf(cap_w) else max(cap_w, 1e-3),
+            objective=policy.objective,
+            round_s=policy.every_s,
+            change_cost=policy.change_cost,
+        )
+        if round.jobs:
+            _upsert(session, round)
+
+    def _opened(self) -> RecordedSession:
+        """Our session in the journal, which is made if it is not there."""
+        if SESSION in self.journal.sessions():
+            return self.journal.open(SESSION)
+        nothing = {
+            "gpu_types": {"none": {"idle_power_w": 0.0}},
+            "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
+        }
+        return self.journal.create(SESSION, {"cluster": nothing})
+
+    # -- doing -------------------------------------------------------------------------------------------
+
+    def _join(self, load: Load, report: Report) -> None:
+        """Bind pods whose gang is on nodes already; they are counted."""
+        gangs: dict[str, list[Binding]] = {}
+        for one in load.due:
+            gangs.setdefault(f"{one.pod.namespace}/gang:{one.pod.gang}", []).append(one)
+        for name, bindings in gangs.items():
+            if why := load.within(self.budget.cap_w(time.time()), bindings):
+                load.stuck[name] = why
+                for one in bindings:
+                    load.give_back(one)
+                continue
+            report.joined |= {one.pod.key: one.node for one in bindings}
+            if self.actions is not None:
+                _, refused = self.actions.start(name, tuple(bindings))
+                report.notes += [f"{name} is not complete: {refused}"] if refused else []
+
+    def _carry_out(self, plan: Plan, load: Load, report: Report) -> None:
+        """Stop first; start what has room and watts after that, by a fresh look."""
+        report.waiting = plan.reasons
+        if self.actions is None:
+            report.stopped = plan.stops
+            report.started = {start.job.name: told(start) for start in plan.starts}
+            self._count(load, report)
+            return
+        self.actions.number = report.number
+        for name, why in plan.stops.items():
+            if refused := self.actions.stop(load.ours[name], why):
+                report.notes.append(f"{name} was not stopped: {refused}")
+            else:
+                report.stopped[name] = why
+        if plan.starts or plan.stops:
+            # Pods of others may have come while we decided.
+            load = self._load()
+            self._start(plan.starts, load, report)
+        self._count(load, report)
+
+    def _start(self, starts: list[Start], load: Load, report: Report) -> None:
+        """Bind the pods of each job if all have room, and everything still fits below the caps with them."""
+        assert self.actions is not None  # asked by the caller
+        for start in starts:
+            name = start.job.name
+            bindings, why = placed(start, load)
+            if not why:
+                # The cap may have been cut since the decision.
+                why = load.within(self.budget.cap_w(time.time()), bindings)
+            if why or self.stop.is_set():
+                for one in bindings:
+                    load.give_back(one)
+                report.postponed[name] = why or "is being ended"
+                continue
+            bound, refused = self.actions.start(name, bindings)
+            for one in bindings:
+                if one not in bound:
+                    load.give_back(one)
+            if refused:
+                report.notes.append(f"{name} was not started as a whole: {refused}")
+            if bound:
+                report.started[name] = told(start)
+                load.ours[name] = start.job
+                load.waiting.pop(name, None)
+
+    def _count(self, load: Load, report: Report) -> None:
+        report.power_w, report.running = load.power_w, len(load.ours)
+        report.queued = len(load.waiting)
+        if self.actions is not None:
+            self.actions.end_round(load.waiting, {**report.waiting, **report.postponed})
+        if self.budget.note:
+            report.notes.append(self.budget.note)
+
+
+def is_marked(pod: KubePod) -> bool:
+    """Whether a pod has a label or an annotation of ours."""
+    return any(name.startswith(PREFIX) for name in (*pod.labels, *pod.annotations))
+
+
+def placed(start: Start, load: Load) -> tuple[tuple[Binding, ...], str]:
+    """The pods of a start with nodes that have room for them, counted; or those that had, and why not all."""
+    found = list[Binding]()
+    for one in start.bindings:
+        pod = load.site.pods.get(one.pod.uid)
+        if pod is None or not pod.waiting:
+            return tuple(found), "has changed meanwhile"
+        node = load.place(pod, one.node)
+        if node is None:
+            return tuple(found), "has no room yet"
+        binding = Binding(pod, node, one.launch)
+        load.take(binding)
+        found.append(binding)
+    return tuple(found), ""
+
+
+def _upsert(session: RecordedSession, round: Round) -> None:
+    """Tell the session of the jobs; one that waits and cannot be understood is left out, with why."""
+    try:
+        session.upsert(round.jobs)
+        return
+    except InputError:
+        pass
+    for job in list(round.jobs):
+        try:
+            session.upsert([job])
+        except InputError as error:
+            # Without a job that runs, its GPUs would be taken to be free.
+            if "current" in job:
+                raise
+            round.left_out[job["name"]] = "; ".join(error.faults)
+            round.jobs.remove(job)
+
+
+def told(start: Start) -> str:
+    """Where a job starts, and how."""
+    gpus: dict[str, int] = {}
+    for one in start.bindings:
+        gpus[one.node] = gpus.get(one.node, 0) + one.launch.gpus
+    launch = start.bindings[0].launch
+    places = ", ".join(f"{count} of {node}" for node, count in gpus.items())
+    clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+    limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+    return f"GPUs {places}{clock}{limit}, {start.power_w:,.0f} W"

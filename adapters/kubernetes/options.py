@@ -1,0 +1,337 @@
+"""What pods may run as: from their annotations, a file of the site, or their plain requests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pydantic import Field
+
+from wattsched.adapters.kubernetes.reading import GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
+from wattsched.adapters.options import (
+    PLAIN_S,
+    JobOptions,
+    StatedOptions,
+    merged,
+    plain_table,
+    with_table,
+)
+from wattsched.instances.clusters import GPU_TYPES
+from wattsched.instances.errors import InputError, validated
+from wattsched.instances.sizing.job import Job
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+
+LAUNCH = f"{PREFIX}launch"
+"""Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
+
+SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
+"""Settings of an option, which are annotations of their own, too, for an agent on the node."""
+
+_FIXED = ("min_gpus", "max_gpus", "gpu_counts")
+"""Fields that a pod's request settles."""
+
+
+def annotation(field: str) -> str:
+    """Annotation of a field: ``wattsched.io/remaining-work`` for ``remaining_work``."""
+    return PREFIX + field.replace("_", "-")
+
+
+_WRITTEN = {LAUNCH, GANG_SIZE, *map(annotation, SETTINGS)}
+
+
+class KubernetesOptions(StatedOptions):
+    """The file of the site: watts that Kubernetes does not know, and options of jobs.
+
+    Attributes
+    ----------
+    gpu_label : str
+        Label of nodes that names their GPUs.
+    products : dict
+        GPU type by such a name; without an entry it is the known type that the name contains.
+    rack_labels : list of str
+        Labels of nodes that name what they stand in, the largest first; these are members of `power_domains`.
+    namespaces : dict
+        What is said of the jobs of a namespace.
+    """
+
+    gpu_label: Name = "nvidia.com/gpu.product"
+    products: dict[Name, Name] = Field(default_factory=dict)
+    rack_labels: list[Name] = Field(
+        default_factory=lambda: ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack"]
+    )
+    namespaces: dict[str, JobOptions] = Field(default_factory=dict)
+
+    def gpu_type_named(self, product: str) -> str:
+        """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
+        words = re.split(r"[-_ ]", product)
+        known = [word for word in words if word in self.gpu_types or word in GPU_TYPES]
+        return self.products.get(product) or (product if product in self.gpu_types else [*known, product][0])
+
+
+class Launch(Strict):
+    """How we started a pod.
+
+    Attributes
+    ----------
+    uid : str
+        Of the pod, as another one may have its name later.
+    gpus, power_w
+        Of the pod; of its gang it has an equal part.
+    rate : float
+        Of its job.
+    gang : dict of str to int
+        Pods of its gang by node, as they were to be bound.
+    """
+
+    uid: str
+    gpus: Count
+    power_w: NonNegative
+    rate: Positive = 1.0
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_size: Count | None = None
+    gang: dict[Name, Count] | None = None
+
+    def annotations(self) -> dict[str, str]:
+        """Annotations to bind with."""
+        settings = {
+            annotation(name): value for name in SETTINGS if (value := getattr(self, name)) is not None
+        }
+        return {
+            LAUNCH: json.dumps(self.model_dump(exclude_none=True)),
+            **{name: f"{value:g}" for name, value in settings.items()},
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Clock, power limit and batch size, those that there are."""
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
+
+
+def launch_of(pod: KubePod) -> Launch | None:
+    """How a pod was started; None where it was not by us."""
+    if not pod.node or LAUNCH not in pod.annotations:
+        return None
+    try:
+        launch = validated(Launch, json.loads(pod.annotations[LAUNCH]))
+    except (ValueError, RecursionError, InputError):
+        return None
+    return launch if launch.uid == pod.uid and launch.gpus == pod.gpus else None
+
+
+@dataclass(frozen=True)
+class KubeJob:
+    """A pod on its own, or the pods of a gang.
+
+    Attributes
+    ----------
+    pods : tuple of KubePod
+        By name.
+    """
+
+    name: str
+    pods: tuple[KubePod, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all pods."""
+        return sum(pod.gpus for pod in self.pods)
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether all pods say that they may be evicted."""
+        return all(pod.annotations.get(annotation("preemptible")) == "true" for pod in self.pods)
+
+    @property
+    def begun_s(self) -> float:
+        """When the last of its pods began."""
+        return max(pod.begun_s for pod in self.pods)
+
+
+def job_key(pod: KubePod) -> str:
+    """Name of the job that a pod belongs to; no pod has a colon in its name."""
+    return f"{pod.namespace}/gang:{pod.gang}" if pod.gang else pod.key
+
+
+def said_by(pod: KubePod) -> JobOptions:
+    """What the annotations of a pod say; values are JSON, and bare words texts.
+
+    Raises
+    ------
+    InputError
+        With every fault.
+    """
+    document: dict[str, Any] = {}
+    for name, text in pod.annotations.items():
+        if not name.startswith(PREFIX) or name in _WRITTEN:
+            continue
+        field = name.removeprefix(PREFIX).replace("-", "_")
+        if field in _FIXED:
+            raise InputError([f"{name}: the pods' request settles how many GPUs there are"])
+        try:
+            document[field] = json.loads(text)
+        except (ValueError, RecursionError):
+            document[field] = text
+    try:
+        return validated(JobOptions, document)
+    except InputError as error:
+        raise InputError([_as_annotation(fault) for fault in error.faults]) from None
+
+
+def _as_annotation(fault: str) -> str:
+    """A fault that names the annotation instead of the field."""
+    found = re.match(r"[a-z_]+", fault)
+    return annotation(found[0]) + fault[found.end() :] if found else fault
+
+
+def fields_of(
+    job: KubeJob, options: KubernetesOptions, kind_of: Mapping[str, str], pools: Sequence[str]
+) -> dict[str, Any]:
+    """Fields of a job of an instance: what is said of its pods or, where nothing is, their plain request.
+
+    Parameters
+    ----------
+    kind_of : mapping of str to str
+        GPU type of every pool.
+    pools : sequence of str
+        Those that have nodes for its pods.
+
+    Raises
+    ------
+    InputError
+        With why it can have no option.
+    """
+    first, *others = job.pods
+    own = said_by(first)
+    if any(said_by(pod) != own for pod in others):
+        raise InputError(["its pods differ in their annotations"])
+    if not first.gpus:
+        raise InputError([f"asks for no {GPU}"])
+    if any(pod.gpus != first.gpus for pod in others):
+        raise InputError(["its pods ask for different numbers of GPUs"])
+    by_name = [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
+    fields = merged([options.namespaces.get(first.namespace), *by_name, own])
+    kinds = sorted(set(kind_of.values()))
+    stated = fields.get("pools")
+    if stated and (strange := [name for name in stated if name not in kinds]):
+        raise InputError([f"{annotation('pools')}: '{strange[0]}' is no GPU type of the cluster"])
+    allowed = [pool for pool in pools if stated is None or kind_of[pool] in stated]
+    if not allowed:
+        raise InputError(["no node with GPUs is as its selector, affinity and tolerations ask"])
+    if "options" not in fields and "model" not in fields:
+        limit_s = first.limit_s if first.limit_s <= 1e12 else PLAIN_S
+        table = plain_table(job.gpus, sorted({kind_of[pool] for pool in allowed}), options)
+        fields = {"remaining_work": limit_s, **fields, "options": table}
+    fields = with_table(fields, options.tables)
+    given = {name: value for name, value in fields.items() if name not in ("preemptible", *_FIXED)}
+    if "model" in given:
+        given["gpu_counts"] = [job.gpus]
+    checked = validated(Job, {**given, "pools": allowed, "name": job.name})
+    return checked.model_dump(exclude_unset=True)
+
+
+def taken_gpus(job: KubeJob, size: int) -> int:
+    """GPUs that a job takes of nodes of a size; more than it uses where its pods leave some of a node.
+
+    None fit where a pod is larger than a node: 0.
+    """
+    each, pods = job.pods[0].gpus, len(job.pods)
+    on_one = size // each
+    if not on_one:
+        return 0
+    if pods <= on_one:
+        return pods * each
+    return (pods // on_one) * size + (pods % on_one) * each
+
+
+def possible(
+    job: KubeJob, table: Mapping[str, Any], pools: Sequence[str], site: PoolView
+) -> dict[str, list[Any]]:
+    """Rows of a table that the pods can be: their request, in each pool that they may use.
+
+    The GPUs that pods of a gang leave unused on whole nodes are taken, and draw what idle ones do.
+
+    Raises
+    ------
+    InputError
+        Where there is none.
+    """
+    columns = {name: column for name, column in table.items() if column is not None}
+    rows: dict[str, list[Any]] = {name: [] for name in columns}
+    for i, (gpus, named) in enumerate(zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)):
+        for pool in pools:
+            taken = taken_gpus(job, site.size[pool])
+            if gpus != job.gpus or named not in (pool, site.kind[pool]) or not taken:
+                continue
+            for name, column in columns.items():
+                rows[name].append(column[i])
+            rows["gpus"][-1], rows["pool"][-1] = taken, pool
+            rows["power_w"][-1] += (taken - gpus) * site.idle_w[pool]
+    if not rows.get("gpus"):
+        raise InputError([_why_none(job, columns, pools, site)])
+    return rows
+
+
+def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], site: PoolView) -> str:
+    if all(not taken_gpus(job, site.size[pool]) for pool in pools):
+        return f"a pod asks for {job.pods[0].gpus} GPUs, and no node that it may have has so many"
+    counts = sorted(set(columns.get("gpus", ())))
+    if job.gpus not in counts:
+        told = ", ".join(map(str, counts)) or "none"
+        return f"its options are for {told} GPUs, and its pods ask for {job.gpus}: others are left out"
+    kinds = ", ".join(sorted({site.kind[pool] for pool in pools}))
+    return f"its options for {job.gpus} GPUs are of none of the GPU types that it may use ({kinds})"
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """What there is to know of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes."""
+
+    kind: dict[str, str]
+    size: dict[str, int]
+    idle_w: dict[str, float]
+    of_node: dict[str, str]
+    sample: dict[str, KubeNode]
+
+    def for_pod(self, pod: KubePod) -> list[str]:
+        """Pools whose nodes a pod may have."""
+        return [
+            pool
+            for pool, node in self.sample.items()
+            if pod.constraints.allow(node.name, node.labels, node.taints)
+        ]
+
+
+def pools_of_site(site: Site, options: KubernetesOptions, pods: Sequence[KubePod]) -> PoolView:
+    """Pools: nodes that are alike to all pods that wait, and behind the same power caps."""
+    keys = sorted({key for pod in pods for key in pod.constraints.keys})
+    by_name = any(pod.constraints.names_nodes for pod in pods)
+    view = PoolView({}, {}, {}, {}, {})
+    numbers: dict[str, dict[Any, int]] = {}
+    for node in site.nodes.values():
+        kind = options.gpu_type_named(node.product)
+        above = set(groups_above(node, options))
+        feeds = [domain.name for domain in options.power_domains if {node.name, *above} & set(domain.members)]
+        alike = (
+            tuple(node.labels.get(key) for key in keys),
+            tuple(sorted((one.key, one.value or "", one.effect) for one in node.taints)),
+            node.name if by_name else "",
+        )
+        plain = "/".join([kind, str(node.gpus), *feeds])
+        number = numbers.setdefault(plain, {}).setdefault(alike, len(numbers[plain]))
+        pool = plain if number == 0 else f"{plain}#{number}"
+        view.of_node[node.name] = pool
+        if pool not in view.kind:
+            view.kind[pool], view.size[pool], view.sample[pool] = kind, node.gpus, node
+            view.idle_w[pool] = options.gpu_type(kind).idle_power_w
+    return view
+
+
+def groups_above(node: KubeNode, options: KubernetesOptions) -> list[str]:
+    """What a node stands in, the largest first: ``zone``, ``zone/rack``."""
+    names = [node.labels[label] for label in options.rack_labels if node.labels.get(label)]
+    return ["/".join(names[: i + 1]) for i in range(len(names))]

@@ -1,0 +1,298 @@
+"""A round: the cluster and the jobs as a session takes them, and what its decision asks of Kubernetes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wattsched.adapters.kubernetes.load import Binding, Load
+from wattsched.adapters.kubernetes.options import (
+    SETTINGS,
+    KubeJob,
+    KubernetesOptions,
+    Launch,
+    fields_of,
+    groups_above,
+    possible,
+)
+from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
+from wattsched.adapters.options import OF_MODELS, modelled
+from wattsched.instances.errors import InputError
+from wattsched.session_decision import SessionDecision
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job whose pods are to be bound, all or none."""
+
+    job: KubeJob
+    bindings: tuple[Binding, ...]
+
+    @property
+    def power_w(self) -> float:
+        """Watts of its pods."""
+        return sum(one.launch.power_w for one in self.bindings)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a session is told, and which jobs that wait it is not told of, and why."""
+
+    load: Load
+    cluster: dict[str, Any]
+    jobs: list[dict[str, Any]]
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a decision asks of Kubernetes.
+
+    Attributes
+    ----------
+    starts : list of Start
+        Those whose GPUs or watts others have to leave first are among them.
+    stops : dict of str to str
+        Jobs whose pods are to be evicted, and why.
+    reasons : dict of str to str
+        Why jobs wait, where there is more to say than that others go first.
+    """
+
+    starts: list[Start]
+    stops: dict[str, str]
+    reasons: dict[str, str]
+
+
+def round_of(load: Load) -> Round:
+    """The round as a session takes it.
+
+    Raises
+    ------
+    InputError
+        Where the cluster has no GPUs, or their watts are not known.
+    """
+    if not load.site.nodes:
+        raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
+    left_out = dict(load.stuck)
+    records = [record for job in load.ours.values() if (record := _running_record(job, load))]
+    cluster = cluster_of(load, records)
+    fields, whole = dict[str, dict[str, Any]](), dict[str, KubeJob]()
+    for name, job in load.waiting.items():
+        try:
+            whole[name] = complete(job)
+            fields[name] = _fields(whole[name], load)
+        except InputError as error:
+            left_out[name] = "; ".join(error.faults)
+    _expand_models(fields, cluster, load.options, left_out)
+    for name, said in fields.items():
+        try:
+            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            record["options"] = possible(whole[name], said["options"], said["pools"], load.pools)
+            records.append(record)
+        except InputError as error:
+            left_out[name] = "; ".join(error.faults)
+    return Round(load, cluster, records, left_out)
+
+
+def complete(job: KubeJob) -> KubeJob:
+    """A waiting job with as many pods as its gang has.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be placed yet, or at all.
+    """
+    if odd := [pod.odd for pod in job.pods if pod.odd]:
+        raise InputError([odd[0]])
+    first = job.pods[0]
+    if not first.gang:
+        return job
+    if any(pod.gang_size != first.gang_size for pod in job.pods) or not first.gang_size:
+        raise InputError([f"{GANG_SIZE}: all pods of a gang have to state it, and the same"])
+    if len(job.pods) < first.gang_size:
+        raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
+    oldest = sorted(job.pods, key=lambda pod: (pod.created_s, pod.name))[: first.gang_size]
+    return KubeJob(job.name, tuple(sorted(oldest, key=lambda pod: pod.name)))
+
+
+def _fields(job: KubeJob, load: Load) -> dict[str, Any]:
+    pools = set.intersection(*(set(load.pools.for_pod(pod)) for pod in job.pods))
+    return fields_of(job, load.options, load.pools.kind, sorted(pools))
+
+
+def _expand_models(
+    fields: dict[str, dict[str, Any]],
+    cluster: Mapping[str, Any],
+    options: KubernetesOptions,
+    left_out: dict[str, str],
+) -> None:
+    """Give jobs with models their tables; one that has none does not keep the others from theirs."""
+    whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
+    known: dict[str, dict[str, Any]] = {}
+    for name in [name for name, said in fields.items() if "model" in said]:
+        said = {field: value for field, value in fields[name].items() if field not in ("name", "weight")}
+        try:
+            if (key := repr(said)) not in known:
+                known[key] = modelled(whole, said, options.profiles)
+            fields[name]["options"] = known[key]
+        except InputError as error:
+            left_out[name] = "; ".join(error.faults)
+            del fields[name]
+
+
+def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The cluster as an instance has it.
+
+    Kubernetes does not tell which of a node's GPUs a pod has, so numbers are given here: first those that
+    take no job, then those of jobs that may be stopped, whose records get them.
+    """
+    own, own_w = Counter[str](), Counter[str]()
+    for record in records:
+        for node, numbers in record["current"]["nodes"].items():
+            gpus = len(numbers)
+            each_w = record["options"]["power_w"][0] / record["options"]["gpus"][0]
+            own[node] += gpus
+            own_w[node] += gpus * (each_w - load.idle_w(node))
+    nodes, groups = list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    next_free = dict[str, int]()
+    for node in load.site.nodes.values():
+        fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
+        shut = node.gpus - own[node.name] if not node.ready else min(fixed, node.gpus - own[node.name])
+        idle_w, base_w = load.idle_w(node.name), load.options.base_power_w
+        others_w = load.node_w[node.name] - base_w - load.soon_w[node.name] - own_w[node.name]
+        row: dict[str, Any] = {
+            "name": node.name,
+            "gpu_type": load.pools.kind[load.pools.of_node[node.name]],
+            "gpus": node.gpus,
+            "base_power_w": base_w,
+            "reserved_w": max(0.0, round(others_w - idle_w * (node.gpus - shut), 6)),
+            "pool": load.pools.of_node[node.name],
+        }
+        row |= {"unavailable": list(range(shut))} if shut else {}
+        if above := groups_above(node, load.options):
+            row["parent"] = above[-1]
+            for name, parent in zip(above, [None, *above], strict=False):
+                groups[name] = {"name": name, "level": "group"} | ({"parent": parent} if parent else {})
+        next_free[node.name] = shut
+        nodes.append(row)
+    for record in records:
+        for node, numbers in record["current"]["nodes"].items():
+            begin = next_free[node]
+            next_free[node] += len(numbers)
+            record["current"]["nodes"][node] = list(range(begin, next_free[node]))
+    kinds = sorted(set(load.pools.kind.values()))
+    return {
+        "name": "kubernetes",
+        "gpu_types": {kind: load.options.gpu_type(kind).model_dump(exclude_unset=True) for kind in kinds},
+        "nodes": nodes,
+        "groups": list(groups.values()),
+        "power_domains": [domain.model_dump() for domain in load.options.power_domains],
+        "capacity": "nodes",
+    }
+
+
+def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
+    """A job of ours that may be stopped; others are load."""
+    on_nodes = Counter(pod.node for pod in job.pods)
+    pools = {load.pools.of_node[node] for node in on_nodes}
+    ready = all(load.site.nodes[node].ready for node in on_nodes)
+    if not (job.preemptible and ready and len(pools) == 1 and _regular(job, on_nodes, load.site)):
+        return None
+    (pool,) = pools
+    launch = load.launches[job.pods[0].uid]
+    try:
+        said = fields_of(job, load.options, load.pools.kind, [pool])
+    except InputError:
+        return None
+    power_w = sum(load.launches[pod.uid].power_w for pod in job.pods)
+    table = {"gpus": [job.gpus], "pool": [pool], "power_w": [power_w], "rate": [launch.rate]}
+    table |= {name: [value] for name, value in launch.settings.items()}
+    ran_s, work = max(0.0, load.site.time_s - job.begun_s), said.get("remaining_work", 1.0)
+    each = job.pods[0].gpus
+    return {
+        # Who states restart_s goes on from a checkpoint. All others begin anew.
+        "restart_s": ran_s,
+        **{name: value for name, value in said.items() if name not in OF_MODELS},
+        "options": table,
+        "pools": [pool],
+        "remaining_work": max(0.01 * work, work - launch.rate * ran_s),
+        "current": {
+            "gpus": job.gpus,
+            "pool": pool,
+            "nodes": {node: list(range(each * pods)) for node, pods in on_nodes.items()},
+            **launch.settings,
+        },
+    }
+
+
+def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
+    """Whether a job lies as the engine would place it: on one node, or on whole ones and a part of one."""
+    first = job.pods[0]
+    if first.gang and len(job.pods) != first.gang_size:
+        return False
+    parts = [node for node, pods in on_nodes.items() if pods * first.gpus < site.nodes[node].gpus]
+    return len(on_nodes) == 1 or len(parts) <= 1
+
+
+def plan_of(round: Round, decision: SessionDecision) -> Plan:
+    """Compare a decision with what runs."""
+    load = round.load
+    records = {record["name"]: record for record in round.jobs}
+    option = dict(zip(decision.ids, decision.option.tolist(), strict=True))
+    starts, stops, decided = list[Start](), _stuck(load), set[str]()
+    for row in decision.assignments:
+        record, nodes = records[row.job], {node: len(gpus) for node, gpus in row.nodes.items()}
+        decided.add(row.job)
+        held = record.get("current")
+        if held is None:
+            starts.append(
+                _start(complete(load.waiting[row.job]), nodes, record["options"], option[row.job], load)
+            )
+        elif nodes != {node: len(gpus) for node, gpus in held["nodes"].items()}:
+            stops[row.job] = "is to make room for others, and to begin anew elsewhere"
+    stops |= {name: "is to wait" for name, one in records.items() if "current" in one and name not in decided}
+    return Plan(starts, stops, round.left_out | dict(decision.reasons))
+
+
+def _stuck(load: Load) -> dict[str, str]:
+    """Parts of gangs on nodes, without room for their others, that may be stopped to begin together."""
+    told = "has no room for all of its gang"
+    return {name: told for name in load.stuck if load.ours[name].preemptible}
+
+
+def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row: int, load: Load) -> Start:
+    """Pods of a job on the nodes that it was given."""
+    each, left = job.pods[0].gpus, list(job.pods)
+    gaps = table["gpus"][row] - job.gpus
+    power_w = table["power_w"][row] - gaps * load.pools.idle_w[table["pool"][row]]
+    speed = table["rate"][row] if "rate" in table else 1.0 / table["completion_s"][row]
+    settings = {name: table[name][row] for name in SETTINGS if name in table}
+    counts = dict[str, int]()
+    for node, gpus in sorted(nodes.items(), key=lambda pair: (-pair[1], pair[0])):
+        counts[node] = min(gpus // each, len(job.pods) - sum(counts.values()))
+    places = [node for node, pods in counts.items() for _ in range(pods)]
+    gang = {node: pods for node, pods in counts.items() if pods} if job.pods[0].gang else None
+    bindings = tuple(
+        Binding(
+            pod,
+            node,
+            Launch(uid=pod.uid, gpus=each, power_w=power_w / len(left), rate=speed, gang=gang, **settings),
+        )
+        for pod, node in zip(left, places, strict=True)
+    )
+    return Start(job, bindings)
+
+
+def stops_to_fit(load: Load, cap_w: float) -> dict[str, str]:
+    """Jobs to stop so that the draw is within a cap without a decision: those that began last go first."""
+    excess_w = load.power_w - sum(load.soon_w.values()) - cap_w
+    stops: dict[str, str] = {}
+    for job in sorted(load.ours.values(), key=lambda one: (-one.begun_s, one.name)):
+        if excess_w <= 0:
+            break
+        if job.preemptible:
+            stops[job.name] = f"{excess_w:,.0f} W too many are drawn"
+            excess_w -= sum(load.added_w(pod.node, load.launches[pod.uid]) for pod in job.pods)
+    return stops

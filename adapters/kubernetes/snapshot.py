@@ -1,0 +1,91 @@
+"""What the API said, saved and read again: nodes and pods as ``kubectl`` prints them, without secrets."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wattsched.instances.errors import InputError
+from wattsched.instances.io import read_json, write_atomically
+
+Snapshot = dict[str, Any]
+"""``time`` in seconds since 1970, and objects of the API: ``nodes`` and ``pods``."""
+
+_KEPT = {
+    "metadata": ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"),
+    "spec": (
+        "nodeName",
+        "schedulerName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "schedulingGates",
+        "overhead",
+        "activeDeadlineSeconds",
+        "unschedulable",
+        "taints",
+    ),
+    "status": ("phase", "startTime", "allocatable", "capacity"),
+}
+"""What snapshots in files have of objects: nothing that could be secret."""
+
+
+def load(path: str | Path) -> Snapshot:
+    """Read a saved snapshot, or what ``kubectl get nodes,pods -A -o json`` printed.
+
+    Raises
+    ------
+    InputError
+        Where the file is none.
+    """
+    document = read_json(path)
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        raise InputError(
+            ["is no list of nodes and pods as 'kubectl get nodes,pods -A -o json' prints"], str(path)
+        )
+    time_s = document.get("time", time.time())
+    if isinstance(time_s, bool) or not isinstance(time_s, int | float):
+        raise InputError(["time: must be seconds since 1970"], str(path))
+    kinds = {kind: [one for one in items if one.get("kind") == kind] for kind in ("Node", "Pod")}
+    return {"time": float(time_s), "nodes": kinds["Node"], "pods": kinds["Pod"]}
+
+
+def save(path: str | Path, snapshot: Snapshot) -> None:
+    """Write a snapshot in one step, without what is not looked at."""
+    items = [
+        {"apiVersion": "v1", "kind": kind, **_pruned(one)}
+        for kind, found in (("Node", snapshot["nodes"]), ("Pod", snapshot["pods"]))
+        for one in found
+    ]
+    document = {"apiVersion": "v1", "kind": "List", "time": snapshot["time"], "items": items}
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {
+        part: {
+            name: value
+            for name in names
+            if (value := (found.get(part) or {}).get(name)) not in (None, {}, [])
+        }
+        for part, names in _KEPT.items()
+    }
+    metadata, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+    annotations = metadata.get("annotations") or {}
+    if own := {name: text for name, text in annotations.items() if name.startswith("wattsched.io/")}:
+        kept["metadata"]["annotations"] = own
+    for name in ("containers", "initContainers"):
+        if spec.get(name):
+            kept["spec"][name] = [
+                {field: one[field] for field in ("name", "resources", "restartPolicy") if one.get(field)}
+                for one in spec[name]
+            ]
+    ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
+    if ready:
+        kept["status"]["conditions"] = [{name: one.get(name) for name in ("type", "status")} for one in ready]
+    return kept

@@ -1,0 +1,170 @@
+"""What a site's file says of its GPUs and jobs, and what users say of theirs: for every scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
+from wattsched.instances.errors import InputError, validated
+from wattsched.instances.io import read_json
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
+from wattsched.perfmodels.profile import Profile
+from wattsched.topology.cluster import GpuType, PowerDomain
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
+
+PLAIN_S = 3600.0
+"""What a job is taken to need that states neither its work nor a time limit."""
+
+OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_limits_w")
+"""Fields of jobs that a table replaces."""
+
+
+class JobOptions(Strict):
+    """What a comment or the site's file says of a job: fields of a job of an instance."""
+
+    options: Options | None = None
+    model: Name | None = None
+    remaining_work: Positive | None = None
+    weight: Weight | None = None
+    restart_s: NonNegative | None = None
+    preemptible: bool | None = None
+    min_gpus: Count | None = None
+    max_gpus: Count | None = None
+    pools: list[Name] | None = None
+    gpu_counts: list[Count] | None = None
+    batch_sizes: list[Count] | None = None
+    frequencies_mhz: list[Count] | None = None
+    power_limits_w: list[Positive] | None = None
+
+    _by_column = field_validator("options", mode="before")(by_column)
+
+
+class StatedOptions(Strict):
+    """The file of a site: watts that its scheduler does not know, and options of jobs.
+
+    Attributes
+    ----------
+    gpu_types : dict
+        GPU types as clusters have them; those of `GPU_TYPES` are known. ``max_power_w`` counts for GPUs that
+        plain jobs and other people's jobs use.
+    base_power_w : float
+        Draw of a node without its GPUs.
+    power_domains : list
+        Caps of parts of the site; members are groups and nodes.
+    tables, profiles
+        As instances have them.
+    jobs : dict
+        What is said of jobs by name, a pattern with ``*``.
+    """
+
+    gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
+    base_power_w: Standing = BASE_POWER_W
+    power_domains: list[PowerDomain] = Field(default_factory=list)
+    tables: dict[Name, OptionTable] = Field(default_factory=dict)
+    profiles: list[Profile] = Field(default_factory=list)
+    jobs: dict[str, JobOptions] = Field(default_factory=dict)
+
+    def gpu_type(self, name: str) -> GpuType:
+        """Watts of a GPU type.
+
+        Raises
+        ------
+        InputError
+            Where the file has to state them.
+        """
+        kind = self.gpu_types.get(name) or GPU_TYPES.get(name)
+        if kind is None:
+            raise InputError(
+                [f"gpu_types: the watts of '{name}' are not known; state them in the options file"]
+            )
+        return kind
+
+    def max_power_w(self, name: str) -> float:
+        """Most that one GPU of a type draws."""
+        kind = self.gpu_type(name)
+        return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
+
+
+StatedT = TypeVar("StatedT", bound=StatedOptions)
+
+
+def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
+    """Read the site's file; defaults without one.
+
+    Raises
+    ------
+    InputError
+        With every fault.
+    """
+    return form() if path is None else validated(form, read_json(path), str(path))
+
+
+def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
+    """Fields that are said of a job; later layers go before earlier ones."""
+    fields: dict[str, Any] = {}
+    for layer in layers:
+        own = {} if layer is None else {name: value for name, value in layer if value is not None}
+        if own.keys() & {"options", "model"}:
+            fields = {name: value for name, value in fields.items() if name not in ("options", "model")}
+        fields |= own
+    return fields
+
+
+def with_table(fields: dict[str, Any], tables: Mapping[str, OptionTable]) -> dict[str, Any]:
+    """Fields with the table that they name.
+
+    Raises
+    ------
+    InputError
+        Where there is no such table.
+    """
+    named = fields.get("options")
+    if not isinstance(named, str):
+        return fields
+    if named not in tables:
+        raise InputError([f"options: '{named}' is no table of the options file"])
+    return {**fields, "options": tables[named]}
+
+
+def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> OptionTable:
+    """One option on each of some GPU types, for a job that says nothing: GPUs at the most that they draw."""
+    watts = [gpus * options.max_power_w(kind) for kind in kinds]
+    return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
+
+
+def modelled(
+    cluster: Mapping[str, Any], fields: Mapping[str, Any], profiles: Sequence[Profile]
+) -> dict[str, list[Any]]:
+    """Table of a job with a performance model.
+
+    Raises
+    ------
+    InputError
+        Where there is no such model, or it has no option on this cluster.
+    """
+    from wattsched.formulations.sizing.data import options_of
+    from wattsched.formulations.sizing.jobs import jobs_of
+
+    job = {**fields, "name": "job", "preemptible": True}
+    known = jobs_of(validated(Instance, {"cluster": cluster, "jobs": [job], "profiles": profiles}))
+    found = options_of(known)
+    rows = np.flatnonzero(found.pool >= 0)
+    if not len(rows):
+        raise InputError([f"model: '{fields['model']}' has no option on the GPUs of this cluster"])
+    table: dict[str, list[Any]] = {
+        "gpus": found.gpus[rows].tolist(),
+        "pool": [found.pools[pool].name for pool in found.pool[rows]],
+        "power_w": found.power_w[rows].tolist(),
+        "rate": found.rate[rows].tolist(),
+    }
+    for field, kind in (("frequency_mhz", int), ("power_limit_w", float), ("batch_size", int)):
+        values = getattr(found, field)[rows]
+        if not np.isnan(values).any():
+            table[field] = [kind(value) for value in values]
+    return table

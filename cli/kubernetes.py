@@ -1,0 +1,360 @@
+"""``wattsched kubernetes``: decide what a Kubernetes cluster runs, round after round, and do it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
+from wattsched.cli.outputs import Command, Output
+from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.serve import is_loopback, require_extra
+
+if TYPE_CHECKING:
+    from wattsched.adapters.budget import Budget
+    from wattsched.adapters.kubernetes.actions import Actions
+    from wattsched.adapters.kubernetes.extender import Extender
+    from wattsched.adapters.kubernetes.loop import Policy, Report, Rounds
+    from wattsched.adapters.kubernetes.snapshot import Snapshot
+    from wattsched.serve.journal import Journal
+    from wattsched.serve.recorded import RecordedSession
+
+MOST_S = 86_400
+CAP = "cap.json"
+"""Key of a ConfigMap with the cap."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How rounds are decided.
+
+    Parameters
+    ----------
+    power_w : float, optional
+        Watts that the site may draw.
+    budget : str, optional
+        File with the watts and announced changes (.json), read anew in every round.
+    config_map : str, optional
+        NAMESPACE/NAME of a ConfigMap that has such a file as 'cap.json'.
+    options : str, optional
+        File of the site: watts of GPU types, options of jobs (.json).
+    scheduler_name : str
+        Pods that name this scheduler are ours.
+    objective : str
+        What is optimised.
+    every : float
+        Seconds from round to round.
+    deadline : float
+        Seconds for a decision.
+    change_cost : float
+        Price of a running job that stops, in the unit of the objective.
+    """
+
+    power_w: float | None = None
+    budget: str | None = None
+    config_map: str | None = None
+    options: str | None = None
+    scheduler_name: str = "wattsched"
+    objective: str = "work-value"
+    every: float = 10.0
+    deadline: float = 5.0
+    change_cost: float = 0.0
+
+
+SECONDS = Number(above=0, most=MOST_S)
+
+
+@click.command("kubernetes", cls=Command)
+@click.option("--shadow", is_flag=True, help="Tell what would be done, and do nothing.")
+@click.option("--apply", "do_apply", is_flag=True, help="Bind and evict pods.")
+@click.option("--once", is_flag=True, help="One round, and no more.")
+@filling(
+    "asked",
+    Asked,
+    power_w={"type": Number(above=0), "metavar": "W"},
+    budget={"type": FileName(), "metavar": "FILE"},
+    config_map={"metavar": "NAMESPACE/NAME"},
+    options={"type": FileName(), "metavar": "FILE"},
+    scheduler_name={"metavar": "NAME"},
+    objective={"metavar": "NAME"},
+    every={"type": SECONDS, "metavar": "S"},
+    deadline={"type": SECONDS, "metavar": "S"},
+    change_cost={"type": Number(0), "metavar": "C"},
+)
+@click.option("--kubeconfig", type=FileName(), metavar="FILE", help="Not the usual configuration.")
+@click.option("--extender", metavar="[HOST:]PORT", help="Answer the default scheduler, and bind nothing.")
+@click.option("--tokens", metavar="FILE", help="Who may ask the extender; needed beyond loopback.")
+@click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
+@click.option("--journal", metavar="FILE", help="What was decided and done (SQLite).")
+@click.option("--snapshot", type=FileName(), metavar="FILE", help="Use a saved snapshot, no cluster.")
+@click.option("--record", type=Output((".json",)), metavar="FILE", help="Save what the API says (.json).")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each round on standard output.")
+def command(
+    shadow: bool,
+    do_apply: bool,
+    once: bool,
+    asked: Asked,
+    kubeconfig: str | None,
+    extender: str | None,
+    tokens: str | None,
+    all_pods: bool,
+    journal: str | None,
+    snapshot: str | None,
+    record: str | None,
+    as_json: bool,
+) -> int:
+    """Decide what a Kubernetes cluster runs, round after round.
+
+    Ours are pods with 'schedulerName: wattsched'; with --extender those of the default scheduler that ask for
+    GPUs and have a label or an annotation of ours. All others are left alone and count as load.
+    """
+    from wattsched.adapters.kubernetes.api import KubernetesError
+    from wattsched.adapters.kubernetes.loop import Policy, Rounds
+    from wattsched.adapters.kubernetes.options import KubernetesOptions
+    from wattsched.adapters.options import stated_in
+    from wattsched.serve.journal import Journal
+
+    _require_sense(shadow, do_apply, asked, journal, snapshot)
+    if extender is None:
+        refuse_given(("tokens", "all_pods"), "needs --extender")
+    elif not do_apply or once:
+        raise BadInput("--extender needs --apply, and cannot be combined with --once")
+    once = once or snapshot is not None
+    policy = Policy(
+        options=stated_in(asked.options, KubernetesOptions),
+        scheduler_name=_scheduler_name(asked, extender),
+        marked=extender is not None and not all_pods,
+        objective=asked.objective,
+        every_s=asked.every,
+        deadline_s=asked.deadline,
+        change_cost=asked.change_cost,
+        apply=do_apply,
+    )
+    try:
+        with ExitStack() as stack:
+            cluster = _Cluster(stack, kubeconfig, snapshot, record, once=once and not do_apply)
+            budget = _budget(asked, cluster)
+            budget.cap_w(time.time())  # a file that cannot be read is refused before anything is done
+            folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
+            kept = stack.enter_context(
+                Journal(Path(folder) / "journal" if journal is None else Path(journal))
+            )
+            actions = cluster.actions
+            if extender is not None:
+                actions = partial(
+                    actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
+                )
+            rounds = Rounds(policy, budget, kept, cluster.look, actions)
+            stack.enter_context(_stopping(rounds))
+            return _follow(rounds, once=once, as_json=as_json, do_apply=do_apply)
+    except KubernetesError as error:
+        click.echo(f"no round: {error}", err=True)
+        return NO_SOLUTION
+
+
+class _Cluster:
+    """A cluster that is watched, asked once, or was saved."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        kubeconfig: str | None,
+        snapshot: str | None,
+        record: str | None,
+        *,
+        once: bool,
+    ) -> None:
+        from wattsched.adapters.kubernetes.api import Api, take
+        from wattsched.adapters.kubernetes.snapshot import load
+        from wattsched.adapters.kubernetes.watching import Mirror
+
+        self._record = record
+        self.api = None if snapshot is not None else Api(kubeconfig)
+        self.mirror = None if self.api is None or once else Mirror(self.api)
+        if self.mirror is not None:
+            stack.callback(self.mirror.close)
+            self._take: Callable[[], Snapshot] = self.mirror.snapshot
+        elif self.api is not None:
+            self._take = partial(take, self.api)
+        else:
+            self._take = partial(load, str(snapshot))
+
+    def look(self) -> Snapshot:
+        """A snapshot, saved where that was asked for."""
+        from wattsched.adapters.kubernetes.snapshot import save
+
+        found = self._take()
+        if self._record is not None:
+            save(self._record, found)
+        return found
+
+    def actions(self, journal: RecordedSession, extender: Extender | None = None) -> Actions:
+        """Actions on it."""
+        from wattsched.adapters.kubernetes.actions import Actions
+        from wattsched.adapters.kubernetes.announcing import Announcing
+
+        assert self.api is not None  # refused before
+        assert self.mirror is not None
+        if extender is not None:
+            return Announcing(self.api, self.mirror, journal, extender=extender)
+        return Actions(self.api, self.mirror, journal)
+
+
+def _scheduler_name(asked: Asked, extender: str | None) -> str:
+    """Scheduler of our pods: the one that is not ours asks an extender."""
+    own = asked.scheduler_name == Asked.scheduler_name
+    return "default-scheduler" if own and extender is not None else asked.scheduler_name
+
+
+@contextmanager
+def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) -> Iterator[Extender]:
+    """Answer the scheduler, in a thread."""
+    host, _, port = at.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(f"--extender: must be [HOST:]PORT, got '{at}'")
+    if tokens is None and not is_loopback(host):
+        raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
+    require_extra("--extender")
+    from wattsched.adapters.kubernetes.extender import Extender
+    from wattsched.adapters.kubernetes.reading import read_pod
+    from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
+    from wattsched.serve.app import create
+    from wattsched.serve.server import listening, served_beside
+    from wattsched.serve.tokens import Tokens
+
+    extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
+    extender.publish({})  # pods wait for the first round
+    known = None if tokens is None else Tokens(tokens)
+    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING)
+    watch(extender, app.state.service.metrics)
+    try:
+        bound = listening(host, int(port))
+    except OSError as error:
+        raise BadInput(f"--extender: cannot listen on {host}, port {port}: {reason(error)}") from None
+    click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
+    with bound, served_beside(app, bound):
+        yield extender
+
+
+def _budget(asked: Asked, cluster: _Cluster) -> Budget:
+    """The cap, from where it was said to be."""
+    from wattsched.adapters.budget import Budget
+    from wattsched.adapters.kubernetes.api import KubernetesError
+    from wattsched.instances.errors import InputError
+
+    ahead_s = asked.every + asked.deadline + 30.0
+    if asked.config_map is None:
+        return Budget(asked.power_w, asked.budget, ahead_s=ahead_s)
+    namespace, _, name = asked.config_map.partition("/")
+    if not namespace or not name:
+        raise BadInput(f"--config-map: must be NAMESPACE/NAME, got '{asked.config_map}'")
+
+    def source() -> object:
+        assert cluster.api is not None  # refused before
+        try:
+            return json.loads(cluster.api.read_config_map(namespace, name, CAP))
+        except (KubernetesError, ValueError, RecursionError) as error:
+            raise InputError([str(error)]) from None
+
+    return Budget(file=f"ConfigMap {asked.config_map}", ahead_s=ahead_s, source=source)
+
+
+def _require_sense(
+    shadow: bool, do_apply: bool, asked: Asked, journal: str | None, snapshot: str | None
+) -> None:
+    """Refuse options that do not go together."""
+    if shadow == do_apply:
+        raise BadInput("give one of --shadow, which changes nothing, and --apply")
+    if do_apply and snapshot is not None:
+        raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
+    if do_apply and journal is None:
+        raise BadInput("--apply needs --journal FILE, which keeps what was done")
+    caps = {"--power-w": asked.power_w, "--budget": asked.budget, "--config-map": asked.config_map}
+    if len(given := [name for name, value in caps.items() if value is not None]) > 1:
+        raise BadInput(f"{given[0]}: cannot be combined with {given[1]}, which states the watts")
+    if snapshot is not None:
+        refuse_given(("kubeconfig", "config_map"), "cannot be combined with --snapshot")
+
+
+@contextmanager
+def _stopping(rounds: Rounds) -> Iterator[None]:
+    """End after the action in progress on SIGINT and SIGTERM."""
+
+    def end(*_: object) -> None:
+        rounds.stop.set()
+
+    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _follow(rounds: Rounds, *, once: bool, as_json: bool, do_apply: bool) -> int:
+    """Tell of each round; the exit code."""
+    from wattsched.adapters.kubernetes.api import KubernetesError
+    from wattsched.adapters.kubernetes.loop import Report
+
+    code = 0
+    for told in rounds:
+        if isinstance(told, Report):
+            code = 0
+            _tell(told, do_apply=do_apply, details=not as_json and once)
+            document: dict[str, Any] = told.document()
+        else:
+            if once and not isinstance(told, KubernetesError):
+                raise told
+            code = NO_SOLUTION
+            click.echo(f"no round: {told}", err=True)
+            document = {"error": str(told)}
+        if as_json:
+            click.echo(json.dumps(document))
+            sys.stdout.flush()
+        if once:
+            break
+    return code
+
+
+def _tell(report: Report, *, do_apply: bool, details: bool) -> None:
+    """A line on standard error, and what is to be known besides."""
+    from wattsched.report.terminal import console, line
+    from wattsched.report.wording import count, gap_text
+
+    out, would = console(stderr=True), "" if do_apply else "would be "
+    gap = "" if report.gap is None else f", {gap_text(report.gap)}"
+    cap = "no cap" if report.cap_w is None else f"of {report.cap_w / 1000:,.2f} kW"
+    over = report.cap_w is not None and report.power_w > report.cap_w
+    line(
+        out,
+        (f"round {report.number}", "bold"),
+        f": {count(report.running, 'job')} on GPUs, {report.queued} queued; {would}started "
+        f"{len(report.started)}, stopped {len(report.stopped)}; ",
+        (f"{report.power_w / 1000:,.2f} kW {cap}", "bold red" if over else "bold"),
+        f"; {report.reason}{gap}, {report.took_s:.2f} s",
+    )
+    if details:
+        for verb, jobs in (
+            ("start", report.started),
+            ("stop", report.stopped),
+            ("join", report.joined),
+            ("postpone", report.postponed),
+            ("wait", report.waiting),
+        ):
+            for number, how in jobs.items():
+                line(out, f"{verb} {number}: {how}", indent=2)
+    for note in report.notes:
+        line(out, ("note", "yellow"), f": {note}", indent=2)

@@ -1,0 +1,261 @@
+"""Rounds of the recorded cluster under any cap: what we count is what the engine counts, and fits."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import wattsched
+from wattsched.adapters.kubernetes.load import Load, load_of
+from wattsched.adapters.kubernetes.loop import Policy, placed
+from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
+from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of, stops_to_fit
+from wattsched.adapters.kubernetes.reading import Site, read
+from wattsched.adapters.kubernetes.snapshot import load
+
+RECORDED = Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json"
+SNAPSHOT = load(RECORDED)
+PREFIX = "wattsched.io/"
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> Site:
+    """The recorded cluster after a change of its objects by name."""
+    snapshot = copy.deepcopy(SNAPSHOT)
+    objects = {one["metadata"]["name"]: one for one in (*snapshot["nodes"], *snapshot["pods"])}
+    change(objects)
+    return read(snapshot)
+
+
+def annotated(name: str, **annotations: str) -> Site:
+    """The recorded cluster with other annotations of a pod."""
+
+    def change(objects: dict[str, Any]) -> None:
+        written = {PREFIX + field.replace("_", "-"): text for field, text in annotations.items()}
+        objects[name]["metadata"].setdefault("annotations", {}).update(written)
+
+    return changed(change)
+
+
+def load_at(site: Site, options: KubernetesOptions | None = None) -> Load:
+    policy = Policy(options or KubernetesOptions())
+    return load_of(site, policy.options, policy.ours)
+
+
+def decided(site: Site, cap_w: float, options: KubernetesOptions | None = None) -> tuple[Round, Any]:
+    """The round, and the decision under a cap."""
+    round = round_of(load_at(site, options))
+    session = wattsched.Session(round.cluster, objective="goodput")
+    session.update(power_w=cap_w)
+    for job in round.jobs:
+        fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
+        session.upsert([job["name"]], held=[job["current"]] if "current" in job else None, **fields)
+    return round, session.solve(deadline_s=5.0)
+
+
+def after(site: Site, plan: Any, options: KubernetesOptions | None = None) -> Load:
+    """The load when the plan has been carried out, and what was evicted has gone."""
+    gone = {
+        pod.uid for job in load_at(site, options).ours.values() if job.name in plan.stops for pod in job.pods
+    }
+    left = Site(site.time_s, site.nodes, {uid: pod for uid, pod in site.pods.items() if uid not in gone})
+    load = load_at(left, options)
+    for start in plan.starts:
+        bindings, why = placed(start, load)
+        assert not why
+        assert [one.node for one in bindings] == [one.node for one in start.bindings]
+    return load
+
+
+@given(st.floats(3_000, 20_000), st.booleans(), st.sampled_from([0.0, 4_000.0, 5_000.0]))
+@settings(max_examples=40, deadline=None)
+def test_the_draw_is_what_the_engine_says_and_within_the_caps(
+    cap_w: float, may_stop: bool, rack_w: float
+) -> None:
+    site = annotated("old", preemptible=json.dumps(may_stop))
+    if may_stop:
+        site = changed(lambda _: None)
+    feed = {"name": "feed", "members": ["r1"], "power_cap_w": rack_w}
+    options = KubernetesOptions.model_validate({"power_domains": [feed] if rack_w else []})
+    round, decision = decided(site, cap_w, options)
+    assume(decision.solved)
+    plan = plan_of(round, decision)
+    assert may_stop or not plan.stops
+    assert not any(one.node == "gpu-3" for start in plan.starts for one in start.bindings)
+    for start in plan.starts:
+        assert len(start.bindings) == (start.job.pods[0].gang_size or 1)
+    load = after(site, plan, options)
+    assert load.power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
+    assert load.power_w <= cap_w + 1e-6
+    assert not rack_w or load.domain_w("feed") <= rack_w + 1e-6
+
+
+def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
+    # Bases; a pod of ours with 8 GPUs and one of others with 3; the idle rest of 32 GPUs.
+    assert load_at(read(SNAPSHOT)).power_w == 4 * 200 + 3_200 + 3 * 400 + (32 - 11) * 50
+
+
+@given(st.floats(1_000, 12_000))
+def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
+    load = load_at(read(SNAPSHOT))
+    stops = stops_to_fit(load, cap_w)
+    assert set(stops) == ({"default/old"} if load.power_w > cap_w else set())
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"wieght": "2"}, "wattsched.io/wieght: is not a known field"),
+        ({"options": "none"}, "'none' is no table of the options file"),
+        ({"options": "[]"}, "one object per option"),
+        ({"options": '{"gpus": [4], "pool": ["A100"], "power_w": [1.0], "rate": [1]}'}, "are left out"),
+        (
+            {"options": '{"gpus": [2], "pool": ["H100"], "power_w": [1.0], "rate": [1]}'},
+            "none of the GPU types",
+        ),
+        ({"model": "no-such-model"}, "no-such-model"),
+        ({"pools": '["H100"]'}, "'H100' is no GPU type"),
+        ({"weight": "-1"}, "wattsched.io/weight"),
+        ({"max_gpus": "4"}, "request settles"),
+        ({"restart_s": "[" * 100_000}, "wattsched.io/restart-s"),
+    ],
+)
+def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: Any, told: str) -> None:
+    round = round_of(load_at(annotated("plain", **annotations)))
+    assert told in round.left_out["default/plain"]
+    assert {"default/bert", "default/gang:resnet"} <= {job["name"] for job in round.jobs}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"nodeSelector": {"disk": "fast"}}, "no node with GPUs is as its selector"),
+        ({"schedulingGates": [{"name": "quota"}]}, "scheduling gates"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "pod affinity",
+        ),
+        ({"affinity": {"nodeAffinity": 3}}, "nodeAffinity: must be an object"),
+        ({"containers": [{"name": "main"}]}, "asks for no nvidia.com/gpu"),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "9"}}}]}, "no node that it may have"),
+    ],
+)
+def test_what_a_pod_asks_for_that_cannot_be_is_said(spec: Any, told: str) -> None:
+    round = round_of(load_at(changed(lambda objects: objects["plain"]["spec"].update(spec))))
+    assert told in round.left_out["default/plain"]
+
+
+def test_selectors_and_taints_split_pools() -> None:
+    def change(objects: dict[str, Any]) -> None:
+        objects["gpu-4"]["metadata"]["labels"]["disk"] = "fast"
+        objects["gpu-2"]["spec"]["taints"] = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+        objects["plain"]["spec"]["nodeSelector"] = {"disk": "fast"}
+        expression = {"key": "metadata.name", "operator": "In", "values": ["gpu-2"]}
+        term = {"nodeSelectorTerms": [{"matchFields": [expression]}]}
+        objects["bert"]["spec"] |= {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}},
+            "tolerations": [{"key": "team", "operator": "Exists"}],
+        }
+
+    round, decision = decided(changed(change), 20_000.0)
+    nodes = {start.job.name: start.bindings[0].node for start in plan_of(round, decision).starts}
+    assert (nodes["default/plain"], nodes["default/bert"]) == ("gpu-4", "gpu-2")
+
+
+def test_what_is_said_of_a_pod_goes_before_its_name_and_its_namespace() -> None:
+    table = {"gpus": [2], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
+    options = KubernetesOptions.model_validate(
+        {
+            "tables": {"small": table},
+            "namespaces": {"default": {"weight": 2.0, "model": "bert", "restart_s": 7.0}},
+            "jobs": {"default/pl*": {"options": "small", "weight": 3.0}},
+        }
+    )
+    round = round_of(load_at(annotated("plain", weight="5"), options))
+    (record,) = (job for job in round.jobs if job["name"] == "default/plain")
+    assert (record["weight"], record["restart_s"]) == (5.0, 7.0)
+    assert record["options"] == {**table, "pool": ["A100/8"]}
+
+
+def bound(objects: dict[str, Any], name: str, node: str, gang: dict[str, int]) -> None:
+    """Let a pod of the gang be bound as we would."""
+    pod = objects[name]
+    launch = Launch(uid=pod["metadata"]["uid"], gpus=4, power_w=1_600.0, gang=gang)
+    pod["metadata"]["annotations"] |= launch.annotations()
+    pod["spec"]["nodeName"] = node
+
+
+def test_a_gang_of_which_some_are_bound_keeps_room_for_the_others() -> None:
+    gang = {"gpu-2": 2, "gpu-4": 1}
+    load = load_at(changed(lambda objects: bound(objects, "resnet-1", "gpu-2", gang)))
+    assert {one.pod.name: one.node for one in load.due} == {"resnet-0": "gpu-2", "resnet-2": "gpu-4"}
+    assert load.power_w == load_at(read(SNAPSHOT)).power_w + 3 * (1_600 - 4 * 50)
+    assert load.within(load.power_w - 1, load.due)
+    assert not load.within(load.power_w, load.due)
+    assert "default/gang:resnet" not in load.waiting
+
+
+def test_a_part_of_a_gang_without_room_for_the_others_is_told() -> None:
+    def change(objects: dict[str, Any]) -> None:
+        bound(objects, "resnet-1", "gpu-2", {"gpu-2": 2, "gpu-4": 1})
+        for name in ("gpu-2", "gpu-4"):
+            objects[name]["spec"]["unschedulable"] = True
+
+    site = changed(change)
+    assert "no room left" in round_of(load_at(site)).left_out["default/gang:resnet"]
+    assert not load_at(site).due
+
+
+@pytest.mark.parametrize(
+    "launch", ["{}", "no JSON", json.dumps({"uid": "another", "gpus": 8, "power_w": 1.0}), "[" * 100_000]
+)
+def test_a_pod_that_is_not_as_we_bound_it_is_only_counted(launch: str) -> None:
+    load = load_at(annotated("old", preemptible="true", launch=launch))
+    assert not load.ours
+    assert load.power_w == load_at(read(SNAPSHOT)).power_w
+
+
+def test_a_pod_that_is_about_to_go_leaves_its_room_to_decisions_and_counts_until_then() -> None:
+    def change(objects: dict[str, Any]) -> None:
+        objects["old"]["metadata"]["deletionTimestamp"] = "2026-11-25T12:44:30Z"
+
+    site = changed(change)
+    load = load_at(site)
+    assert load.power_w == load_at(read(SNAPSHOT)).power_w
+    rows = {row["name"]: row for row in round_of(load).cluster["nodes"]}
+    assert ("unavailable" in rows["gpu-1"], rows["gpu-1"]["reserved_w"]) == (False, 0.0)
+    assert not load.has_room(site.pods[load.waiting["default/plain"].pods[0].uid], "gpu-1")
+    late = load_at(Site(site.time_s + 3_600, site.nodes, site.pods))
+    assert {row["name"]: row for row in round_of(late).cluster["nodes"]}["gpu-1"]["reserved_w"] == 3_200
+
+
+@given(st.integers(1, 8), st.integers(1, 8))
+@settings(max_examples=40, deadline=None)
+def test_gangs_of_any_shape_are_bound_whole_and_counted_right(gpus: int, pods: int) -> None:
+    def change(objects: dict[str, Any]) -> None:
+        objects["gpu-3"]["spec"].pop("unschedulable")
+
+    site = changed(change)
+    snapshot = {**copy.deepcopy(SNAPSHOT), "pods": []}
+    template = next(one for one in SNAPSHOT["pods"] if one["metadata"]["name"] == "plain")
+    for i in range(pods):
+        pod = copy.deepcopy(template)
+        pod["metadata"] |= {"name": f"g-{i}", "uid": f"uid-{i}", "labels": {PREFIX + "gang": "g"}}
+        pod["metadata"]["annotations"] = {PREFIX + "gang-size": str(pods)}
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        snapshot["pods"].append(pod)
+    site = Site(site.time_s, site.nodes, read(snapshot).pods)
+    round, decision = decided(site, 50_000.0)
+    plan = plan_of(round, decision)
+    whole = -(-pods // (8 // gpus))
+    assert len(plan.starts) == (whole <= 4)
+    load = after(site, plan)
+    assert load.power_w == pytest.approx(decision.result.totals["power_w"])
+    assert sum(load.used.values()) == (gpus * pods if plan.starts else 0)
