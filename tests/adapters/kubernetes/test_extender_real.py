@@ -131,8 +131,14 @@ class Trial:
     def launches(self) -> dict[str, Any]:
         pods = self.core.list_namespaced_pod("default").items
         found = {pod.metadata.name: pod.metadata.annotations or {} for pod in pods}
-        return {name: json.loads(said["wattsched.io/launch"]) for name, said in found.items()
-                if "wattsched.io/launch" in said}  # fmt: skip
+        key = "wattsched.io/launch"
+        return {name: json.loads(said[key]) for name, said in found.items() if key in said}
+
+    def decided(self, name: str) -> list[str]:
+        """What rounds told of a pod's start."""
+        lines = (self.folder / "rounds").read_text().splitlines()
+        told = [json.loads(line).get("started", {}) for line in lines if line.startswith("{")]
+        return [started[key] for started in told if (key := f"default/{name}") in started]
 
 
 @pytest.fixture
@@ -159,6 +165,8 @@ def test_the_default_scheduler_does_as_was_decided(trial: Trial) -> None:
     wait_for(lambda: len(trial.nodes()) == 4)
     launches = trial.launches()
     assert set(launches) == {"p0", "p1", "p2"}
+    nodes = trial.nodes()
+    assert all(f"4 of {nodes[name]}," in trial.decided(name)[-1] for name in launches)
     # A gang that is not complete, and one that the cap leaves no room for, wait as a whole, and say why.
     small = {"wattsched.io/gang": "g", "wattsched.io/gang-size": "3"}
     for i in range(2):
