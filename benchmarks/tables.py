@@ -72,6 +72,11 @@ TABLES = {
         "python benchmarks/slurm.py --write",
         "slurm.md#measured",
     ),
+    "kubernetes": Table(
+        "A Kubernetes cluster in minutes: cap halved, nodes cordoned, everything restarted",
+        "python benchmarks/kubernetes_cluster.py --write",
+        "kubernetes.md#measured",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",
