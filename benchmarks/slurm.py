@@ -68,8 +68,8 @@ class Trial:
     ----------
     caps : list of pairs
         Times from which caps are in force, and watts.
-    grace_s : list of pairs
-        When a cut came without notice, and how long it took until the draw was below it.
+    unannounced : list of float
+        Times of cuts that came without notice.
     """
 
     cluster: EmulatedSlurm
@@ -122,6 +122,15 @@ class Trial:
             what, number, time_s = line.split()
             found[int(number)].append((what, float(time_s)))
         return found
+
+    def revived(self) -> int:
+        """Jobs that slurmctld started once more after it had noted that they were done."""
+        done, again = set[str](), set[str]()
+        for line in (self.folder / "log" / "slurmctld").read_text(errors="replace").splitlines():
+            if found := re.search(r"_job_complete: JobId=(\d+) done|Allocate JobId=(\d+) ", line):
+                done |= {found[1]} - {None}
+                again |= {found[2]} & done
+        return len(again)
 
     def ended(self) -> int:
         """Jobs that have noted their end."""
@@ -285,9 +294,11 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
     ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
     late = []
     for since_s in trial.unannounced:
-        below = [s.time_s for s in trial.samples if s.time_s >= since_s and s.power_w <= s.cap_w]
-        late.append((since_s, min(below, default=np.inf)))
-    calm = [s for s in trial.samples if not any(since_s <= s.time_s <= until_s for since_s, until_s in late)]
+        # What was released just before may not even run yet, so one sample below the cap says little.
+        done_s = min((r["time_s"] + r["took_s"] for r in rounds if r["time_s"] >= since_s), default=np.inf)
+        above = [s.time_s for s in trial.samples if since_s <= s.time_s < done_s and s.power_w > s.cap_w]
+        late.append((since_s, done_s, max(above, default=since_s)))
+    calm = [s for s in trial.samples if not any(since_s <= s.time_s < done_s for since_s, done_s, _ in late)]
     seen: dict[tuple[int, int], float] = {}
     on_drained = set()
     for sample in trial.samples:
@@ -300,6 +311,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
         "nodes": trial.cluster.nodes,
         "jobs": len(trial.jobs),
         "lost": sum(not ends.get(number) for number in trial.jobs),
+        "revived": trial.revived(),
         "run twice": sum(
             len(ends.get(number, ())) > 1
             or any(t > min(ends[number]) for what, t in notes if what == "start")
@@ -311,7 +323,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
         "above the cap": sum(s.power_w > s.cap_w + 1e-6 for s in calm),
         "most, of the cap": max(s.power_w / s.cap_w for s in calm),
         "below an unannounced cut after, s": max(
-            (until_s - since_s for since_s, until_s in late), default=0.0
+            (last_s - since_s for since_s, _, last_s in late), default=0.0
         ),
         "started on drained nodes": len(on_drained),
         "unanswered": trial.unanswered,
@@ -327,12 +339,13 @@ ROWS = {
     "nodes": "nodes of eight GPUs",
     "jobs": "jobs submitted",
     "lost": "jobs lost",
-    "run twice": "jobs that ran again after they had ended",
+    "revived": "jobs that ran again though slurmctld knew of their end",
+    "run twice": "jobs that ran again after they had noted their end themselves",
     "requeued": "stops of running jobs, which went on later",
     "samples": "samples of the draw",
-    "above the cap": "samples above the cap in force, the seconds after the unannounced cut aside",
+    "above the cap": "samples above the cap in force, until the first round after the unannounced cut aside",
     "most, of the cap": "highest draw, as a part of the cap",
-    "below an unannounced cut after, s": "seconds until the draw was below a cap that was cut without notice",
+    "below an unannounced cut after, s": "seconds for which the draw was above an unannounced cut",
     "started on drained nodes": "jobs started on drained nodes",
     "unanswered": "samples that slurmctld did not answer, while it was restarted",
     "rounds": "rounds",

@@ -77,6 +77,16 @@ TABLES = {
         "python benchmarks/kubernetes_cluster.py --write",
         "kubernetes.md#measured",
     ),
+    "simulators": Table(
+        "Gavel's simulator under its own policies and under ours",
+        "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",
+        "simulators.md#in-its-simulator",
+    ),
+    "extender": Table(
+        "The extender of Kubernetes under load: how long an answer takes",
+        "python benchmarks/extender.py --write",
+        "kubernetes.md#measured-the-extender",
+    ),
     "sharded-round": Table(
         "One round in shards on a local Dask cluster of two processes",
         "python benchmarks/sharded_round.py --write",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import time
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.serve import is_loopback, require_extra
 
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.kubernetes.actions import Actions
-    from wattsched.adapters.kubernetes.loop import Report, Rounds
+    from wattsched.adapters.kubernetes.extender import Extender
+    from wattsched.adapters.kubernetes.loop import Policy, Report, Rounds
     from wattsched.adapters.kubernetes.snapshot import Snapshot
+    from wattsched.serve.journal import Journal
     from wattsched.serve.recorded import RecordedSession
 
 MOST_S = 86_400
@@ -90,6 +94,9 @@ SECONDS = Number(above=0, most=MOST_S)
     change_cost={"type": Number(0), "metavar": "C"},
 )
 @click.option("--kubeconfig", type=FileName(), metavar="FILE", help="Not the usual configuration.")
+@click.option("--extender", metavar="[HOST:]PORT", help="Answer the default scheduler, and bind nothing.")
+@click.option("--tokens", metavar="FILE", help="Who may ask the extender; needed beyond loopback.")
+@click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
 @click.option("--journal", metavar="FILE", help="What was decided and done (SQLite).")
 @click.option("--snapshot", type=FileName(), metavar="FILE", help="Use a saved snapshot, no cluster.")
 @click.option("--record", type=Output((".json",)), metavar="FILE", help="Save what the API says (.json).")
@@ -100,6 +107,9 @@ def command(
     once: bool,
     asked: Asked,
     kubeconfig: str | None,
+    extender: str | None,
+    tokens: str | None,
+    all_pods: bool,
     journal: str | None,
     snapshot: str | None,
     record: str | None,
@@ -107,7 +117,8 @@ def command(
 ) -> int:
     """Decide what a Kubernetes cluster runs, round after round.
 
-    Ours are pods with 'schedulerName: wattsched'. All others are left alone and count as load.
+    Ours are pods with 'schedulerName: wattsched'; with --extender those of the default scheduler that ask for
+    GPUs and have a label or an annotation of ours. All others are left alone and count as load.
     """
     from wattsched.adapters.kubernetes.api import KubernetesError
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
@@ -116,10 +127,15 @@ def command(
     from wattsched.serve.journal import Journal
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
+    if extender is None:
+        refuse_given(("tokens", "all_pods"), "needs --extender")
+    elif not do_apply or once:
+        raise BadInput("--extender needs --apply, and cannot be combined with --once")
     once = once or snapshot is not None
     policy = Policy(
         options=stated_in(asked.options, KubernetesOptions),
-        scheduler_name=asked.scheduler_name,
+        scheduler_name=_scheduler_name(asked, extender),
+        marked=extender is not None and not all_pods,
         objective=asked.objective,
         every_s=asked.every,
         deadline_s=asked.deadline,
@@ -135,7 +151,12 @@ def command(
             kept = stack.enter_context(
                 Journal(Path(folder) / "journal" if journal is None else Path(journal))
             )
-            rounds = Rounds(policy, budget, kept, cluster.look, cluster.actions)
+            actions = cluster.actions
+            if extender is not None:
+                actions = partial(
+                    actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
+                )
+            rounds = Rounds(policy, budget, kept, cluster.look, actions)
             stack.enter_context(_stopping(rounds))
             return _follow(rounds, once=once, as_json=as_json, do_apply=do_apply)
     except KubernetesError as error:
@@ -179,13 +200,53 @@ class _Cluster:
             save(self._record, found)
         return found
 
-    def actions(self, journal: RecordedSession) -> Actions:
+    def actions(self, journal: RecordedSession, extender: Extender | None = None) -> Actions:
         """Actions on it."""
         from wattsched.adapters.kubernetes.actions import Actions
+        from wattsched.adapters.kubernetes.announcing import Announcing
 
         assert self.api is not None  # refused before
         assert self.mirror is not None
+        if extender is not None:
+            return Announcing(self.api, self.mirror, journal, extender=extender)
         return Actions(self.api, self.mirror, journal)
+
+
+def _scheduler_name(asked: Asked, extender: str | None) -> str:
+    """Scheduler of our pods: the one that is not ours asks an extender."""
+    own = asked.scheduler_name == Asked.scheduler_name
+    return "default-scheduler" if own and extender is not None else asked.scheduler_name
+
+
+@contextmanager
+def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) -> Iterator[Extender]:
+    """Answer the scheduler, in a thread."""
+    host, _, port = at.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(f"--extender: must be [HOST:]PORT, got '{at}'")
+    if tokens is None and not is_loopback(host):
+        raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
+    require_extra("--extender")
+    from wattsched.adapters.kubernetes.extender import Extender
+    from wattsched.adapters.kubernetes.reading import read_pod
+    from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
+    from wattsched.serve.app import create
+    from wattsched.serve.server import listening, served_beside
+    from wattsched.serve.tokens import Tokens
+
+    extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
+    extender.publish({})  # pods wait for the first round
+    known = None if tokens is None else Tokens(tokens)
+    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING)
+    watch(extender, app.state.service.metrics)
+    try:
+        bound = listening(host, int(port))
+    except OSError as error:
+        raise BadInput(f"--extender: cannot listen on {host}, port {port}: {reason(error)}") from None
+    click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
+    with bound, served_beside(app, bound):
+        yield extender
 
 
 def _budget(asked: Asked, cluster: _Cluster) -> Budget:

@@ -58,9 +58,9 @@ def command(
         refuse_given(["read_only"], "says what a token may do, and needs --add-token")
     if stdio:
         refuse_given(["host", "port", "tokens"], "cannot be combined with --stdio")
-    elif tokens is None and not _is_loopback(host):
+    elif tokens is None and not is_loopback(host):
         raise BadInput(f"--host {host}: others can reach this, so --tokens FILE has to say who may ask")
-    _require_extra()
+    require_extra("serve")
     from wattsched.serve.journal import Journal
     from wattsched.serve.tokens import Tokens
 
@@ -111,17 +111,19 @@ def _add_token(tokens: str | None, name: str, access: str) -> None:
     click.echo(token)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _require_extra() -> None:
+def require_extra(command: str) -> None:
+    """Refuse what needs a server where none is installed."""
     from importlib.util import find_spec
 
     missing = [name for name in ("fastapi", "prometheus_client", "uvicorn") if find_spec(name) is None]
     if missing:
         needed = ", ".join(missing)
-        raise BadInput(f"serve needs {needed}, which is not installed (pip install 'wattsched[serve]')")
+        raise BadInput(f"{command} needs {needed}, which is not installed (pip install 'wattsched[serve]')")

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from wattsched.result import Result as Result
     from wattsched.session import Session as Session
     from wattsched.session_decision import SessionDecision as SessionDecision
+    from wattsched.shares import TimeShares as TimeShares
+    from wattsched.shares import time_shares as time_shares
     from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
 
@@ -58,6 +60,7 @@ _HOMES = {
     "Result": "wattsched.result",
     "Session": "wattsched.session",
     "SessionDecision": "wattsched.session_decision",
+    "TimeShares": "wattsched.shares",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
     "dask_executor": "wattsched.executors",
@@ -75,6 +78,7 @@ _HOMES = {
     "read_result": "wattsched.documents",
     "replay_jobs": "wattsched.replays",
     "solve": "wattsched.engine",
+    "time_shares": "wattsched.shares",
     "write_document": "wattsched.documents",
 }
 

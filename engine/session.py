@@ -26,6 +26,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of
 from wattsched.problems import problem
 from wattsched.result import Result
@@ -45,7 +46,7 @@ from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
-CHANGEABLE = ("budgets", "round_s", "change_cost", "carbon_g_per_kwh")
+CHANGEABLE = ("budgets", "round_s", "change_cost", "carbon_g_per_kwh", "tenants")
 
 
 # A round by which fields are validated that do not depend on jobs and cluster.
@@ -230,6 +231,7 @@ class Session:
         carbon_g: Limit = SAME,
         scope: Literal["round", "completion"] | None = None,
         carbon_g_per_kwh: Limit = SAME,
+        tenants: Mapping[str, Any] | None = None,
         reserved_w: Mapping[str, float] | None = None,
         down: Iterable[str] = (),
         up: Iterable[str] = (),
@@ -242,6 +244,8 @@ class Session:
         ----------
         objective, round_s, change_cost, power_w, energy_j, carbon_g, scope, carbon_g_per_kwh
             As an instance and its budgets have them.
+        tenants : mapping of str to mapping, optional
+            Quotas and weights of all tenants, instead of those so far; jobs name them as their ``tenant``.
         reserved_w : mapping of str to float, optional
             What others draw on nodes, and through power domains, by name.
         down, up : iterables of str
@@ -263,12 +267,14 @@ class Session:
         gone, back = named("down", down), named("up", up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
+        require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")
         require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
         with self._changing:
             now, faults = self._round, list[str]()
             document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
             document["round_s"] = now.round_s if round_s is None else round_s
             document["change_cost"] = now.change_cost if change_cost is None else change_cost
+            document["tenants"] = now.tenants if tenants is None else plain(tenants)
             same = isinstance(carbon_g_per_kwh, _Same)
             document["carbon_g_per_kwh"] = now.carbon_g_per_kwh if same else carbon_g_per_kwh
             changes: dict[str, Any] = {}
@@ -276,6 +282,7 @@ class Session:
             try:
                 sound = validated(Instance, document)
                 changes = {name: getattr(sound, name) for name in CHANGEABLE}
+                faults += tenant_faults(sound.tenants, self._jobs)
             except InputError as error:
                 faults += error.faults
             try:
@@ -291,7 +298,7 @@ class Session:
             if faults:
                 raise InputError(faults)
             changed = now.model_copy(update=changes)
-            if cluster is not None:
+            if cluster is not None or tenants is not None:
                 _sound(self._instance(changed, self._jobs, self._held, "session"))
             elif gone or unavailable:
                 kept = np.flatnonzero(self._jobs.fixed).tolist()
@@ -407,6 +414,8 @@ class Session:
             kept.pop("options", None)
         checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
         tables = checked.coded("options").values
+        if faults := list(tenant_faults(self._round.tenants, checked)):
+            raise InputError(faults)
         strange = [table for table in tables if isinstance(table, str) and table not in self._round.tables]
         if strange:
             raise InputError([f"options: '{table}' is no table of the session" for table in strange])

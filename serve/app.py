@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -62,6 +62,8 @@ def create(
     routers: Iterable[APIRouter] = (),
     *,
     shadow: bool = False,
+    fixed: bool = False,
+    asking: Collection[str] = (),
 ) -> FastAPI:
     """Make the application.
 
@@ -76,6 +78,10 @@ def create(
         More to answer, as adapters have it.
     shadow : bool
         Decide and record, and let nobody apply a decision.
+    fixed : bool
+        Let nobody change a session: the program that serves them does.
+    asking : collection of str
+        Paths of `routers` where POST changes nothing.
 
     Returns
     -------
@@ -100,7 +106,9 @@ def create(
         redirect_slashes=False,
     )
     app.state.service = service
-    app.add_middleware(Guard, limits=service.limits, tokens=tokens, metrics=service.metrics)
+    app.add_middleware(
+        Guard, limits=service.limits, tokens=tokens, metrics=service.metrics, fixed=fixed, asking=asking
+    )
     _tell_failures(app)
     app.include_router(_of_the_service(service))
     app.include_router(_of_sessions(service), prefix="/v1")
@@ -156,7 +164,7 @@ def _taking(model: str) -> dict[str, Any]:
     return {"requestBody": {"required": model != "SolveRequest", "content": schema}}
 
 
-async def _document(request: Request) -> Any:
+async def document_of(request: Request) -> Any:
     """The body; a large one is read in a thread, while others are answered."""
     body = await request.body()
     return parse_json(body) if len(body) < _LARGE else await asyncio.to_thread(parse_json, body)
@@ -171,7 +179,7 @@ def _of_sessions(service: Service) -> APIRouter:
 
     @router.put("/sessions/{name}", summary="Make a session", openapi_extra=_taking("SessionRequest"))
     async def create(name: Name, request: Request) -> Response:
-        return Answer(await service.create(name, await _document(request)))
+        return Answer(await service.create(name, await document_of(request)))
 
     @router.get("/sessions/{name}", summary="A session as it is now")
     async def describe(name: Name) -> Response:
@@ -185,7 +193,7 @@ def _of_sessions(service: Service) -> APIRouter:
         "/sessions/{name}", summary="Change budgets, loads, nodes", openapi_extra=_taking("UpdateRequest")
     )
     async def update(name: Name, request: Request) -> Response:
-        return Answer(await service.update(name, await _document(request)))
+        return Answer(await service.update(name, await document_of(request)))
 
     @router.get("/sessions/{name}/jobs", summary="Jobs as files have them")
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
@@ -193,11 +201,11 @@ def _of_sessions(service: Service) -> APIRouter:
 
     @router.put("/sessions/{name}/jobs", summary="Add or change jobs", openapi_extra=_taking("JobsRequest"))
     async def upsert(name: Name, request: Request) -> Response:
-        return Answer(await service.upsert(name, await _document(request)))
+        return Answer(await service.upsert(name, await document_of(request)))
 
     @router.delete("/sessions/{name}/jobs", summary="Take jobs out", openapi_extra=_taking("IdsRequest"))
     async def remove(name: Name, request: Request) -> Response:
-        return Answer(await service.remove(name, await _document(request)))
+        return Answer(await service.remove(name, await document_of(request)))
 
     router.include_router(_of_decisions(service))
     return router

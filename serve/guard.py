@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from wattsched.serve.limits import Limits, Rate
@@ -46,10 +46,24 @@ class Guard:
     tokens : Tokens, optional
         None lets everybody in.
     metrics : Metrics
+    fixed : bool
+        Refuse what would change anything.
+    asking : collection of str
+        Paths where POST changes nothing.
     """
 
-    def __init__(self, app: Application, limits: Limits, tokens: Tokens | None, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: Application,
+        limits: Limits,
+        tokens: Tokens | None,
+        metrics: Metrics,
+        *,
+        fixed: bool = False,
+        asking: Collection[str] = (),
+    ) -> None:
         self._app, self._limits, self._tokens, self._metrics = app, limits, tokens, metrics
+        self._fixed, self._asking = fixed, frozenset(asking)
         self._rate = Rate(limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,15 +96,18 @@ class Guard:
     def _admit(self, scope: Scope) -> None:
         if scope["path"] in _OPEN:
             return
+        reads = scope["method"] in _READING or (scope["method"] == "POST" and scope["path"] in self._asking)
         client = (scope.get("client") or ("unknown", 0))[0]
         if self._tokens is not None:
             known = self._tokens.client(_header(scope, b"authorization"))
             if known is None:
                 told = "a bearer token is needed: 'Authorization: Bearer TOKEN'"
                 raise RefusedError(401, told, {"WWW-Authenticate": "Bearer"})
-            if known.access == "read" and scope["method"] not in _READING:
+            if known.access == "read" and not reads:
                 raise RefusedError(403, f"the token of '{known.name}' is for reading only")
             client = known.name
+        if self._fixed and not reads:
+            raise RefusedError(403, "what is here can be read only: rounds alone change it")
         if wait_s := self._rate.wait_s(client):
             told = f"more than {self._limits.rate:g} requests per second"
             raise RefusedError(429, told, {"Retry-After": str(math.ceil(wait_s))})

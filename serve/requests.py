@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import models_json_schema
 
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import NonNegative, Positive, Strict
@@ -51,6 +52,7 @@ class UpdateRequest(Strict):
     carbon_g: Positive | None = None
     scope: Literal["round", "completion"] = "round"
     carbon_g_per_kwh: NonNegative | None = None
+    tenants: dict[str, Tenant] = {}
     reserved_w: dict[str, NonNegative] = {}
     down: list[str] = []
     up: list[str] = []

@@ -64,6 +64,19 @@ class Server(uvicorn.Server):
                 signal.signal(one, handler)
 
 
+@contextmanager
+def served_beside(app: FastAPI, bound: socket.socket) -> Iterator[None]:
+    """Serve in a thread of its own, while something else is done."""
+    server = Server(app)
+    thread = threading.Thread(target=server.run, args=([bound],), name="wattsched-http")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
 def listening(host: str, port: int) -> socket.socket:
     """A socket that is bound already, so that whoever asks is not refused.
 

@@ -6,6 +6,7 @@ import hmac
 import os
 import re
 import secrets
+from base64 import b64decode
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -56,12 +57,13 @@ class Tokens:
     def client(self, header: str | None) -> Client | None:
         """Whoever an ``Authorization`` header is of; None for nobody that is known.
 
-        All digests are compared, each in the same time whatever they are.
+        The token is a bearer's, or the password of basic authentication, for clients that know a token only
+        as a part of an address (``http://NAME:TOKEN@HOST``). All digests are compared, each in the same time
+        whatever they are.
         """
-        scheme, _, token = (header or "").partition(" ")
-        given, found = _digest(token.strip()), None
+        given, found = _digest(_token_in(header or "")), None
         for digest, client in self._known:
-            if hmac.compare_digest(digest, given) and scheme.lower() == "bearer":
+            if hmac.compare_digest(digest, given):
                 found = client
         return found
 
@@ -94,6 +96,20 @@ def add_token(path: str | Path, name: str, access: str) -> str:
     finally:
         os.umask(mask)
     return token
+
+
+def _token_in(header: str) -> str:
+    """The token of a header; empty, which is nobody's, where it has none."""
+    scheme, _, value = header.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip()
+        case "basic":
+            try:
+                return b64decode(value.strip(), validate=True).decode().partition(":")[2]
+            except ValueError:
+                return ""
+    return ""
 
 
 def _digest(token: str) -> str:

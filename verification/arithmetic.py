@@ -98,17 +98,17 @@ class Rationals:
 class Doubles:
     r"""Double precision. Let :math:`u = 2^{-53}`.
 
-    A reduced cost is a sum of at most five terms: the option's value, what it costs that it changes what
-    runs, what it pays for room and watts, for its set, and for joules. Each term is a product of at most
-    five factors; each factor is a number of the instance, a price rounded once, or a completion time,
-    which as a sum of positive products is known to :math:`4u` relative; a job's part of a set's watts is
-    rounded once more, and so is the root that values a job's work, after some roundings of what it is the
-    root of. Differences occur in two places, counted with the sum of their parts: watts above idle, and
-    the time that a restart leaves. A logarithm is known to :math:`9u` absolute for its argument and,
-    numpy's being accurate to four units in the last place, to :math:`8u` relative for itself. Altogether
-    a computed reduced cost is within :math:`23u` times its size of the true one; :math:`\varepsilon =
-    2^{-48} = 32u` also covers the rounding of the size and of the bound itself. This holds where nothing
-    underflows or overflows.
+    A reduced cost is a sum of at most seven terms: the option's value, what it costs that it changes what
+    runs, what it pays for room and watts, for its set, for joules, and for GPUs and watts of its tenant.
+    Each term is a product of at most five factors; each factor is a number of the instance, a price
+    rounded once, or a completion time, which as a sum of positive products is known to :math:`4u`
+    relative; a job's part of a set's watts is rounded once more, and so is the root that values a job's
+    work, after some roundings of what it is the root of. Differences occur in two places, counted with
+    the sum of their parts: watts above idle, and the time that a restart leaves. A logarithm is known to
+    :math:`9u` absolute for its argument and, numpy's being accurate to four units in the last place, to
+    :math:`8u` relative for itself. Altogether a computed reduced cost is within :math:`25u` times its
+    size of the true one; :math:`\varepsilon = 2^{-48} = 32u` also covers the rounding of the size and of
+    the bound itself. This holds where nothing underflows or overflows.
     """
 
     exact = False

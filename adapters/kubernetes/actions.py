@@ -91,6 +91,9 @@ class Actions:
                 del self._unseen[pod.uid]
             raise
 
+    def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
+        """Take note of the jobs that wait after a round, and why, where there is more to say."""
+
     def stop(self, job: KubeJob, why: str) -> str:
         """Evict the pods of a job; '' or what was refused.
 

@@ -181,6 +181,17 @@ class Api:
         }
         self.call(self.core.create_namespaced_binding, namespace, body)
 
+    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+        """Annotate a pod.
+
+        Raises
+        ------
+        KubernetesError
+            409 for another pod, 404 for one that is gone.
+        """
+        body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+        self.call(self.core.patch_namespaced_pod, name, namespace, body)
+
     def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for the eviction of a pod.
 

@@ -15,7 +15,7 @@ from wattsched.adapters.kubernetes.api import KubernetesError
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
-from wattsched.adapters.kubernetes.reading import KubePod, Site, read
+from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.kubernetes.snapshot import Snapshot
 from wattsched.instances.errors import InputError
 from wattsched.serve.journal import Journal
@@ -33,6 +33,8 @@ class Policy:
     ----------
     scheduler_name : str
         Pods with it are ours.
+    marked : bool
+        Only those that ask for GPUs and have a label or an annotation of ours.
     every_s : float
         Between rounds.
     deadline_s : float
@@ -48,10 +50,12 @@ class Policy:
     deadline_s: float = 5.0
     change_cost: float = 0.0
     apply: bool = False
+    marked: bool = False
 
     def ours(self, pod: KubePod) -> bool:
         """Whether a pod is ours."""
-        return pod.scheduler == self.scheduler_name
+        named = pod.scheduler == self.scheduler_name
+        return named and (not self.marked or (pod.gpus > 0 and is_marked(pod)))
 
 
 @dataclass
@@ -277,8 +281,15 @@ class Rounds:
     def _count(self, load: Load, report: Report) -> None:
         report.power_w, report.running = load.power_w, len(load.ours)
         report.queued = len(load.waiting)
+        if self.actions is not None:
+            self.actions.end_round(load.waiting, {**report.waiting, **report.postponed})
         if self.budget.note:
             report.notes.append(self.budget.note)
+
+
+def is_marked(pod: KubePod) -> bool:
+    """Whether a pod has a label or an annotation of ours."""
+    return any(name.startswith(PREFIX) for name in (*pod.labels, *pod.annotations))
 
 
 def placed(start: Start, load: Load) -> tuple[tuple[Binding, ...], str]:

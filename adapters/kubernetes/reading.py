@@ -291,7 +291,10 @@ def read_pod(document: Any) -> KubePod:
     InputError
         Where it is none.
     """
-    return _pod(validated(_Pod, document, "Pod"))
+    try:
+        return _pod(validated(_Pod, document))
+    except (TypeError, OverflowError) as error:
+        raise InputError([f"Pod: cannot be read: {error}"]) from None
 
 
 def _key(pod: _Pod) -> str:

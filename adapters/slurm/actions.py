@@ -51,16 +51,10 @@ class Actions:
     def stop(self, job: SlurmJob, why: str) -> str:
         """Requeue a running job and hold it; '' or why not.
 
-        Slurm would also requeue a job that has just ended, and so run it twice: whether it still runs is
-        asked at the last moment.
+        Without ``Incomplete`` Slurm would requeue a job that has just ended, too, and run it twice.
         """
-        alive = ("squeue", "--noheader", "--states=RUNNING", "--format=%A", f"--jobs={job.id}")
-        try:
-            if ask(*alive).split() != [str(job.id)]:
-                return "has ended by itself"
-        except SlurmError as error:
-            return str(error)
-        return self._do("stop", job, job.restarts, {"why": why}, ("scontrol", "requeuehold", str(job.id)))
+        command = ("scontrol", "requeuehold", "Incomplete", str(job.id))
+        return self._do("stop", job, job.restarts, {"why": why}, command)
 
     def hold(self, job: SlurmJob, why: str) -> str:
         """Take back the release of a job that did not start; '' or why not."""

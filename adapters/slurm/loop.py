@@ -13,7 +13,7 @@ from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, plan_of, round_of, stops_to_fit
-from wattsched.adapters.slurm.reading import Site, read
+from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import listed
@@ -249,7 +249,11 @@ class Rounds:
             else:
                 report.stopped[number] = why
         # Also without stops: jobs of others may have started while we decided.
-        load = self._after_stops(set(plan.stops)) if plan.starts or plan.stops else load
+        if plan.starts or plan.stops:
+            before, load = load.site.jobs, self._after_stops(set(plan.stops))
+            for number in [number for number in report.stopped if _ended(number, before, load.site.jobs)]:
+                del report.stopped[number]
+                report.notes.append(f"job {number} was not stopped: has ended by itself")
         self._start(plan.starts, load, report)
         actions.forget(load.site.jobs)
         self._count(load, report)
@@ -293,6 +297,12 @@ class Rounds:
         report.queued = len([job for job in waiting if job.id not in load.ours])
         if self.budget.note:
             report.notes.append(self.budget.note)
+
+
+def _ended(number: int, before: dict[int, SlurmJob], now: dict[int, SlurmJob]) -> bool:
+    """Whether a job that was to be stopped had ended: Slurm counts no new run of it."""
+    job = now.get(number)
+    return job is None or (not job.on_nodes and job.restarts == before[number].restarts)
 
 
 def _upsert(session: RecordedSession, round: Round) -> None:

@@ -204,6 +204,10 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"{pool} parts of {size} of a node", "GPU", counted=True)
         case "nodes" | "node":
             return Scarce(f"{rest} nodes" if kind == "nodes" else f"nodes like {rest}", "node", counted=True)
+        case "tenant_gpus" | "cohort_gpus":
+            return Scarce(f"GPUs of {kind.removesuffix('_gpus')} {rest}", "GPU", counted=True)
+        case "tenant_power_w":
+            return Scarce(f"power of tenant {rest}", "W")
         case "power_w" if rest:
             return Scarce(f"power cap of {rest}", "W")
     return Scarce(*SCARCE.get(row, (row.replace("_", " "), "")))

@@ -9,6 +9,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
@@ -121,7 +122,7 @@ def grams_per_j(instance: Instance) -> float:
 
 
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
-    """Rows of all budgets and power caps of the instance.
+    """Rows of all budgets and power caps of the instance, and of the quotas of its tenants.
 
     Parameters
     ----------
@@ -146,6 +147,8 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
         else:
             use = energy * (grams_per_j(options.instance) if budget.counts == "carbon" else 1.0)
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
+    for quota in quotas_of(options.instance):
+        rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
     return rows
 
 

@@ -28,9 +28,11 @@ from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
 from wattsched.formulations.sizing.mckp import add_room_rows
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.column import NONE
 from wattsched.topology.node_allocation import NoRoomError
 
 LARGE = 50_000
@@ -157,6 +159,12 @@ class _Round:
             if budget.counts != "power":
                 per_joule = grams_per_j(known.instance) if budget.counts == "carbon" else 1.0
                 metered.add(number, np.arange(len(pool)), by_second * per_joule)
+        tenant = np.append(np.tile(known.kind_tenant[rows.kind], 2), NONE)
+        amounts = {"gpus": rows.gpus, "power": rows.power_w}
+        for quota in quotas_of(known.instance):
+            inside = np.flatnonzero(np.isin(tenant, quota.tenants))
+            amount = np.tile(amounts[quota.counts], 2)
+            builder.row(quota.name, inside, amount[inside], upper=quota.limit)
         shape = builder.n_rows, len(pool)
         return csr_array(builder.matrix(*shape).T), csr_array(metered.matrix(*shape).T), builder
 
@@ -321,6 +329,9 @@ def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolAr
             criteria.append(rows.power_w)
     elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
         return np.ones(len(rows), dtype=bool)
+    counted = {quota.counts for quota in quotas_of(known.instance)}
+    criteria += [rows.gpus.astype(float)] if "gpus" in counted else []
+    criteria += [rows.power_w] if "power" in counted else []
     order = np.lexsort((alike, rows.kind))
     beaten = np.empty(len(rows), dtype=bool)
     beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(criteria)[:, order])

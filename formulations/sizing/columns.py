@@ -14,6 +14,7 @@ from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.quotas import quota_criteria
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
 
@@ -45,7 +46,8 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
 
 def _criteria(options: Options, cost: FloatArray) -> FloatArray:
     """Cost, block and uses of budgets of every option, shape (n_criteria, n_options)."""
-    return np.array([cost, options.block.astype(float), *_budget_criteria(options)])
+    uses = [*_budget_criteria(options), *quota_criteria(options)]
+    return np.array([cost, options.block.astype(float), *uses])
 
 
 def _budget_criteria(options: Options) -> list[FloatArray]:

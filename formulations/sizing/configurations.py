@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns, JobKind
+from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.pools import Pool
@@ -202,6 +203,9 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
     most = np.array([job.max_gpus or np.iinfo(np.int64).max for job in kinds], dtype=np.int64)
     columns["block"] = block = room_for(pools, columns["pool"].astype(np.int64, copy=False), gpus)
     keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
+    if instance.tenants:
+        of_tenant = np.array([most_alone(instance.tenants, job.tenant) for job in kinds]).reshape(n, 2)
+        keep &= (gpus <= of_tenant[kind, 0]) & (columns["power_w"] <= of_tenant[kind, 1])
     rows = np.flatnonzero(keep)
     rows = rows[np.argsort(kind[rows], kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(kind[rows], minlength=n))]).astype(np.int64)

@@ -151,11 +151,20 @@ class Options:
         """Idle draw of the GPUs that each option would use; in a set an equal part of it."""
         types = self.instance.cluster.gpu_types
         per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in self.pools] + [0.0])
-        idle_w: FloatArray = per_gpu[self.pool] * self.gpus
+        return np.asarray(per_gpu[self.pool] * self.gpus / self.members)
+
+    @cached_property
+    def members(self) -> FloatArray:
+        """How many jobs share the GPUs of each option; 1 for options of the job alone."""
         if not self.job_sets:
-            return idle_w
+            return np.ones(len(self))
         members = np.array([*(len(together.members) for together in self.job_sets), 1.0])
-        return np.asarray(idle_w / members[self.job_set])
+        return np.asarray(members[self.job_set])
+
+    @cached_property
+    def gpu_share(self) -> FloatArray:
+        """GPUs that each option uses; in a set an equal part of them."""
+        return np.asarray(self.gpus / self.members)
 
     @cached_property
     def shared(self) -> BoolArray:

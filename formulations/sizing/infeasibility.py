@@ -8,6 +8,11 @@ from wattsched.formulations.sizing.data import without_options
 from wattsched.formulations.sizing.jobs import RoundJobs
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
+QUOTAS = {
+    "tenant_gpus": ("tenant", "GPUs"),
+    "tenant_power_w": ("tenant", "W"),
+    "cohort_gpus": ("cohort", "GPUs"),
+}
 NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
 
 
@@ -29,6 +34,10 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
     row, needed, short_by = short.row, short.needed, short.short_by
     kind, _, place = row.partition(":")
     together = "" if short.alone else " (together with the other limits)"
+    if kind in QUOTAS:
+        who, unit = QUOTAS[kind]
+        needs = f"the jobs need at least {needed:,.6g} {unit}, it may have {needed - short_by:,.6g}"
+        return f"{who} '{place}' is {short_by:,.6g} {unit} short: {needs}{together}"
     if kind in UNITS:
         return _budget(known, row, needed, short_by) + together
     if kind == "share":

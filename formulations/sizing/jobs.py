@@ -19,6 +19,7 @@ from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.tenants import weights_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
@@ -92,10 +93,22 @@ class RoundJobs:
         """Work left of each job, shape (n_jobs,)."""
         return self.jobs.numbers("remaining_work")
 
-    @property
+    @cached_property
     def weight(self) -> FloatArray:
-        """Weight of each job, shape (n_jobs,)."""
-        return self.jobs.numbers("weight")
+        """Weight of each job, that of its tenant included, shape (n_jobs,)."""
+        return weights_of(self.instance.tenants, self.jobs)
+
+    @cached_property
+    def tenant(self) -> IntArray:
+        """Number of each job's tenant, `NONE` for none; shape (n_jobs,)."""
+        number, of = {name: t for t, name in enumerate(self.instance.tenants)}, self.jobs.coded("tenant")
+        return np.array([*(number.get(name, NONE) for name in of.values), NONE])[of.codes]
+
+    @cached_property
+    def kind_tenant(self) -> IntArray:
+        """The same of the jobs of each kind, shape (n_kinds,)."""
+        first, _ = self.jobs.kinds
+        return self.tenant[first]
 
     @cached_property
     def restart_s(self) -> FloatArray:

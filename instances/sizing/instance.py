@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.tenants import Tenant, tenant_faults
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
@@ -97,6 +98,8 @@ class Instance(Strict):
         Performance models besides those of the catalogue.
     tables : dict of str to OptionTable
         Options that several jobs share, by name.
+    tenants : dict of str to Tenant
+        Quotas and weights of groups of jobs, by name.
     jobs : list of Job, or JobColumns
         A list of jobs, or jobs by column.
     sets : list of JobSet
@@ -114,6 +117,7 @@ class Instance(Strict):
     cluster: Cluster
     profiles: list[Profile] = Field(default_factory=list)
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
+    tenants: dict[Name, Tenant] = Field(default_factory=dict)
     jobs: Annotated[
         Annotated[list[Job], Tag(ROWS)] | Annotated[JobColumns, Tag(COLUMNS)], Discriminator(form_of)
     ]
@@ -163,5 +167,6 @@ class Instance(Strict):
             for name in declared.rates:
                 if fixed.get(name):
                     yield f"set '{declared.name}': job '{name}' keeps its GPUs (preemptible: false)"
+        yield from tenant_faults(self.tenants, jobs)
         if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
             yield "a carbon budget needs 'carbon_g_per_kwh'"

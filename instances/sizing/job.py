@@ -10,7 +10,8 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from wattsched.instances.errors import refuse
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
-Weight = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)]
 
 
 class Placement(Strict):
@@ -130,6 +131,8 @@ class Job(Strict):
     ----------
     weight : float
         Priority, from 1e-6 to 1e6.
+    tenant : str, optional
+        Name in ``Instance.tenants`` of whose quotas and weight are the job's, too.
     deadline_s : float, optional
         Latest completion, seconds from now. Options that miss it are not offered.
     min_gpus, max_gpus : int, optional
@@ -158,6 +161,7 @@ class Job(Strict):
 
     name: Name
     weight: Weight = 1.0
+    tenant: Name | None = None
     deadline_s: Positive | None = None
     min_gpus: Count | None = None
     max_gpus: Count | None = None

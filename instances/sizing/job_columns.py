@@ -24,6 +24,9 @@ CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limit
 BOUNDS = ("min_gpus", "max_gpus")
 """Fields that bound its GPU count."""
 
+SHARED = ("options", "model", *CHOICES, "tenant")
+"""Fields, beside the bounds, that jobs of one kind have in common."""
+
 
 class JobKind(NamedTuple):
     """What jobs of one kind have in common; the fields are those of `Job`."""
@@ -35,6 +38,7 @@ class JobKind(NamedTuple):
     gpu_counts: list[int] | None
     frequencies_mhz: list[int] | None
     power_limits_w: list[float] | None
+    tenant: str | None
     min_gpus: int | None
     max_gpus: int | None
 
@@ -123,10 +127,10 @@ class JobColumns(RecordColumns[Job]):
     def kinds(self) -> tuple[IntArray, IntArray]:
         """A job of every kind, and the kind of each job.
 
-        Jobs are of one kind when they have the same table or model, choices and bounds on the GPU count; the
-        kinds are in the order of their first jobs.
+        Jobs are of one kind when they have the same table or model, choices, tenant and bounds on the GPU
+        count; the kinds are in the order of their first jobs.
         """
-        columns = [self.coded(name).codes for name in ("options", "model", *CHOICES)]
+        columns = [self.coded(name).codes for name in SHARED]
         columns += [self.counts(name) for name in BOUNDS]
         return alike(columns)
 
@@ -134,6 +138,6 @@ class JobColumns(RecordColumns[Job]):
     def of_kinds(self) -> list[JobKind]:
         """What the jobs of each kind have in common."""
         first, _ = self.kinds
-        coded = [self.coded(name).take(first).tolist() for name in ("options", "model", *CHOICES)]
+        coded = [self.coded(name).take(first).tolist() for name in SHARED]
         bounds = [[most or None for most in self.counts(name)[first].tolist()] for name in BOUNDS]
         return [JobKind(*row) for row in zip(*coded, *bounds, strict=True)]

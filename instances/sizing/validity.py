@@ -13,6 +13,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import models
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Node
@@ -163,16 +164,24 @@ def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
         If it asks for a setting that its profile does not know.
     """
     allowed = [p for p in pools if _may_use(job, p)]
-    counts = {p.name: _gpu_counts(instance, job, p) for p in allowed}
-    low, high = job.min_gpus or 1, job.max_gpus or max((g for c in counts.values() for g in c), default=0)
-    fewest = {p: min(own) for p in allowed if (own := [g for g in counts[p.name] if low <= g <= high])}
-    if not fewest:
+    rows = [(p, gpus, watts) for p in allowed for gpus, watts in _rows(instance, job, p)]
+    within = [row for row in rows if (job.min_gpus or 1) <= row[1] <= (job.max_gpus or row[1])]
+    if not within:
         return "has no option in its pools and within its min_gpus and max_gpus"
-    needs = {pool: _need_of(pool, gpus) for pool, gpus in fewest.items()}
-    if any(need <= largest_room(pool) for pool, need in needs.items()):
+    needs = [(pool, _need_of(pool, gpus)) for pool, gpus, _ in within]
+    fitting = [row for row, (pool, need) in zip(within, needs, strict=True) if need <= largest_room(pool)]
+    if not fitting:
+        largest = max((pool for pool, _ in needs), key=largest_room)
+        return f"needs at least {min(need for _, need in needs)} GPUs {_beyond(largest)}"
+    most = most_alone(instance.tenants, job.tenant)
+    if any(gpus <= most.gpus and watts <= most.power_w for _, gpus, watts in fitting):
         return ""
-    largest = max(needs, key=largest_room)
-    return f"needs at least {min(needs.values())} GPUs {_beyond(largest)}"
+    fewest, least_w = min(gpus for _, gpus, _ in fitting), min(watts for *_, watts in fitting)
+    if fewest > most.gpus:
+        return f"needs at least {fewest} GPUs but its tenant '{job.tenant}' may have {most.gpus:g}"
+    if least_w > most.power_w:
+        return f"needs at least {least_w:g} W but its tenant '{job.tenant}' may draw {most.power_w:g} W"
+    return f"has no option within the GPUs and watts of its tenant '{job.tenant}'"
 
 
 def _need_of(pool: Pool, gpus: int) -> int:
@@ -190,13 +199,12 @@ def _may_use(job: Job, pool: Pool) -> bool:
     return job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools)
 
 
-def _gpu_counts(instance: Instance, job: Job, pool: Pool) -> set[int]:
-    """GPU counts that a job's table or model offers in a pool."""
+def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:
+    """GPU counts and watts that a job's table or model offers in a pool."""
     if job.model is None:
         table = instance.table_of(job)
-        return {
-            g for name, g in zip(table.pool, table.gpus, strict=True) if name in (pool.name, pool.gpu_type)
-        }
+        listed = zip(table.pool, table.gpus, table.power_w, strict=True)
+        return {(gpus, watts) for name, gpus, watts in listed if name in (pool.name, pool.gpu_type)}
     profile, gpu_type = (
         instance.profile_of(job.model, pool.gpu_type),
         instance.cluster.gpu_types[pool.gpu_type],
@@ -210,7 +218,8 @@ def _gpu_counts(instance: Instance, job: Job, pool: Pool) -> set[int]:
         frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
         power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
     )
-    return {int(g) for g in rows.gpus}
+    watts = (rows.power_w * gpu_type.power_factor).tolist()
+    return set(zip(rows.gpus.tolist(), watts, strict=True))
 
 
 def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:

@@ -165,6 +165,8 @@ def trace_of(
         told = f"node '{cluster.node_columns().names[node]}' has reserved_w"
         raise ValueError(f"cluster: {told}, but in replays all jobs are known")
     for job in jobs:
+        if job.tenant:
+            raise ValueError(f"job '{job.name}' has a tenant, but the policies of replays know none")
         if job.change_cost:
             raise ValueError(f"job '{job.name}' has change_cost, but the policies of replays ask for none")
     rows = configurations_of(instance, instance.by_column(), pools)

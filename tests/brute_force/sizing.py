@@ -196,12 +196,50 @@ def rows_of(instance: Instance, job: Job) -> Iterator[tuple[int, Kind, float, fl
                 continue
             if gpus < (job.min_gpus or 1) or gpus > (job.max_gpus or math.inf):
                 continue
+            if not within_quota_alone(instance, job, gpus, table.power_w[r]):
+                continue
             time = (
                 job.remaining_work / table.rate[r]
                 if table.rate
                 else job.remaining_work * (table.completion_s or [])[r]
             )
             yield gpus, kind, time, table.power_w[r], table.batch_size[r] if table.batch_size else None
+
+
+def quotas(instance: Instance) -> list[tuple[set[str], str, float]]:
+    """Tenants, what is counted of them, and how much they may have together."""
+    found: list[tuple[set[str], str, float]] = []
+    for name, tenant in instance.tenants.items():
+        if tenant.power_w is not None:
+            found.append(({name}, "watts", tenant.power_w))
+        if tenant.gpus is not None and tenant.cohort is None:
+            found.append(({name}, "gpus", tenant.gpus))
+        if tenant.gpus is not None and tenant.borrow_gpus is not None:
+            found.append(({name}, "gpus", tenant.gpus + tenant.borrow_gpus))
+    for cohort in {tenant.cohort for tenant in instance.tenants.values()} - {None}:
+        mine = {name: t.gpus or 0 for name, t in instance.tenants.items() if t.cohort == cohort}
+        found.append((set(mine), "gpus", sum(mine.values())))
+    return found
+
+
+def within_quota_alone(instance: Instance, job: Job, gpus: int, watts: float) -> bool:
+    """Whether a job has no more than its tenant may, when no other job runs."""
+    used = {"gpus": gpus, "watts": watts}
+    return all(used[what] <= limit for who, what, limit in quotas(instance) if job.tenant in who)
+
+
+def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
+    """Whether no tenant and no cohort has more than it may; in a set each job has an equal part."""
+    gpus_of = {declared.name: declared.gpus / len(declared.rates) for declared in instance.sets}
+    for who, what, limit in quotas(instance):
+        used = 0.0
+        for job, choice in zip(instance.jobs, combination, strict=True):
+            if job.tenant in who and choice.kind is not None:
+                gpus = choice.gpus if choice.set is None else gpus_of[choice.set]
+                used += gpus if what == "gpus" else choice.power_w
+        if used > limit + 1e-9 * max(1.0, limit):
+            return False
+    return True
 
 
 def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
@@ -302,19 +340,25 @@ def _value(
 ) -> float:
     match objective:
         case "total-completion" | "makespan":
-            return job.weight * completion
+            return weight_of(instance, job) * completion
         case "progress":
-            return 0.0 if waiting else job.weight * 3600 / completion
+            return 0.0 if waiting else weight_of(instance, job) * 3600 / completion
         case "max-min":
-            return best / completion / job.weight
+            return best / completion / weight_of(instance, job)
         case "proportional":
-            return job.weight * math.log(completion / best)
+            return weight_of(instance, job) * math.log(completion / best)
         case "goodput":
-            return 0.0 if waiting else job.weight * speedup * max(0.0, 1 - paid / instance.round_s)
+            lasting = max(0.0, 1 - paid / instance.round_s)
+            return 0.0 if waiting else weight_of(instance, job) * speedup * lasting
         case "work-value":
             held = min(max(600.0, instance.round_s), completion)
             return 0.0 if waiting else work_value(instance, job) * speedup * max(0.0, 1 - paid / held)
     raise AssertionError(objective)
+
+
+def weight_of(instance: Instance, job: Job) -> float:
+    """A job's weight times that of its tenant."""
+    return job.weight * (1.0 if job.tenant is None else instance.tenants[job.tenant].weight)
 
 
 def work_value(instance: Instance, job: Job) -> float:
@@ -326,13 +370,13 @@ def work_value(instance: Instance, job: Job) -> float:
     def size(one: Job) -> float:
         rows = list(rows_of(instance, one))
         fewest = min((row[0] for row in rows), default=0)
-        return min((row[2] for row in rows if row[0] == fewest), default=math.inf) / one.weight
+        return min((row[2] for row in rows if row[0] == fewest), default=math.inf) / weight_of(instance, one)
 
     mine = size(job)
     equal = [one for one in instance.jobs if math.isclose(size(one), mine, rel_tol=1e-9)]
     larger = [one for one in instance.jobs if size(one) > mine and one not in equal]
-    before, same = sum(one.weight for one in larger), sum(one.weight for one in equal)
-    return math.sqrt(job.weight * ((before + same) ** 2 - before**2) / same)
+    before, same = (sum(weight_of(instance, one) for one in those) for those in (larger, equal))
+    return math.sqrt(weight_of(instance, job) * ((before + same) ** 2 - before**2) / same)
 
 
 # -- budgets and the search --------------------------------------------------------------------------
@@ -395,6 +439,8 @@ def optimum(instance: Instance, objective: str) -> float | None:
     best: float | None = None
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
         if not together(instance, combination) or not within_budgets(instance, combination):
+            continue
+        if not within_quotas(instance, combination):
             continue
         fits = True
         for kind, nodes in by_kind.items():

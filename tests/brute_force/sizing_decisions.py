@@ -17,7 +17,9 @@ from brute_force.sizing import (
     may_be_had,
     next_power,
     price_of_change,
+    quotas,
     structural_blocks,
+    within_quota_alone,
 )
 
 from wattsched.instances.sizing.decision import Assignment, Decision
@@ -78,7 +80,7 @@ class Judge:
         ran = [one for one in jobs if one is not None]
         if len(ran) < len(jobs) or not self._sets(decision) or not self._gpus(decision):
             return None
-        if not self._within_budgets(ran):
+        if not self._within_budgets(ran) or not self._within_quotas(ran):
             return None
         values = [one.value for one in ran]
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
@@ -93,6 +95,8 @@ class Judge:
             for r, gpus in enumerate(table.gpus):
                 within = (job.min_gpus or 1) <= gpus <= (job.max_gpus or math.inf)
                 if table.pool[r] not in (pool, gpu_type) or not (within and self._may_be_had(pool, gpus)):
+                    continue
+                if not within_quota_alone(self.instance, job, gpus, table.power_w[r]):
                     continue
                 seconds = 1 / table.rate[r] if table.rate else (table.completion_s or [])[r]
                 settings = (table.frequency_mhz, table.power_limit_w, table.batch_size)
@@ -203,6 +207,17 @@ class Judge:
         return not any(
             one[1] & other[1] or (one[2] & other[2] and not (one[0] and other[0])) for one, other in pairs
         )
+
+    def _within_quotas(self, ran: list[Ran]) -> bool:
+        """Whether tenants and cohorts have no more than they may; in a set each job has an equal part."""
+        sizes = {declared.name: len(declared.rates) for declared in self.instance.sets}
+        for who, what, limit in quotas(self.instance):
+            mine = [one for one in ran if one.chosen is not None and one.job.tenant in who]
+            parts = [one.chosen.gpus / sizes.get(str(one.chosen.set), 1) for one in mine if one.chosen]
+            used = math.fsum(parts if what == "gpus" else [one.power_w for one in mine])
+            if used > limit * (1 + TOLERANCE):
+                return False
+        return True
 
     def _within_budgets(self, ran: list[Ran]) -> bool:
         """Whether site, power domains, energy and carbon keep to their limits."""

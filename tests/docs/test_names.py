@@ -17,8 +17,8 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir())
 OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers", "--dashboard-address"}
 OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-node", "--gpu-freq", "--begin"}
-OTHERS |= {"--lock-gpu-clocks", "--power-limit"}
-"""Options of no command of ours: click's own, that of glpsol, those of dask, Slurm and nvidia-smi."""
+OTHERS |= {"--lock-gpu-clocks", "--power-limit", "--from-file"}
+"""Options of other commands: click's own, that of glpsol, those of dask, Slurm, nvidia-smi and kubectl."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -50,9 +50,8 @@ def test_files_and_options_exist(page: Path, options: set[str]) -> None:
 
 @pages
 def test_modules_and_their_names_exist(page: Path) -> None:
-    for name in set(
-        re.findall(r"(?!wattsched\.io/)wattsched(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8"))
-    ):
+    written = page.read_text(encoding="utf-8")
+    for name in set(re.findall(r"(?!wattsched\.io/)wattsched(?:\.[A-Za-z_]\w*)+", written)):
         found, *rest = name.split(".")
         value = importlib.import_module(found)
         for part in rest:

@@ -63,6 +63,7 @@ BEYOND: dict[tuple[str, str], tuple[object, ...]] = {
     ("ReplaySettings", "carbon"): (-1.0, math.inf),
     ("Journal", "checkpoint_s"): (-1.0,),
     ("JobSource", "to_day"): (0.0,),
+    ("time_shares", "power_cap_w"): (0.0, -1.0, math.inf),
 }  # fmt: skip
 
 
@@ -99,12 +100,13 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "Journal": ((folder / "out",), {}),
         "ReplaySettings": ((), {}),
         "Session": ((instance.cluster,), {}),
+        "time_shares": (({"A": 2}, ["a", "b"]), {"pool": "A", "gpus": 1, "rate": [1.0, 2.0]}),
     }
 
 
 MODELS = {
     "AssignmentColumns", "Coded", "Decision", "InputError", "Instance", "JobColumns", "Result",
-    "SessionDecision",
+    "SessionDecision", "TimeShares",
 }  # fmt: skip
 """Public names that pydantic looks after, an exception, and arrays that are looked at when they are used."""
 

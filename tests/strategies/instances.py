@@ -92,7 +92,30 @@ def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> In
             budgets[name] = draw(st.integers(most // 6, most)) * 1.0
     document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0}
     document |= {"carbon_g_per_kwh": 400.0, "change_cost": draw(st.sampled_from([0.0, 0.0, 0.5, 200.0]))}
+    if draw(st.integers(0, 2)) == 0:
+        document["tenants"] = draw(tenants())
+        for job in jobs:
+            # One that stays would be a fault where its tenant may not have as much.
+            if job.get("can_wait", True) and job.get("preemptible", True):
+                job["tenant"] = draw(st.sampled_from([None, "x", "x", "y", "z"]))
     return Instance.model_validate(document)
+
+
+@st.composite
+def tenants(draw: st.DrawFn) -> dict:
+    """Three tenants, of which some are under quotas, and some of a cohort."""
+    found = {}
+    for name in ("x", "y", "z"):
+        tenant = {"weight": draw(st.sampled_from([1.0, 1.0, 0.25, 2.0]))}
+        if draw(st.booleans()):
+            tenant["gpus"] = draw(st.sampled_from([0, 1, 2, 3, 4, 6]))
+            if draw(st.booleans()):
+                tenant["cohort"] = draw(st.sampled_from(["c", "c", "d"]))
+                tenant["borrow_gpus"] = draw(st.sampled_from([None, 0, 1, 2]))
+        if draw(st.integers(0, 2)) == 0:
+            tenant["power_w"] = draw(st.integers(100, 800)) * 1.0
+        found[name] = tenant
+    return found
 
 
 def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, int]]) -> None:

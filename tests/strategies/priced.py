@@ -69,6 +69,7 @@ def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
         "energy": 0.01,
         "worst": 1.0,
         "share": 300.0,
+        "quota": 100.0,
     }
     prices = {}
     for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)) if rows else []:

@@ -43,6 +43,7 @@ from wattsched.verification.sizing.options import Options, Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes
 from wattsched.verification.sizing.splits import Allowed, Splits
+from wattsched.verification.sizing.tenants import quotas_of
 from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
@@ -207,7 +208,7 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     instance = given.prover.instance
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += Fraction(total(given.prover.configurations.jobs.numbers("weight").tolist()))
+        terms += Fraction(total(given.prover.configurations.weight.tolist()))
     # What changes cost may cancel what options are worth.
     terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
@@ -251,17 +252,17 @@ class Row:
 
     Attributes
     ----------
-    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share"}
-        What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle; or 1 by
-        the first job of a set and -1 by another. Rows of jobs in a bottleneck, and of ways to cut nodes up,
-        are of no use to a proof.
+    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"}
+        What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle (of a
+        tenant all watts); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
+        of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof.
     uses : mapping of Use to number
         How much of the row what an option pays for uses: of carbon, grams per joule.
     limit, standing : Fraction
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     """
 
-    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share"]
+    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"]
     uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
@@ -283,6 +284,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
         else:
             rows |= dict(_node_rows(pool, on_nodes[name], counts[name]))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
+    rows |= dict(_quota_rows(instance))
     if instance.objective in BOTTLENECK:
         rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows
@@ -373,6 +375,14 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
         yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
+
+
+def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
+    """Of GPUs and watts of tenants' jobs."""
+    for quota in quotas_of(instance):
+        draws = quota.counts == "draw"
+        uses: dict[Use, int] = {("draw" if draws else "gpus", name): 1 for name in quota.tenants}
+        yield quota.name, Row("power" if draws else "quota", uses, Fraction(quota.limit))
 
 
 def _servers_w(pool: Pool) -> Fraction:

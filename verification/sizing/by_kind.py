@@ -11,7 +11,8 @@ kind is a small product of matrices for all its jobs. In the scope of a round a 
 until it is complete or the round over, whichever is first: the less of two such costs, so each row is two.
 
 Left to `least_cost`, which looks at one option after the other, are jobs that may run in sets, keep what they
-hold or are split, kinds of few jobs, objectives for which a restart is no such sum, and watts below idle.
+hold or are split, kinds of few jobs, objectives for which a restart is no such sum, watts below idle, and
+rounds with tenants.
 
 Errors. For a row at its true coefficients, let :math:`S` be the sum of the sizes of its terms, as in
 `DOUBLES`. The coefficients have two roundings more than the factors that `DOUBLES` counts, by which they are
@@ -101,7 +102,8 @@ class ByKind:
         self._options = options
         every = np.arange(len(options.offer))
         self._code = 4 * options.offer + 2 * (options.restart_s > 0) + options.timed
-        able = every[self._able()] if options.instance.objective in SUMS else every[:0]
+        sums = options.instance.objective in SUMS and not options.instance.tenants
+        able = every[self._able()] if sums else every[:0]
         several = np.bincount(self._code[able], minlength=1) >= SEVERAL
         self.jobs = able[several[self._code[able]]]
 

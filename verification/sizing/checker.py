@@ -31,6 +31,7 @@ from wattsched.verification.sizing.outcomes import (
     total,
 )
 from wattsched.verification.sizing.pools import Pool, places_of
+from wattsched.verification.sizing.tenants import faults as quota_faults
 
 
 def check(instance: Instance, decision: Decision) -> Report:
@@ -85,12 +86,24 @@ def check(instance: Instance, decision: Decision) -> Report:
     }
     faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)
+    faults += _over_quotas(instance, outcomes)
     objective = None
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
         objective = objective_of(instance, outcomes)
     return Report(faults, objective, totals, dropped=of.left_out)
+
+
+def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
+    """Tenants and cohorts whose jobs have more than they may."""
+    if not instance.tenants:
+        return []
+    runs = outcomes.runs
+    tenants = outcomes.configurations.jobs.coded("tenant").take(outcomes.jobs[runs]).tolist()
+    gpus = outcomes.assigned.gpus[outcomes.assignment[runs]] / outcomes.members[runs]
+    used = {"share": gpus, "draw": outcomes.power_w[runs]}
+    return list(quota_faults(instance, tenants, used))
 
 
 def _said(assigned: Assigned, waiting: list[str], numbers: Mapping[str, int]) -> IntArray:

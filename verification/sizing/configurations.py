@@ -20,6 +20,7 @@ from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
+from wattsched.verification.sizing.tenants import alone, weights
 
 Setting = tuple[str, int, int | None, float | None, int | None]
 """Pool, GPU count, frequency, power limit, batch size."""
@@ -208,6 +209,11 @@ class JobConfigurations:
         return np.where(self.jobs.current.codes == NONE, 0.0, self.jobs.numbers("restart_s"))
 
     @cached_property
+    def weight(self) -> FloatArray:
+        """What each job's objective is multiplied with."""
+        return weights(self.instance, self.jobs)
+
+    @cached_property
     def change_cost(self) -> FloatArray:
         """What the objective pays if a job changes that runs now; 0 for others."""
         own = self.jobs.numbers("change_cost")
@@ -241,7 +247,9 @@ class JobConfigurations:
                 fewest, most = job.min_gpus or 1, min(pool.most_gpus, job.max_gpus or pool.most_gpus)
                 rows = self._table_rows(job, pool) if job.model is None else [self._model_rows(job, pool)]
                 parts += [part.within(fewest, most) for part in rows]
-        return Configurations.joined(parts)
+        found = Configurations.joined(parts)
+        gpus, power_w = alone(self.instance, job.tenant)
+        return found.take((found.gpus <= gpus) & (found.power_w <= power_w))
 
     def _table_rows(self, job: JobKind, pool: Pool) -> list[Configurations]:
         """Rows of a job's table that name the pool or its GPU type."""

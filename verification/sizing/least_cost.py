@@ -251,6 +251,9 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
     charge, size = room + watt * worth.watts + link, room + watt * worth.watts_size + abs(link)
     if joule:
         charge, size = charge + joule * worth.joules, size + joule * worth.joules_size
+    if options.instance.tenants:
+        of_tenant = paid[worth.tenant_gpu] * worth.gpus + paid[worth.tenant_watt] * worth.draw_w
+        charge, size = charge + of_tenant, size + of_tenant
     return charge, size, link
 
 

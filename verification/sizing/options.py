@@ -34,7 +34,8 @@ SMALLEST, LARGEST = 1e-40, 1e40
 
 Use = tuple[str, ...] | tuple[str, str, int]
 """What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
-``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``."""
+``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
+``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``."""
 
 
 class Worth(NamedTuple):
@@ -51,6 +52,10 @@ class Worth(NamedTuple):
     watt : int array
         Number of the use that `watts`, of that size, are of.
     watts, watts_size, joules, joules_size : arrays
+    tenant_gpu, tenant_watt : int arrays
+        Numbers of the uses that `gpus` and `draw_w` are of: whatever a job's tenant has; 0 for none.
+    gpus, draw_w : arrays
+        In a set an equal part of them.
     """
 
     possible: BoolArray
@@ -64,6 +69,10 @@ class Worth(NamedTuple):
     watts_size: Numbers
     joules: Numbers
     joules_size: Numbers
+    tenant_gpu: IntArray
+    tenant_watt: IntArray
+    gpus: Numbers
+    draw_w: Numbers
 
     def take(self, which: BoolArray) -> Worth:
         """Some of the options."""
@@ -117,8 +126,8 @@ class Options:
         Jobs that are looked at by kind, once these were asked for.
     start : int array, shape (n_offers + 1,)
         Where each offer's configurations begin among the rows.
-    unit_s, power_w, idle_w : arrays, shape (n_rows,)
-        Seconds per unit of work; watts, and those of the GPUs if idle.
+    unit_s, power_w, idle_w, gpus : arrays, shape (n_rows,)
+        Seconds per unit of work; watts, those of the GPUs if idle, and GPUs, in a set parts of them.
     room, link, watt : int arrays, shape (n_rows,)
         Numbers of uses: the block, being in a set, watts above idle.
     place : int array, shape (n_rows,)
@@ -133,6 +142,8 @@ class Options:
         Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
     change_costs : bool
         Whether there are any.
+    tenant_gpu, tenant_watt : int arrays, shape (n_jobs,)
+        Numbers of the uses of a GPU and a watt by the jobs of the tenant; 0 for none.
     runs, kept, can_wait, timed : bool arrays, shape (n_jobs,)
         Those that are `timed` have a deadline.
     """
@@ -203,6 +214,8 @@ class Options:
         pool_type = {name: types[pool.gpu_type] for name, pool in self.configurations.pools.items()}
         idle_w = a.array(pool_type[pool].idle_power_w for pool, _, _ in places) * gpus
         self.idle_w = idle_w[self.place] / members[parts]
+        counts = zip(gpus[self.place].tolist(), members[parts].tolist(), strict=True)
+        self.gpus = a.array(Fraction(*count) for count in counts)
         watt = [self._number(("watt", pool)) for pool, _, _ in places]
         pools = self.configurations.pools
         room = [self._number(("room", pool, pools[pool].taken(count))) for pool, count, _ in places]
@@ -245,7 +258,12 @@ class Options:
         self.latest_s, self.surely_s = (_deadlines_s(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rates(np.arange(len(jobs)))
-        self.terms = terms_of(self.instance, jobs, rates, best_s, a)
+        self.terms = terms_of(of, rates, best_s, a)
+        tenant = jobs.coded("tenant")
+        self.tenant_gpu, self.tenant_watt = (
+            np.array([*(self._number((use, name)) for name in tenant.values), 0])[tenant.codes]
+            for use in ("gpus", "draw")
+        )
 
     @cached_property
     def in_range(self) -> bool:
@@ -257,7 +275,8 @@ class Options:
             np.array([instance.round_s, instance.carbon_g_per_kwh or 0.0, *idle_w]),
             np.array([value for row in sets for value in (row.rate, row.power_w)]),
             *(of.every.rate, of.every.power_w),
-            *(of.jobs.numbers(name) for name in ("remaining_work", "weight", "restart_s")),
+            *(of.jobs.numbers(name) for name in ("remaining_work", "restart_s")),
+            of.weight,
             of.change_cost,
         ]
         return all(bool(np.all((some == 0) | ((some >= SMALLEST) & (some <= LARGEST)))) for some in numbers)
@@ -318,8 +337,8 @@ class Options:
     def _seen(self) -> Worth:
         """Options to run, as far as they were looked at."""
         n = len(self)
-        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (3, int), (6, object)))
-        return Worth(*flags, *numbers[:2], *uses, *numbers[2:])
+        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (5, int), (8, object)))
+        return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
 
     @cached_property
     def _waiting(self) -> Worth:
@@ -379,6 +398,10 @@ class Options:
             size_w,
             joules,
             joules_size,
+            self.tenant_gpu[job],
+            self.tenant_watt[job],
+            self.gpus[row],
+            power_w,
         )
 
     def waiting(self, jobs: IntArray) -> Worth:
@@ -391,7 +414,8 @@ class Options:
         chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid)
         worth = self._chosen(chosen, self.can_wait[jobs])
         size = self.arithmetic.magnitude(joules)
-        return Worth(*worth, no_use, no_use, no_use, none, none, joules, size)
+        uses = no_use, no_use, no_use, none, none, joules, size, no_use, no_use, none, none
+        return Worth(*worth, *uses)
 
     def _least_joules(self, jobs: IntArray) -> Numbers:
         """Least energy of jobs that begin anew, alone."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.units import S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
@@ -378,11 +377,7 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
 
 
 def terms_of(
-    instance: Instance,
-    jobs: JobColumns,
-    reference_rates: FloatArray,
-    best_s: Numbers,
-    arithmetic: Arithmetic,
+    of: JobConfigurations, reference_rates: FloatArray, best_s: Numbers, arithmetic: Arithmetic
 ) -> JobTerms:
     """Terms of all jobs.
 
@@ -391,11 +386,11 @@ def terms_of(
     reference_rates : float array, shape (n_jobs,)
         The jobs' best rates at the fewest GPUs.
     """
-    weight = arithmetic.array(jobs.numbers("weight"))
-    if instance.objective != "work-value":
+    weight = arithmetic.array(of.weight)
+    if of.instance.objective != "work-value":
         return JobTerms(weight, arithmetic.magnitude(weight), best_s)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        size = jobs.numbers("remaining_work") / reference_rates / jobs.numbers("weight")
+        size = of.jobs.numbers("remaining_work") / reference_rates / of.weight
     return JobTerms(*arithmetic.sqrt(_squared_values(weight, size, arithmetic)), best_s)
 
 
@@ -421,7 +416,7 @@ def objective_of(instance: Instance, outcomes: Outcomes) -> float:
     of, jobs = outcomes.configurations, outcomes.jobs
     reference_rates = of.reference_rates(jobs)
     chosen = Choices(
-        terms_of(instance, of.jobs, reference_rates, of.best_s(jobs), DOUBLES),
+        terms_of(of, reference_rates, of.best_s(jobs), DOUBLES),
         job=jobs,
         runs=outcomes.runs,
         seconds=outcomes.completion_s,

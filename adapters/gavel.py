@@ -1,0 +1,140 @@
+"""Policies with the protocol of Gavel's simulator (Narayanan et al., OSDI 2020), none of whose code is used.
+
+A policy has a ``name``, by which the simulator tells what to ask it with, and ``get_allocation``, which
+returns the share of time of every job on every type of workers. The shares are those of
+`wattsched.time_shares`. Throughputs are of single jobs; pairs that share GPUs are not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wattsched.formulations.time_shares import TIES, Ties
+from wattsched.instances.errors import require_known
+from wattsched.shares import TimeShares, time_shares
+
+Throughputs = Mapping[Any, Mapping[str, float]]
+"""Steps per second of every job on every type of workers."""
+
+Allocation = dict[Any, dict[str, float]]
+"""Share of time of every job on every type of workers."""
+
+
+class _SharePolicy:
+    """What the policies have in common.
+
+    Attributes
+    ----------
+    name : str
+        Gavel's simulator asks by its beginning.
+    last : TimeShares, optional
+        The last answer, with its bound and prices.
+    """
+
+    name: str
+
+    def __init__(self, ties: Ties = "goodput") -> None:
+        require_known("ties", ties, TIES)
+        self._ties = ties
+        self.last: TimeShares | None = None
+
+    def _allocation(
+        self,
+        throughputs: Throughputs,
+        scale_factors: Mapping[Any, int],
+        cluster_spec: Mapping[str, int],
+        **asked: Any,
+    ) -> Allocation | None:
+        """Shares by `time_shares`; None without jobs, as Gavel's policies return it.
+
+        Parameters
+        ----------
+        **asked
+            Other arguments of `time_shares`.
+        """
+        jobs = list(throughputs)
+        if not jobs:
+            return None
+        types = list(cluster_spec)
+        n, m = len(jobs), len(types)
+        self.last = time_shares(
+            cluster_spec,
+            [str(job) for job in jobs],
+            start=np.arange(n + 1) * m,
+            pool=types * n,
+            gpus=np.repeat(_of(scale_factors, jobs), m),
+            rate=[_single(throughputs[job][kind], job) for job in jobs for kind in types],
+            ties=self._ties,
+            **asked,
+        )
+        table = self.last.share.reshape(n, m).tolist()
+        return {job: dict(zip(types, row, strict=True)) for job, row in zip(jobs, table, strict=True)}
+
+
+class MaxMinFairness(_SharePolicy):
+    """Largest least throughput over that of an equal share of the cluster (section 4.1).
+
+    Jobs count by their priority over the workers that they take.
+    """
+
+    name = "MaxMinFairness_Perf"
+
+    def get_allocation(
+        self,
+        unflattened_throughputs: Throughputs,
+        scale_factors: Mapping[Any, int],
+        unflattened_priority_weights: Mapping[Any, float],
+        cluster_spec: Mapping[str, int],
+    ) -> Allocation | None:
+        """Shares of time."""
+        jobs = list(unflattened_throughputs)
+        weight = _of(unflattened_priority_weights, jobs) / _of(scale_factors, jobs)
+        return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, weight=weight)
+
+
+class MinTotalDuration(_SharePolicy):
+    """Least makespan of the jobs that are there; exact, where Gavel's is found by bisection to 5 %."""
+
+    name = "MinTotalDuration_Perf"
+
+    def get_allocation(
+        self,
+        unflattened_throughputs: Throughputs,
+        scale_factors: Mapping[Any, int],
+        num_steps_remaining: Mapping[Any, float],
+        cluster_spec: Mapping[str, int],
+    ) -> Allocation | None:
+        """Shares of time."""
+        left = np.maximum(_of(num_steps_remaining, unflattened_throughputs), 1.0)
+        return self._allocation(
+            unflattened_throughputs, scale_factors, cluster_spec, objective="makespan", remaining_work=left
+        )
+
+
+class MaxSumThroughput(_SharePolicy):
+    """Largest sum of throughputs."""
+
+    name = "ThroughputSumWithPerf"
+
+    def get_allocation(
+        self,
+        unflattened_throughputs: Throughputs,
+        scale_factors: Mapping[Any, int],
+        cluster_spec: Mapping[str, int],
+    ) -> Allocation | None:
+        """Shares of time."""
+        return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, objective="goodput")
+
+
+def _of(values: Mapping[Any, float], jobs: Iterable[Any]) -> Any:
+    return np.array([float(values[job]) for job in jobs])
+
+
+def _single(throughput: float | Sequence[float], job: object) -> float:
+    """Throughput of a job that has its workers to itself."""
+    if isinstance(throughput, Sequence):
+        raise ValueError(f"throughputs: job {job} is a pair of jobs, which these policies do not take")
+    return float(throughput)

@@ -1,0 +1,72 @@
+"""What tenants may use: quotas of each, and of cohorts, whose tenants lend one another GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wattsched.formulations.sizing.data import Options
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.tenants import cohorts_of
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What the jobs of some tenants may use together.
+
+    Attributes
+    ----------
+    name : str
+        Row name: ``tenant_gpus:NAME``, ``tenant_power_w:NAME`` or ``cohort_gpus:NAME``.
+    counts : {"gpus", "power"}
+    tenants : int array
+        Numbers of the tenants.
+    limit : float
+    """
+
+    name: str
+    counts: Literal["gpus", "power"]
+    tenants: IntArray
+    limit: float
+
+
+def quotas_of(instance: Instance) -> list[Quota]:
+    """All quotas of the round."""
+    tenants, found = instance.tenants, list[Quota]()
+    for t, (name, tenant) in enumerate(tenants.items()):
+        alone = np.array([t])
+        # In a cohort without a limit to what is borrowed, its row is the limit.
+        if tenant.gpus is not None and (tenant.cohort is None or tenant.borrow_gpus is not None):
+            limit = tenant.gpus + (tenant.borrow_gpus or 0)
+            found.append(Quota(f"tenant_gpus:{name}", "gpus", alone, limit))
+        if tenant.power_w is not None:
+            found.append(Quota(f"tenant_power_w:{name}", "power", alone, tenant.power_w))
+    number = {name: t for t, name in enumerate(tenants)}
+    for cohort, names in cohorts_of(tenants).items():
+        members, own = np.array([number[name] for name in names]), sum(tenants[n].gpus or 0 for n in names)
+        found.append(Quota(f"cohort_gpus:{cohort}", "gpus", members, own))
+    return found
+
+
+def uses_of(options: Options, quota: Quota) -> FloatArray:
+    """What each option uses of a quota, shape (n_options,)."""
+    amount = options.gpu_share if quota.counts == "gpus" else options.power_w
+    return np.where(_under(options, [quota]), amount, 0.0)
+
+
+def quota_criteria(options: Options) -> list[FloatArray]:
+    """GPUs and watts of the options that quotas count, as far as there are such quotas."""
+    known, found = quotas_of(options.instance), list[FloatArray]()
+    for counts, amount in (("gpus", options.gpu_share), ("power", options.power_w)):
+        if some := [quota for quota in known if quota.counts == counts]:
+            found.append(np.where(_under(options, some), amount, 0.0))
+    return found
+
+
+def _under(options: Options, quotas: list[Quota]) -> BoolArray:
+    """Options of jobs whose tenants are under some of the quotas."""
+    limited = np.isin(options.of.tenant, np.concatenate([quota.tenants for quota in quotas]))
+    return np.asarray(limited[options.job])

@@ -1,0 +1,175 @@
+"""Tenants: quotas of their own, cohorts that lend GPUs, and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute_force.sizing import optimum
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from strategies.instances import instances_with_sets, small_instances
+
+import wattsched
+from wattsched.documents import verdict_on
+from wattsched.formulations.sizing import by_kind
+from wattsched.formulations.sizing.objectives import OBJECTIVES
+from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.decision import Decision
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.tenants import fair_share
+from wattsched.instances.sizing.validity import faults_of
+
+TABLE = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.8], "power_w": [300.0, 600.0]}
+CLUSTER = {
+    "gpu_types": {"A": {"idle_power_w": 50.0}},
+    "nodes": [{"name": "n", "gpu_type": "A", "gpus": 8}],
+}
+HOW = [
+    ("mckp", "auto"), ("mckp", "price"), ("mckp", "highs"), ("mckp", "cpsat"), ("mckp", "greedy"),
+    ("mckp", "powerflow"), ("assignment", "highs"), ("intervals", "cpsat"),
+]  # fmt: skip
+
+
+def round_of(tenants: dict[str, Any], *owners: str | None, **fields: Any) -> Instance:
+    """A round of equal jobs on eight GPUs."""
+    jobs = [{"name": f"j{j}", "options": "t", "tenant": owner} for j, owner in enumerate(owners)]
+    document = {"cluster": CLUSTER, "tables": {"t": TABLE}, "tenants": tenants, "jobs": jobs}
+    return Instance.model_validate({"objective": "goodput", **document, **fields})
+
+
+def gpus_of(instance: Instance, decision: Decision) -> dict[str | None, int]:
+    owner, found = {job.name: job.tenant for job in instance.jobs}, dict[str | None, int]()
+    for one in decision.jobs:
+        found[owner[one.job]] = found.get(owner[one.job], 0) + one.gpus
+    return found
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    instance=small_instances() | instances_with_sets(),
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    how=st.sampled_from(HOW),
+    kinds=st.booleans(),
+)
+def test_every_solver_keeps_quotas_and_finds_the_best(
+    instance: Instance, objective: str, how: tuple[str, str], kinds: bool
+) -> None:
+    assume(instance.tenants)
+    formulation, solver = how
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        asked = {"objective": objective, "formulation": formulation, "solver": solver}
+        result = wattsched.solve(instance, gap=0.0, **asked)
+    best = optimum(instance, objective)
+    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+    if result.termination.reason == "optimal":
+        assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-7)
+    if result.termination.reason == "infeasible":
+        assert best is None
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+def test_own_and_borrowed_gpus(kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+    alone = round_of({"a": {"gpus": 3}}, *["a"] * 8)
+    assert gpus_of(alone, wattsched.solve(alone, gap=0.0).decision) == {"a": 3}
+    # Two and two of one cohort: who has jobs has all four, unless it may borrow only one.
+    together = {"a": {"gpus": 2, "cohort": "c"}, "b": {"gpus": 2, "cohort": "c"}}
+    lent = round_of(together, *["a"] * 8, None)
+    found = wattsched.solve(lent, gap=0.0)
+    assert gpus_of(lent, found.decision) == {"a": 4, None: 2}
+    assert found.prices["cohort_gpus:c"] > 0
+    assert "GPUs of cohort c" in str(found)
+    less = round_of({**together, "a": {"gpus": 2, "cohort": "c", "borrow_gpus": 1}}, *["a"] * 8)
+    assert gpus_of(less, wattsched.solve(less, gap=0.0).decision) == {"a": 3}
+    drawn = round_of({"a": {"power_w": 900.0}}, *["a"] * 8)
+    assert gpus_of(drawn, wattsched.solve(drawn, gap=0.0).decision) == {"a": 3}
+
+
+def test_weights_are_multiplied() -> None:
+    heavy = round_of({"a": {"weight": 3.0}, "b": {}}, *["b"] * 8, *["a"] * 4)
+    result = wattsched.solve(heavy, gap=0.0)
+    assert gpus_of(heavy, result.decision)["a"] == 8
+    assert result.objective == pytest.approx(4 * 3.0 * 1.8)
+
+
+def test_more_than_a_quota_is_a_fault() -> None:
+    free = round_of({"a": {}, "b": {}}, *"aaabbb")
+    decision = wattsched.solve(free, gap=0.0).decision
+    assert gpus_of(free, decision) == {"a": 4, "b": 4} or sum(gpus_of(free, decision).values()) == 8
+    tight = {"a": {"gpus": 1, "cohort": "c", "borrow_gpus": 1}, "b": {"gpus": 1, "cohort": "c"}}
+    faults = wattsched.check(round_of(tight, *"aaabbb"), decision).faults
+    assert any(fault.startswith("tenant 'a' has") for fault in faults)
+    assert "cohort 'c' has 8 GPUs, it may have 2 GPUs" in faults
+    drawn = wattsched.check(round_of({"a": {"power_w": 600.0}, "b": {}}, *"aaabbb"), decision).faults
+    assert any(fault.startswith("tenant 'a' has") and fault.endswith("600 W") for fault in drawn)
+
+
+def test_a_job_beyond_its_quota_waits_with_its_reason() -> None:
+    quotas = {"a": {"gpus": 0}, "b": {"power_w": 100.0}, "c": {"gpus": 1, "power_w": 400.0}}
+    result = wattsched.solve(round_of(quotas, *"abc"))
+    assert result.dropped == {
+        "j0": "needs at least 1 GPUs but its tenant 'a' may have 0",
+        "j1": "needs at least 300 W but its tenant 'b' may draw 100 W",
+    }
+    assert [job.job for job in result.decision.jobs] == ["j2"]
+    must = round_of(quotas, "a").model_dump()
+    must["jobs"][0]["can_wait"] = False
+    told = ["job 'j0' needs at least 1 GPUs but its tenant 'a' may have 0"]
+    assert faults_of(Instance.model_validate(must)) == told
+    two = round_of({"a": {"gpus": 1}}, "a", "a").model_dump()
+    for job in two["jobs"]:
+        job["can_wait"] = False
+    said = wattsched.solve(Instance.model_validate(two)).termination
+    assert said.reason == "infeasible"
+    assert "tenant 'a' is 1 GPUs short: the jobs need at least 2 GPUs, it may have 1" in said.detail
+
+
+@pytest.mark.parametrize(
+    ("tenants", "owner", "told"),
+    [
+        ({}, "a", "job 'j0' names the unknown tenant 'a'"),
+        ({"a": {"cohort": "c"}}, "a", "a tenant of a cohort needs 'gpus'"),
+        ({"a": {"gpus": 1, "borrow_gpus": 1}}, "a", "'borrow_gpus' needs a 'cohort'"),
+        ({"a": {"gpus": -1}}, "a", r"tenants\.a\.gpus"),
+        ({"a": {"energy_j": 5.0}}, "a", r"tenants\.a\.energy_j"),
+    ],
+)
+def test_tenants_that_are_none(tenants: dict[str, Any], owner: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        round_of(tenants, owner)
+
+
+def test_weights_beyond_the_range_are_refused() -> None:
+    document = round_of({"a": {"weight": 1e6}}, "a").model_dump()
+    document["jobs"][0]["weight"] = 10.0
+    with pytest.raises(ValueError, match="its weight times that of tenant 'a' must be from 1e-06 to 1e"):
+        Instance.model_validate(document)
+
+
+def test_sessions_have_tenants() -> None:
+    session = wattsched.Session(CLUSTER, objective="goodput", tables={"t": TABLE})
+    with pytest.raises(InputError, match="unknown tenant 'a'"):
+        session.upsert(["x"], options=["t"], tenant=["a"])
+    session.update(tenants={"a": {"gpus": 2}})
+    session.upsert([f"j{j}" for j in range(6)], options=["t"] * 6, tenant=["a"] * 6)
+    first = session.solve(gap=0.0)
+    assert first.result.totals["gpus_used"] == 2
+    session.update(tenants={"a": {"gpus": 5}, "b": {}})
+    second = session.solve(gap=0.0)
+    assert second.result.totals["gpus_used"] == 5
+    assert wattsched.check(session.to_instance(), second.result).faults == []
+    with pytest.raises(InputError, match="unknown tenant 'a'"):
+        session.update(tenants={})
+    assert session.to_instance().tenants.keys() == {"a", "b"}
+
+
+def test_fair_shares_by_hand() -> None:
+    found = fair_share({"a": 30.0, "b": 10.0}, {"a": 1, "b": 1, "c": 2})
+    assert found == {"a": pytest.approx(2.0**-3), "b": 0.5, "c": 1.0}
+    assert fair_share({}, {"a": 1.0}) == {"a": 1.0}
+    assert fair_share({"a": 1.0}, {"a": 1e-9, "b": 1.0})["a"] == 1e-6
+    for usage, shares, told in (({"x": 1.0}, {"a": 1.0}, "usage"), ({}, {"a": 0.0}, "shares")):
+        with pytest.raises(ValueError, match=told):
+            fair_share(usage, shares)
