@@ -72,6 +72,11 @@ TABLES = {
         "python benchmarks/slurm.py --write",
         "slurm.md#measured",
     ),
+    "kubernetes": Table(
+        "A Kubernetes cluster in minutes: cap halved, nodes cordoned, everything restarted",
+        "python benchmarks/kubernetes_cluster.py --write",
+        "kubernetes.md#measured",
+    ),
     "simulators": Table(
         "Gavel's simulator under its own policies and under ours",
         "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",

@@ -24,6 +24,9 @@ from wattsched.serve.recorded import RecordedSession
 SESSION = "kubernetes"
 """Name of our session in the journal."""
 
+_ATTEMPTS = 3
+"""Decisions at most, after the first one, until one moves nothing."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -174,12 +177,19 @@ class Rounds:
     def _decided(self, round: Round, cap_w: float, report: Report) -> Plan:
         """The decision of the session; where there is none, what brings the draw below the cap."""
         self._tell(round, cap_w)
-        made = self.session.solve(deadline_s=self.policy.deadline_s)
-        decision, report.number = made.decision, made.number
-        report.reason, report.gap = decision.result.termination.reason, decision.gap
-        report.decided_s = decision.time_s["total"]
-        if decision.solved:
-            return plan_of(round, decision)
+        plan = self._solved(round, report)
+        for attempt in range(_ATTEMPTS):
+            if plan is None or not plan.moved:
+                break
+            # What would be moved is pinned; the last time, so is all that goes on.
+            last = attempt == _ATTEMPTS - 1
+            held = [job["name"] for job in round.jobs if "current" in job and job["name"] not in plan.stops]
+            self.session.upsert(
+                [{"name": name, "preemptible": False} for name in (held if last else plan.moved)]
+            )
+            plan = self._solved(round, report)
+        if plan is not None:
+            return plan
         load = round.load
         stops = stops_to_fit(load, cap_w)
         left_w = load.power_w - sum(load.soon_w.values())
@@ -189,6 +199,14 @@ class Rounds:
             told = f"{left_w:,.0f} W are drawn by what may not be stopped (pods, idle GPUs, nodes)"
             report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
         return Plan([], stops, round.left_out)
+
+    def _solved(self, round: Round, report: Report) -> Plan | None:
+        """What a decision asks for; None where there is none."""
+        made = self.session.solve(deadline_s=self.policy.deadline_s)
+        decision, report.number = made.decision, made.number
+        report.reason, report.gap = decision.result.termination.reason, decision.gap
+        report.decided_s += decision.time_s["total"]
+        return plan_of(round, decision) if decision.solved else None
 
     def _tell(self, round: Round, cap_w: float) -> None:
         """Tell the session of everything as it is now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
@@ -58,11 +58,14 @@ class Plan:
         Jobs whose pods are to be evicted, and why.
     reasons : dict of str to str
         Why jobs wait, where there is more to say than that others go first.
+    moved : list of str
+        Jobs that would have to be elsewhere. They stay: a pod cannot be moved.
     """
 
     starts: list[Start]
     stops: dict[str, str]
     reasons: dict[str, str]
+    moved: list[str] = field(default_factory=list)
 
 
 def round_of(load: Load) -> Round:
@@ -241,7 +244,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     load = round.load
     records = {record["name"]: record for record in round.jobs}
     option = dict(zip(decision.ids, decision.option.tolist(), strict=True))
-    starts, stops, decided = list[Start](), _stuck(load), set[str]()
+    starts, stops, moved, decided = list[Start](), _stuck(load), list[str](), set[str]()
     for row in decision.assignments:
         record, nodes = records[row.job], {node: len(gpus) for node, gpus in row.nodes.items()}
         decided.add(row.job)
@@ -251,9 +254,9 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
                 _start(complete(load.waiting[row.job]), nodes, record["options"], option[row.job], load)
             )
         elif nodes != {node: len(gpus) for node, gpus in held["nodes"].items()}:
-            stops[row.job] = "is to make room for others, and to begin anew elsewhere"
+            moved.append(row.job)
     stops |= {name: "is to wait" for name, one in records.items() if "current" in one and name not in decided}
-    return Plan(starts, stops, round.left_out | dict(decision.reasons))
+    return Plan(starts, stops, round.left_out | dict(decision.reasons), moved)
 
 
 def _stuck(load: Load) -> dict[str, str]:
