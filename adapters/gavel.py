@@ -15,6 +15,7 @@ import numpy as np
 from wattsched.formulations.time_shares import TIES, Ties
 from wattsched.instances.errors import require_known
 from wattsched.shares import TimeShares, time_shares
+from wattsched.topology.arrays import FloatArray
 
 Throughputs = Mapping[Any, Mapping[str, float]]
 """Steps per second of every job on every type of workers."""
@@ -65,8 +66,8 @@ class _SharePolicy:
             [str(job) for job in jobs],
             start=np.arange(n + 1) * m,
             pool=types * n,
-            gpus=np.repeat(_of(scale_factors, jobs), m),
-            rate=[_single(throughputs[job][kind], job) for job in jobs for kind in types],
+            gpus=np.repeat(_of("scale_factors", scale_factors, jobs), m),
+            rate=[_single(throughputs[job], kind, job) for job in jobs for kind in types],
             ties=self._ties,
             **asked,
         )
@@ -91,7 +92,8 @@ class MaxMinFairness(_SharePolicy):
     ) -> Allocation | None:
         """Shares of time."""
         jobs = list(unflattened_throughputs)
-        weight = _of(unflattened_priority_weights, jobs) / _of(scale_factors, jobs)
+        weight = _of("priority_weights", unflattened_priority_weights, jobs)
+        weight = weight / _of("scale_factors", scale_factors, jobs)
         return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, weight=weight)
 
 
@@ -108,7 +110,9 @@ class MinTotalDuration(_SharePolicy):
         cluster_spec: Mapping[str, int],
     ) -> Allocation | None:
         """Shares of time."""
-        left = np.maximum(_of(num_steps_remaining, unflattened_throughputs), 1.0)
+        left = _of("num_steps_remaining", num_steps_remaining, unflattened_throughputs)
+        # Nobody waits for the millionth part of the longest job.
+        left = np.maximum(left, max(1.0, 1e-6 * left.max(initial=0.0)))
         return self._allocation(
             unflattened_throughputs, scale_factors, cluster_spec, objective="makespan", remaining_work=left
         )
@@ -129,12 +133,21 @@ class MaxSumThroughput(_SharePolicy):
         return self._allocation(unflattened_throughputs, scale_factors, cluster_spec, objective="goodput")
 
 
-def _of(values: Mapping[Any, float], jobs: Iterable[Any]) -> Any:
-    return np.array([float(values[job]) for job in jobs])
+def _of(name: str, values: Mapping[Any, float], jobs: Iterable[Any]) -> FloatArray:
+    """A value of each job."""
+    wanted = list(jobs)
+    for job in wanted:
+        if isinstance(job, tuple):
+            raise ValueError(f"throughputs: {job} is a pair of jobs, which these policies do not take")
+        if job not in values:
+            raise ValueError(f"{name}: job {job} is missing")
+    return np.array([float(values[job]) for job in wanted])
 
 
-def _single(throughput: float | Sequence[float], job: object) -> float:
+def _single(throughputs: Mapping[str, Any], kind: str, job: object) -> float:
     """Throughput of a job that has its workers to itself."""
-    if isinstance(throughput, Sequence):
+    if kind not in throughputs:
+        raise ValueError(f"throughputs: job {job} has none on '{kind}'")
+    if isinstance(throughputs[kind], Sequence):
         raise ValueError(f"throughputs: job {job} is a pair of jobs, which these policies do not take")
-    return float(throughput)
+    return float(throughputs[kind])

@@ -179,7 +179,8 @@ def refusing(source: str = "", options: Mapping[str, str] | None = None) -> Iter
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{error.filename or source}: {reason(error)}") from None
+        name = error.filename or source
+        raise BadInput(f"{name}: {reason(error)}" if name else reason(error)) from None
     except ValueError as error:
         names = {**option_names(), **(options or {})}
         told = re.sub(r"`(\w+)`", lambda field: names.get(field[1], field[1]), _message(error))

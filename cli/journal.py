@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 @click.command("journal", cls=Command)
 @click.argument("file")
 @click.option("--session", metavar="NAME", help="Its rounds alone; needed where there are several sessions.")
-@click.option("--round", "round_number", type=Whole(1), metavar="N", help="This round, for -o and --replay.")
+@click.option(
+    "--round", "round_number", type=Whole(1, 2**63 - 1), metavar="N", help="This round, for -o and --replay."
+)
 @click.option("--last", type=Whole(1), default=20, show_default=True, help="So many of the newest rounds.")
 @folder_option("Write a round's instance and result into this folder.")
 @click.option("--replay", is_flag=True, help="Decide the rounds again, with these options:")
@@ -70,13 +72,14 @@ def command(
             _export(journal, _one(journal, session), round_number, Path(output))
         elif replay:
             name = _one(journal, session)
-            lines = [one for one in journal.rounds(name) if round_number in (None, one.number)]
+            lines = _chosen(journal, name, round_number)
             with refusing():
                 found = _replay([journal.round(name, one.number) for one in lines[-last:]], policy, limits)
             _tell_replay(name, found, as_json)
         else:
             names_told = journal.sessions() if session is None else [_one(journal, session)]
-            _tell({name: journal.rounds(name) for name in names_told}, round_number, last, as_json)
+            rounds = {name: _chosen(journal, name, round_number) for name in names_told}
+            _tell(rounds, {name: len(journal.rounds(name)) for name in names_told}, last, as_json)
 
 
 def _one(journal: Journal, session: str | None) -> str:
@@ -91,6 +94,14 @@ def _one(journal: Journal, session: str | None) -> str:
     return session
 
 
+def _chosen(journal: Journal, name: str, round_number: int | None) -> list[RoundLine]:
+    """Rounds of a session: all, or the one that is asked for."""
+    lines = [one for one in journal.rounds(name) if round_number in (None, one.number)]
+    if round_number is not None and not lines:
+        raise BadInput(f"--round: '{name}' has no round {round_number}, or not any more")
+    return lines
+
+
 def _export(journal: Journal, name: str, round_number: int, folder: Path) -> None:
     from wattsched.instances.io import document_text
 
@@ -100,11 +111,8 @@ def _export(journal: Journal, name: str, round_number: int, folder: Path) -> Non
         write(str(folder / f"{name}-{round_number}-{what}.json"), document_text(model))
 
 
-def _tell(rounds: dict[str, list[RoundLine]], round_number: int | None, last: int, as_json: bool) -> None:
-    chosen = {
-        name: [one for one in lines if round_number in (None, one.number)][-last:]
-        for name, lines in rounds.items()
-    }
+def _tell(rounds: dict[str, list[RoundLine]], of: dict[str, int], last: int, as_json: bool) -> None:
+    chosen = {name: lines[-last:] for name, lines in rounds.items()}
     if as_json:
         write(
             None, json.dumps({name: [asdict(one) for one in lines] for name, lines in chosen.items()}) + "\n"
@@ -112,7 +120,7 @@ def _tell(rounds: dict[str, list[RoundLine]], round_number: int | None, last: in
         return
     out = console()
     for name, lines in chosen.items():
-        heading(out, name, f"{count(len(lines), 'round')} of {len(rounds[name]):,}")
+        heading(out, name, f"{count(len(lines), 'round')} of {of[name]:,}")
         titles = [
             "round",
             "decided",

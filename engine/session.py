@@ -15,6 +15,7 @@ import numpy as np
 
 from wattsched.call import EARLIER, Request
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
+from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
     InputError,
     require,
@@ -200,6 +201,7 @@ class Session:
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
             self._require_sound(self._round, jobs, holding, suspects)
+            comparable_jobs(self._part(self._round, jobs, holding, suspects))
             self._jobs, self._held = jobs, holding
             self._forget_tables()
 
@@ -396,8 +398,12 @@ class Session:
         self, now: Instance, jobs: JobColumns, held: AssignmentColumns, suspects: set[str]
     ) -> None:
         """Refuse what files are refused for, of some of the jobs."""
-        places = np.array([j for j, name in enumerate(jobs.names) if name in suspects], dtype=np.int64)
-        _sound(self._instance(now, jobs.take(places), held, "session"))
+        _sound(self._part(now, jobs, held, suspects))
+
+    def _part(self, now: Instance, jobs: JobColumns, held: AssignmentColumns, some: set[str]) -> Instance:
+        """The round of some of the jobs."""
+        places = np.array([j for j, name in enumerate(jobs.names) if name in some], dtype=np.int64)
+        return self._instance(now, jobs.take(places), held, "session")
 
     def _with_defaults(
         self, names: list[str], known: list[int], fields: dict[str, Any], own: AssignmentColumns

@@ -24,6 +24,11 @@ from wattsched.instances.time_shares import TimeShareInstance, instance_of
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.time_shares import check_shares
 
+NEAR = 1e-4
+"""Shares are this close to their bound, relative to it, or they are none."""
+
+_FAR = "rate: the jobs' rates over their demands are too far apart for shares within 1e-4 of the best"
+
 
 @dataclass(frozen=True)
 class TimeShares:
@@ -126,7 +131,7 @@ def time_shares(
     Raises
     ------
     ValueError, TypeError
-        That names the argument.
+        That names the argument; also where rates and demands are too many orders of magnitude apart.
     """
     require_types(time_shares, locals())
     require_known("ties", ties, TIES)
@@ -152,8 +157,10 @@ def shares_of(instance: TimeShareInstance, ties: Ties = "goodput") -> TimeShares
 
     Raises
     ------
+    ValueError
+        Where rates and demands are so far apart that doubles do not find shares near their bound.
     RuntimeError
-        If the solver fails, or what it found does not pass the checker.
+        If what was found does not pass the checker.
     """
     served = instance.served
     if instance.objective == "goodput":
@@ -168,6 +175,8 @@ def shares_of(instance: TimeShareInstance, ties: Ties = "goodput") -> TimeShares
     )
     if told.faults:
         raise RuntimeError(f"the shares do not pass the checker: {told.faults[0]}")
+    if not abs(told.bound - told.objective) <= NEAR * abs(told.objective):
+        raise ValueError(_FAR)
     reason = "no option makes progress and fits the GPUs and the cap"
     dropped = {instance.jobs[j]: reason for j in np.flatnonzero(~served).tolist()}
     return TimeShares(share, told.objective, told.bound, _named(instance, prices), dropped, instance)
@@ -205,7 +214,7 @@ def _progress(instance: TimeShareInstance, share: FloatArray) -> FloatArray:
 def _solved(program: Program) -> tuple[FloatArray, FloatArray]:
     """Optimum of a program that has one, and its duals."""
     if (found := _optimum(program)) is None:
-        raise RuntimeError("the LP of shares was not solved")
+        raise ValueError(_FAR)
     return found
 
 

@@ -47,6 +47,10 @@ def session_of(document: Mapping[str, Any]) -> Session:
         raise InputError([f"the session must be an object, got {shown(document)}"])
     faults = [f"{name}: is not a known field" for name in document if name not in (*ARGUMENTS, *SERVICE)]
     faults += ["cluster: is missing"] if "cluster" not in document else []
+    # A request or a journal names a formulation; it does not choose which file is executed.
+    formulation = document.get("formulation")
+    if isinstance(formulation, str) and ".py" in formulation:
+        faults.append(f"formulation: must be one that is installed, no file, got '{formulation:.80}'")
     if faults:
         raise InputError(faults)
     with told_of_fields():

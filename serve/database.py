@@ -98,7 +98,7 @@ class Database:
             mode = "ro" if read_only else "rwc"
             self._file = _opened(self.path, mode)
             self._prepare(read_only)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self._let_go()
             told = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
             raise InputError([told], self.path) from None
@@ -172,7 +172,7 @@ class Database:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise JournalError(f"the journal {self.path} cannot be used: {error}") from None
 
     def close(self) -> None:

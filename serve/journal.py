@@ -11,7 +11,7 @@ from typing import Any
 
 from wattsched.instances.errors import InputError, require
 from wattsched.serve.changes import session_of
-from wattsched.serve.database import Database, packed, unpacked
+from wattsched.serve.database import Database, JournalError, packed, unpacked
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine, Rounds
 
@@ -57,7 +57,10 @@ class Journal:
 
     def sessions(self) -> list[str]:
         """Names of the sessions, in the order in which they were made."""
-        return [name for (name,) in self._file.rows("SELECT name FROM sessions ORDER BY id")]
+        names = [name for (name,) in self._file.rows("SELECT name FROM sessions ORDER BY id")]
+        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
+            raise JournalError("the journal is damaged: a session has no name")
+        return names
 
     def create(self, name: str, document: Mapping[str, Any]) -> RecordedSession:
         """Make a session.

@@ -79,7 +79,8 @@ def add_token(path: str | Path, name: str, access: str) -> str:
     Raises
     ------
     InputError
-        For a name that is not of letters, digits and ``._-``, or that is in the file already.
+        For a name that is not of letters, digits and ``._-``, or that is in the file already, and for a file
+        of something else.
     """
     if access not in get_args(Access):
         raise InputError([f"access: must be 'read' or 'write', got '{access}'"])
@@ -87,6 +88,8 @@ def add_token(path: str | Path, name: str, access: str) -> str:
     line = f"{name} {access} {_digest(token)}"
     if not _LINE.fullmatch(line):
         raise InputError([f"name: must be 1 to 60 letters, digits, '.', '_' and '-', got '{name!s:.80}'"])
+    if path.exists():
+        Tokens(path)  # a file of something else is left alone
     lines = _lines(path) if path.exists() else []
     if any(known.split(" ")[0] == name for known in lines):
         raise InputError([f"name: there is a token of '{name}'"], str(path))

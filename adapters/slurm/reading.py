@@ -254,12 +254,16 @@ def read(snapshot: Snapshot) -> Site:
     """
     try:
         time_s = float(snapshot["time"])
+        if not 0.0 < time_s < inf:
+            raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
         rows = _document(_Nodes, "sinfo --json", snapshot["nodes"]).nodes
         jobs = _document(_Jobs, "squeue --json", snapshot["jobs"]).jobs
         notes: list[str] = []
         nodes = {node.name: node for row in rows for node in _node(row, notes)}
         switches, above = _topology(snapshot["topology"], nodes)
         partitions = [found for found in _records(snapshot["partitions"]) if "PartitionName" in found]
+        if not partitions:
+            raise ValueError(f"scontrol show partition: {echo(snapshot['partitions'], '', 200) or 'nothing'}")
         return Site(
             time_s=time_s,
             nodes=nodes,
@@ -386,6 +390,8 @@ def _topology(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | N
 
 
 def _reservations(text: str) -> Iterator[Reservation]:
+    if not text.startswith(("ReservationName=", "No reservations")):
+        raise ValueError(f"scontrol show reservation: {echo(text, '', 200) or 'nothing'}")
     for found in _records(text):
         if "ReservationName" not in found:
             continue

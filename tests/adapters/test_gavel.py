@@ -87,3 +87,24 @@ def test_what_cannot_be_shared() -> None:
     unknown: Any = "x"
     with pytest.raises(ValueError, match="ties: 'x' is not known"):
         MaxSumThroughput(unknown)
+
+
+@pytest.mark.parametrize(
+    ("rates", "factors", "words"),
+    [
+        ({(A, B): {"g": [1.0, 1.0]}}, {(A, B): 1}, "is a pair of jobs"),
+        ({A: {"h": 1.0}}, {A: 1}, "job 0 has none on 'g'"),
+        ({A: {"g": 1.0}}, {}, "scale_factors: job 0 is missing"),
+    ],
+)
+def test_what_is_missing_is_told(rates: Any, factors: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        MaxSumThroughput().get_allocation(rates, factors, {"g": 1})
+
+
+def test_a_job_that_is_nearly_done_beside_a_long_one() -> None:
+    found = MinTotalDuration().get_allocation(
+        {A: {"g": 40.0, "h": 10.0}, B: {"g": 15.0, "h": 15.0}}, ONE, {A: 1e9, B: 1}, {"g": 1, "h": 1}
+    )
+    assert found is not None
+    assert found[A]["g"] > 0.9

@@ -57,6 +57,9 @@ def test_a_round_is_an_instance_and_its_result(file: Path, tmp_path: Path) -> No
     assert len(wattsched.read_instance(instance).jobs) == 6
     assert "-o: needs --round N" in said(file, "-o", tmp_path / "three", code=2)
     assert "there is no round 7" in said(file, "--round", 7, "-o", tmp_path / "three", code=2)
+    for options in ((), ("--replay",)):
+        assert "--round: 'site' has no round 7" in said(file, "--round", 7, *options, code=2)
+    assert "--round" in said(file, "--round", 10**20, code=2)
 
 
 def test_rounds_are_decided_again(file: Path) -> None:

@@ -165,6 +165,15 @@ def test_ties_of_many_jobs_with_demands_of_all_sizes(seed: int, ties: Any) -> No
     assert found.gap <= 1e-6
 
 
+@pytest.mark.parametrize("longest", [1e9, 1e12])
+def test_what_doubles_cannot_share_is_refused(longest: float) -> None:
+    types = {"pool": ["G", "H", "G", "H"], "gpus": 1, "start": [0, 2, 4], "rate": [40.0, 10.0, 15.0, 15.0]}
+    with pytest.raises(ValueError, match="too far apart"):
+        wattsched.time_shares(
+            {"G": 1, "H": 1}, ["a", "b"], objective="makespan", remaining_work=[longest, 1.0], **types
+        )
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

@@ -281,7 +281,8 @@ def test_a_damaged_file_is_said_to_be_one(
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(content) - 1))
         length = data.draw(st.sampled_from([1, 8, 2000]))
-        content[place : place + length] = b"\x5a" * min(length, len(content) - place)
+        other = bytes([data.draw(st.sampled_from([0x00, 0x5A, 0x80, 0xFF]))])
+        content[place : place + length] = other * min(length, len(content) - place)
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2]))])
     with suppress(InputError, JournalError), Journal(path) as journal:
         for name in journal.sessions():
@@ -298,6 +299,10 @@ def test_names_and_faults(journal: Journal) -> None:
         journal.create("s", DOCUMENT)
     with pytest.raises(InputError, match="clster: is not a known field"):
         journal.create("t", {"clster": {}})
+    with pytest.raises(
+        InputError, match=r"formulation: must be one that is installed, no file, got '/f.py:F'"
+    ):
+        journal.create("t", {**DOCUMENT, "formulation": "/f.py:F"})
     with pytest.raises(InputError, match="no session 'other'"):
         journal.open("other")
     with pytest.raises(InputError, match="unknown: is not a known field"):

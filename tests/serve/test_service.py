@@ -121,6 +121,9 @@ def test_tokens(serve: Serve, tmp_path: Path) -> None:
         assert (status, told) == (403, {"error": "the token of 'grafana' is for reading only"})
     (tmp_path / "bad").write_text("slurm write nodigest\n")
     with pytest.raises(InputError, match="line 1: must be NAME"):
+        add_token(tmp_path / "bad", "other", "read")
+    assert (tmp_path / "bad").read_text() == "slurm write nodigest\n"
+    with pytest.raises(InputError, match="line 1: must be NAME"):
         Tokens(tmp_path / "bad")
 
 

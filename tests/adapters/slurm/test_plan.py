@@ -205,7 +205,7 @@ def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, document: Any, told
 def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
     document = json.loads(SNAPSHOT["nodes"])
     document["nodes"][3]["gres_used"] = "gpu:A100:3(IDX:1-2,4)"
-    site = read({**SNAPSHOT, "nodes": json.dumps(document), "reservations": ""})
+    site = read({**SNAPSHOT, "nodes": json.dumps(document), "reservations": "No reservations in the system"})
     load = load_of(site, SiteOptions(), Ours())
     assert load.mislaid == {"g4": {1, 2, 4}}
     assert load.free("g4") == [0, 3, 5, 6, 7]

@@ -33,6 +33,19 @@ def test_a_recorded_cluster() -> None:
     assert not site.closed
 
 
+@pytest.mark.parametrize("text", ["", "{}", "slurm_load: Unable to contact slurm controller"])
+@pytest.mark.parametrize("part", ["partitions", "reservations"])
+def test_an_answer_that_is_none_is_not_taken_for_an_empty_one(part: str, text: str) -> None:
+    with pytest.raises(InputError, match=f"scontrol show {part[:-1]}: "):
+        read({**SNAPSHOT, part: text})
+
+
+@pytest.mark.parametrize("time_s", ["nan", "-5", "inf", ""])
+def test_a_time_that_is_none_is_refused(time_s: str) -> None:
+    with pytest.raises(InputError, match="Slurm's answer cannot be read"):
+        read({**SNAPSHOT, "time": time_s})
+
+
 def test_recorded_jobs() -> None:
     jobs = {job.name: job for job in read(SNAPSHOT).jobs.values() if job.pending or job.running}
     theirs, large, resnet = jobs["theirs"], jobs["large"], jobs["resnet"]
