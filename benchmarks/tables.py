@@ -82,6 +82,11 @@ TABLES = {
         "python benchmarks/simulators.py --gavel gavel/scheduler --seeds 3 --jobs 80 --write",
         "simulators.md#in-its-simulator",
     ),
+    "sia-simulator": Table(
+        "Sia's simulator under its own policy and under ours",
+        "python benchmarks/sia_simulator.py --sia sia/sia-simulator --jobs 40 --write",
+        "simulators.md#in-sias-simulator",
+    ),
     "extender": Table(
         "The extender of Kubernetes under load: how long an answer takes",
         "python benchmarks/extender.py --write",
