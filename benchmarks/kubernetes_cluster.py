@@ -90,6 +90,7 @@ class Trial:
     samples: list[tuple[float, float, float]] = field(default_factory=list)
     cordoned: dict[str, float] = field(default_factory=dict)
     on_cordoned: int = 0
+    succeeded: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     overfull: int = 0
     evicted: int = 0
     partly: list[float] = field(default_factory=list)
@@ -108,15 +109,15 @@ class Trial:
 
     # -- pods --------------------------------------------------------------------------------------------
 
-    def submit(self, pods: int, seconds: tuple[int, int]) -> None:
-        """Make pods that take so many seconds, half of them in gangs, and a few of another scheduler."""
+    def submit(self, pods: int, seconds: tuple[int, int], largest: int) -> None:
+        """Make pods that take so many seconds, most of them in gangs, and a few of another scheduler."""
         rng, made = np.random.default_rng(self.seed), 0
         for i in range(max(1, pods // 50)):
             body = pod_body(f"other-{i}", int(rng.integers(1, 4)), scheduler="somebody-else")
             body["spec"]["nodeName"] = f"gpu-{1 + int(rng.integers(self.nodes))}"
             self._make(Job(f"other-{i}", [body], float(2 * rng.integers(*seconds)), others=True))
         while made < pods:
-            size = min(int(rng.integers(2, 9)), pods - made) if rng.random() < 0.25 else 1
+            size = min(int(rng.integers(2, largest + 1)), pods - made) if rng.random() < 0.25 else 1
             self._make(self._job(f"job-{made}", size, rng, seconds))
             made += size
 
@@ -199,6 +200,8 @@ class Trial:
                 return
             now = self._seen(found)
             self.pods[uid] = now
+            if now.phase == "Succeeded":
+                self.succeeded[now.job].add(now.name)
             if now.node and (before is None or not before.node):
                 self.bindings[uid].append(now.node)
                 late_s = self.cordoned.get(now.node)
@@ -360,11 +363,12 @@ def run(
     seed: int,
     limit_s: float = 1_500.0,
     seconds: tuple[int, int] = (20, 90),
+    largest: int = 8,
 ) -> dict[str, Any]:
     """Run everything; what came of it."""
     with real_kubernetes(folder, nodes) as plane:
         trial = Trial(plane, nodes, seed)
-        trial.submit(pods, seconds)
+        trial.submit(pods, seconds, largest)
         # Of what the cluster draws beyond idle, so much at most.
         share_w = nodes * GPUS * 250.0
         trial.set_cap(trial.idle_w + share_w)
@@ -399,6 +403,7 @@ def run(
             time.sleep(0.3)
         took_s = time.monotonic() - begun
         code = trial.end_scheduler(signal.SIGTERM)
+        time.sleep(3.0)  # the last events
         trial.close()
         return figures(trial, took_s) | {"exit code": code}
 
@@ -406,10 +411,7 @@ def run(
 def figures(trial: Trial, took_s: float) -> dict[str, Any]:
     """What was seen, in numbers."""
     rounds, ours = trial.rounds(), [job for job in trial.jobs.values() if not job.others]
-    with trial._lock:
-        succeeded = defaultdict(int)
-        for seen in trial.pods.values():
-            succeeded[seen.job] += seen.phase == "Succeeded"
+    succeeded = {job.name: len(trial.succeeded[job.name]) for job in ours}
     gangs = [job for job in ours if len(job.bodies) > 1]
     return {
         "nodes": trial.nodes,
@@ -437,7 +439,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
 ROWS = {
     "nodes": "nodes of eight GPUs",
     "pods": "pods submitted",
-    "gangs": "of which in so many gangs of 2 to 8",
+    "gangs": "gangs of 2 to 8 among them",
     "lost": "pods that did not run to their end",
     "run twice": "pods that ran again after their end",
     "bound twice": "pods that were bound twice",
