@@ -54,3 +54,15 @@ def test_where_there_is_no_slurm_it_is_said(tmp_path: Path) -> None:
     done = wattsched("slurm", "--shadow", "--once", env=environment)
     assert done.returncode == 4
     assert "'sinfo' is not installed on this machine" in done.stderr
+
+
+def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run: Run, tmp_path: Path) -> None:
+    snapshot = json.loads(SNAPSHOT.read_text())
+    jobs = json.loads(snapshot["jobs"])
+    (job,) = (one for one in jobs["jobs"] if one["job_id"] == 25)
+    table = {"gpus": [2], "pool": ["A100"], "rate": [1.0], "power_w": [700.0]}
+    job["comment"] = json.dumps({"wattsched": {"options": table, "remaining_work": 1e-9}})
+    (tmp_path / "seen.json").write_text(json.dumps({**snapshot, "jobs": json.dumps(jobs)}))
+    report = json.loads(run("slurm", "--shadow", "--snapshot", tmp_path / "seen.json", "--json").stdout)
+    assert "completion times must be from" in report["waiting"]["25"]
+    assert report["started"].keys() >= {"24", "26"}

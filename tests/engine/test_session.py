@@ -364,6 +364,10 @@ def test_jobs_without_options_are_named() -> None:
             lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 1, "pool": "A", "nodes": {"n9": [0]}}]),
             "n9",
         ),
+        (
+            lambda s: s.upsert(["x"], gpus=[1], pool="A", rate=[1e12], power_w=[1.0]),
+            "job 'x': completion times must be from 1e-06",
+        ),
         (lambda s: s.upsert(None), "ids must be a sequence of names"),
         (lambda s: s.update(down="n0"), "down must be a sequence of names"),
         (lambda s: s.update(down=["n0"], up=["n0"]), "node 'n0' is said to be down and up"),
