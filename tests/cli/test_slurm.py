@@ -65,4 +65,4 @@ def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run: Run, tmp_pat
     (tmp_path / "seen.json").write_text(json.dumps({**snapshot, "jobs": json.dumps(jobs)}))
     report = json.loads(run("slurm", "--shadow", "--snapshot", tmp_path / "seen.json", "--json").stdout)
     assert "completion times must be from" in report["waiting"]["25"]
-    assert report["started"].keys() >= {"24", "26"}
+    assert report["started"].keys() >= {"24"}
