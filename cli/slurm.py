@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.cli.failures import BadInput
+from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, refuse_given
 
 if TYPE_CHECKING:
-    from wattsched.adapters.slurm.loop import Report, Rounds
+    from wattsched.adapters.slurm.loop import Report
 
 MOST_S = 86_400
 
@@ -139,91 +135,26 @@ def command(
         with Journal(file) as kept:
             folder_of_settings = None if settings is None else Path(settings)
             rounds = Rounds(policy, budget, kept, lambda of: Actions(of, folder_of_settings), look)
-            with _stopping(rounds):
-                return _follow(rounds, once=once, as_json=as_json, do_apply=do_apply)
+            with stopping(rounds.stop):
+                return follow(rounds, _jobs_of, once=once, as_json=as_json, do_apply=do_apply)
 
 
 def _require_sense(
     shadow: bool, do_apply: bool, asked: Asked, journal: str | None, snapshot: str | None
 ) -> None:
     """Refuse options that do not go together."""
-    if shadow == do_apply:
-        raise BadInput("give one of --shadow, which changes nothing, and --apply")
-    if do_apply and snapshot is not None:
-        raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
-    if do_apply and journal is None:
-        raise BadInput("--apply needs --journal FILE, which keeps what was done")
+    require_sense(shadow, do_apply, journal, snapshot)
     if asked.budget is not None and asked.power_w is not None:
         raise BadInput("--power-w: cannot be combined with --budget, which states the watts")
     if not do_apply:
         refuse_given(("settings",), "needs --apply: in shadow mode nothing is written for the prolog")
 
 
-@contextmanager
-def _stopping(rounds: Rounds) -> Iterator[None]:
-    """End after the action in progress on SIGINT and SIGTERM."""
-
-    def end(*_: object) -> None:
-        rounds.stop.set()
-
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-
-def _follow(rounds: Rounds, *, once: bool, as_json: bool, do_apply: bool) -> int:
-    """Tell of each round; the exit code."""
-    from wattsched.adapters.slurm.loop import Report
-    from wattsched.adapters.slurm.snapshot import SlurmError
-
-    code = 0
-    for told in rounds:
-        if isinstance(told, Report):
-            code = 0
-            _tell(told, do_apply=do_apply, details=not as_json and once)
-            document: dict[str, Any] = told.document()
-        else:
-            if once and not isinstance(told, SlurmError):
-                raise told
-            code = NO_SOLUTION
-            click.echo(f"no round: {told}", err=True)
-            document = {"error": str(told)}
-        if as_json:
-            click.echo(json.dumps(document))
-            sys.stdout.flush()
-        if once:
-            break
-    return code
-
-
-def _tell(report: Report, *, do_apply: bool, details: bool) -> None:
-    """A line on standard error, and what is to be known besides."""
-    from wattsched.report.terminal import console, line
-    from wattsched.report.wording import count, gap_text
-
-    out, would = console(stderr=True), "" if do_apply else "would be "
-    gap = "" if report.gap is None else f", {gap_text(report.gap)}"
-    cap = "no cap" if report.cap_w is None else f"of {report.cap_w / 1000:,.2f} kW"
-    over = report.cap_w is not None and report.power_w > report.cap_w
-    line(
-        out,
-        (f"round {report.number}", "bold"),
-        f": {count(report.running, 'job')} on GPUs, {report.queued} queued; {would}started "
-        f"{len(report.started)}, stopped {len(report.stopped)}, held again {len(report.held_again)}; ",
-        (f"{report.power_w / 1000:,.2f} kW {cap}", "bold red" if over else "bold"),
-        f"; {report.reason}{gap}, {report.took_s:.2f} s",
-    )
-    if details:
-        for verb, jobs in (
-            ("start", report.started),
-            ("stop", report.stopped),
-            ("hold again", report.held_again),
-            ("wait", report.waiting),
-        ):
-            for number, how in jobs.items():
-                line(out, f"{verb} {number}: {how}", indent=2)
-    for note in report.notes:
-        line(out, ("note", "yellow"), f": {note}", indent=2)
+def _jobs_of(report: Report) -> Jobs:
+    """Jobs of a round, by what is done to them."""
+    return {
+        "start": report.started,
+        "stop": report.stopped,
+        "hold again": report.held_again,
+        "wait": report.waiting,
+    }

@@ -1,0 +1,126 @@
+"""Rounds on a real cluster, at the terminal: one after the other until a signal ends them, each told."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from wattsched.cli.failures import NO_SOLUTION, BadInput
+
+_DONE = {"start": "started", "stop": "stopped", "hold again": "held again"}
+"""What is done to jobs -> how the line of a round counts it."""
+
+
+class Report(Protocol):
+    """What a round did, or would do: the report of an adapter's loop."""
+
+    number: int
+    running: int
+    queued: int
+    power_w: float
+    cap_w: float | None
+    reason: str
+    gap: float | None
+    took_s: float
+    notes: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+
+
+ReportT = TypeVar("ReportT", bound=Report)
+Jobs = Mapping[str, Mapping[Any, str]]
+"""What is done -> to which jobs, and how."""
+
+
+def require_sense(shadow: bool, do_apply: bool, journal: str | None, snapshot: str | None) -> None:
+    """Refuse options that do not go together."""
+    if shadow == do_apply:
+        raise BadInput("give one of --shadow, which changes nothing, and --apply")
+    if do_apply and snapshot is not None:
+        raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
+    if do_apply and journal is None:
+        raise BadInput("--apply needs --journal FILE, which keeps what was done")
+
+
+@contextmanager
+def stopping(stop: Event) -> Iterator[None]:
+    """End after the action in progress on SIGINT and SIGTERM."""
+
+    def end(*_: object) -> None:
+        stop.set()
+
+    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def follow(
+    rounds: Iterable[ReportT | Exception],
+    jobs_of: Callable[[ReportT], Jobs],
+    *,
+    once: bool,
+    as_json: bool,
+    do_apply: bool,
+) -> int:
+    """Tell of each round; the exit code.
+
+    Raises
+    ------
+    InputError
+        For the first round, where there is one only.
+    """
+    from wattsched.instances.errors import InputError
+
+    code = 0
+    for told in rounds:
+        if isinstance(told, Exception):
+            if once and isinstance(told, InputError):
+                raise told
+            code = NO_SOLUTION
+            click.echo(f"no round: {told}", err=True)
+            document: dict[str, Any] = {"error": str(told)}
+        else:
+            code = 0
+            _tell(told, jobs_of(told), do_apply=do_apply, details=not as_json and once)
+            document = told.document()
+        if as_json:
+            click.echo(json.dumps(document))
+            sys.stdout.flush()
+        if once:
+            break
+    return code
+
+
+def _tell(report: Report, jobs: Jobs, *, do_apply: bool, details: bool) -> None:
+    """A line on standard error, and what is to be known besides."""
+    from wattsched.report.terminal import console, line
+    from wattsched.report.wording import count, gap_text
+
+    out, would = console(stderr=True), "" if do_apply else "would be "
+    counts = ", ".join(f"{told} {len(jobs[what])}" for what, told in _DONE.items() if what in jobs)
+    gap = "" if report.gap is None else f", {gap_text(report.gap)}"
+    cap = "no cap" if report.cap_w is None else f"of {report.cap_w / 1000:,.2f} kW"
+    over = report.cap_w is not None and report.power_w > report.cap_w
+    line(
+        out,
+        (f"round {report.number}", "bold"),
+        f": {count(report.running, 'job')} on GPUs, {report.queued} queued; {would}{counts}; ",
+        (f"{report.power_w / 1000:,.2f} kW {cap}", "bold red" if over else "bold"),
+        f"; {report.reason}{gap}, {report.took_s:.2f} s",
+    )
+    for what, some in jobs.items() if details else ():
+        for name, how in some.items():
+            line(out, f"{what} {name}: {how}", indent=2)
+    for note in report.notes:
+        line(out, ("note", "yellow"), f": {note}", indent=2)
