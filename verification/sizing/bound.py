@@ -227,7 +227,9 @@ def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fra
     lenient = reach.threshold(reach.low, most, arithmetic)
     claimed = reach.threshold(reach.surely(), capacity, arithmetic)
     excess = Fraction(1 if reach.none_fits(most, arithmetic) else -1)
-    return proven, _claimed(max(proven, claimed), abs(claimed)), proven - lenient, excess
+    # What changes cost may cancel what the worst job is worth.
+    size = abs(claimed) + Fraction(total(given.prover.configurations.change_cost.tolist()))
+    return proven, _claimed(max(proven, claimed), size), proven - lenient, excess
 
 
 def _capacity(charged: Charged) -> Fraction:
