@@ -92,6 +92,7 @@ class StatedOptions(Strict):
 
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
+NameT = TypeVar("NameT", int, str)
 
 
 def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
@@ -138,7 +139,25 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
     return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
 
 
-def modelled(
+def expand_models(
+    fields: dict[NameT, dict[str, Any]], cluster: Mapping[str, Any], options: StatedOptions
+) -> dict[NameT, str]:
+    """Give jobs with models their tables; one that has none is taken out, and its fault returned."""
+    whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
+    known, faults = dict[str, dict[str, Any]](), dict[NameT, str]()
+    for name in [name for name, said in fields.items() if "model" in said]:
+        said = {field: value for field, value in fields[name].items() if field not in ("name", "weight")}
+        try:
+            if (key := repr(said)) not in known:
+                known[key] = _modelled(whole, said, options.profiles)
+            fields[name]["options"] = known[key]
+        except InputError as error:
+            faults[name] = "; ".join(error.faults)
+            del fields[name]
+    return faults
+
+
+def _modelled(
     cluster: Mapping[str, Any], fields: Mapping[str, Any], profiles: Sequence[Profile]
 ) -> dict[str, list[Any]]:
     """Table of a job with a performance model.

@@ -8,34 +8,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from wattsched.cli.failures import NO_SOLUTION, BadInput
 
+if TYPE_CHECKING:
+    from wattsched.adapters.rounds import Report
+
 _DONE = {"start": "started", "stop": "stopped", "hold again": "held again"}
 """What is done to jobs -> how the line of a round counts it."""
 
 
-class Report(Protocol):
-    """What a round did, or would do: the report of an adapter's loop."""
-
-    number: int
-    running: int
-    queued: int
-    power_w: float
-    cap_w: float | None
-    reason: str
-    gap: float | None
-    took_s: float
-    notes: list[str]
-
-    def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-
-
-ReportT = TypeVar("ReportT", bound=Report)
+ReportT = TypeVar("ReportT", bound="Report")
 Jobs = Mapping[str, Mapping[Any, str]]
 """What is done -> to which jobs, and how."""
 

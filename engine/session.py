@@ -200,8 +200,7 @@ class Session:
             others = self._jobs.take(np.delete(np.arange(len(self._jobs)), known))
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
-            self._require_sound(self._round, jobs, holding, suspects)
-            comparable_jobs(self._part(self._round, jobs, holding, suspects))
+            comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
             self._jobs, self._held = jobs, holding
             self._forget_tables()
 
@@ -396,14 +395,10 @@ class Session:
 
     def _require_sound(
         self, now: Instance, jobs: JobColumns, held: AssignmentColumns, suspects: set[str]
-    ) -> None:
-        """Refuse what files are refused for, of some of the jobs."""
-        _sound(self._part(now, jobs, held, suspects))
-
-    def _part(self, now: Instance, jobs: JobColumns, held: AssignmentColumns, some: set[str]) -> Instance:
-        """The round of some of the jobs."""
-        places = np.array([j for j, name in enumerate(jobs.names) if name in some], dtype=np.int64)
-        return self._instance(now, jobs.take(places), held, "session")
+    ) -> Instance:
+        """The round of some of the jobs, without what files are refused for."""
+        places = np.array([j for j, name in enumerate(jobs.names) if name in suspects], dtype=np.int64)
+        return _sound(self._instance(now, jobs.take(places), held, "session"))
 
     def _with_defaults(
         self, names: list[str], known: list[int], fields: dict[str, Any], own: AssignmentColumns

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from wattsched.adapters.kubernetes.snapshot import Snapshot
+from wattsched.adapters.rounds import UnansweredError
 from wattsched.inputs import echo
 
 _PAGE = 500
@@ -15,8 +16,8 @@ _WATCH_S, _TIMEOUT_S = 30, 10.0
 """A watch is renewed so often; a request may take so long."""
 
 
-class KubernetesError(Exception):
-    """The API server did not answer, or refused; the message is one line.
+class KubernetesError(UnansweredError):
+    """The API server did not answer, or refused.
 
     Attributes
     ----------

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from threading import Event
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
-from wattsched.adapters.kubernetes.api import KubernetesError
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.kubernetes.snapshot import Snapshot
-from wattsched.instances.errors import InputError
+from wattsched.adapters.rounds import RoundLoop, tell
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
 
@@ -62,7 +60,7 @@ class Policy:
 
 
 @dataclass
-class Report:
+class Report(rounds.Report):
     """What a round did, or would do.
 
     Attributes
@@ -73,35 +71,16 @@ class Report:
         Decided starts that cannot be yet, and why: the next round looks again.
     waiting : dict of str to str
         Jobs that wait for a reason of their own.
-    power_w, cap_w : float
-        Draw by the model after the round, and the cap; None is no cap.
-    notes : list of str
-        What else an operator should know.
     """
 
-    number: int
-    time_s: float
-    running: int = 0
-    queued: int = 0
     started: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     joined: dict[str, str] = field(default_factory=dict)
     postponed: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
-    power_w: float = 0.0
-    cap_w: float | None = None
-    reason: str = ""
-    gap: float | None = None
-    decided_s: float = 0.0
-    took_s: float = 0.0
-    notes: list[str] = field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
 
-class Rounds:
+class Rounds(RoundLoop[Report]):
     """Rounds on one cluster.
 
     Parameters
@@ -123,20 +102,10 @@ class Rounds:
         look: Callable[[], Snapshot],
         actions: Callable[[RecordedSession], Actions] | None = None,
     ) -> None:
+        super().__init__(policy.every_s)
         self.policy, self.budget, self.journal, self.look = policy, budget, journal, look
-        self.stop = Event()
         self.session = self._opened()
         self.actions = actions(self.session) if actions is not None and policy.apply else None
-
-    def __iter__(self) -> Iterator[Report | KubernetesError | InputError]:
-        """Do rounds until `stop` is set; what has no answer is told, and tried again."""
-        while not self.stop.is_set():
-            begun = time.monotonic()
-            try:
-                yield self.round()
-            except (KubernetesError, InputError) as error:
-                yield error
-            self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
 
     def round(self) -> Report:
         """Do one round.
@@ -148,7 +117,6 @@ class Rounds:
         InputError
             For objects, options or budgets that cannot be used.
         """
-        begun = time.monotonic()
         load = self._load()
         cap_w = self.budget.cap_w(load.site.time_s)
         report = Report(0, load.site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
@@ -159,7 +127,6 @@ class Rounds:
         round = round_of(load)
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, load, report)
-        report.took_s = time.monotonic() - begun
         return report
 
     # -- looking -----------------------------------------------------------------------------------------
@@ -203,25 +170,22 @@ class Rounds:
     def _solved(self, round: Round, report: Report) -> Plan | None:
         """What a decision asks for; None where there is none."""
         made = self.session.solve(deadline_s=self.policy.deadline_s)
-        decision, report.number = made.decision, made.number
-        report.reason, report.gap = decision.result.termination.reason, decision.gap
-        report.decided_s += decision.time_s["total"]
-        return plan_of(round, decision) if decision.solved else None
+        report.take(made)
+        return plan_of(round, made.decision) if made.decision.solved else None
 
     def _tell(self, round: Round, cap_w: float) -> None:
         """Tell the session of everything as it is now."""
-        policy, session = self.policy, self.session
-        if before := session.session.to_instance().by_column().names:
-            session.remove(before)
-        session.update(
-            cluster=round.cluster,
-            power_w=None if math.isinf(cap_w) else max(cap_w, 1e-3),
+        policy = self.policy
+        odd = tell(
+            self.session,
+            round.cluster,
+            round.jobs,
+            cap_w=cap_w,
             objective=policy.objective,
             round_s=policy.every_s,
             change_cost=policy.change_cost,
         )
-        if round.jobs:
-            _upsert(session, round)
+        round.left_out.update(odd)
 
     def _opened(self) -> RecordedSession:
         """Our session in the journal, which is made if it is not there."""
@@ -324,24 +288,6 @@ def placed(start: Start, load: Load) -> tuple[tuple[Binding, ...], str]:
         load.take(binding)
         found.append(binding)
     return tuple(found), ""
-
-
-def _upsert(session: RecordedSession, round: Round) -> None:
-    """Tell the session of the jobs; one that waits and cannot be understood is left out, with why."""
-    try:
-        session.upsert(round.jobs)
-        return
-    except InputError:
-        pass
-    for job in list(round.jobs):
-        try:
-            session.upsert([job])
-        except InputError as error:
-            # Without a job that runs, its GPUs would be taken to be free.
-            if "current" in job:
-                raise
-            round.left_out[job["name"]] = "; ".join(error.faults)
-            round.jobs.remove(job)
 
 
 def told(start: Start) -> str:

@@ -11,14 +11,13 @@ from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import (
     SETTINGS,
     KubeJob,
-    KubernetesOptions,
     Launch,
     fields_of,
     groups_above,
     possible,
 )
 from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
-from wattsched.adapters.options import OF_MODELS, modelled
+from wattsched.adapters.options import OF_MODELS, expand_models
 from wattsched.instances.errors import InputError
 from wattsched.session_decision import SessionDecision
 
@@ -88,7 +87,7 @@ def round_of(load: Load) -> Round:
             fields[name] = _fields(whole[name], load)
         except InputError as error:
             left_out[name] = "; ".join(error.faults)
-    _expand_models(fields, cluster, load.options, left_out)
+    left_out |= expand_models(fields, cluster, load.options)
     for name, said in fields.items():
         try:
             record = {field: value for field, value in said.items() if field not in OF_MODELS}
@@ -123,26 +122,6 @@ def complete(job: KubeJob) -> KubeJob:
 def _fields(job: KubeJob, load: Load) -> dict[str, Any]:
     pools = set.intersection(*(set(load.pools.for_pod(pod)) for pod in job.pods))
     return fields_of(job, load.options, load.pools.kind, sorted(pools))
-
-
-def _expand_models(
-    fields: dict[str, dict[str, Any]],
-    cluster: Mapping[str, Any],
-    options: KubernetesOptions,
-    left_out: dict[str, str],
-) -> None:
-    """Give jobs with models their tables; one that has none does not keep the others from theirs."""
-    whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
-    known: dict[str, dict[str, Any]] = {}
-    for name in [name for name, said in fields.items() if "model" in said]:
-        said = {field: value for field, value in fields[name].items() if field not in ("name", "weight")}
-        try:
-            if (key := repr(said)) not in known:
-                known[key] = modelled(whole, said, options.profiles)
-            fields[name]["options"] = known[key]
-        except InputError as error:
-            left_out[name] = "; ".join(error.faults)
-            del fields[name]
 
 
 def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:

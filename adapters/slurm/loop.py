@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from threading import Event
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
+from wattsched.adapters.rounds import RoundLoop, tell
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
-from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot
-from wattsched.instances.errors import InputError
+from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.report.wording import listed
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
@@ -55,7 +54,7 @@ class Policy:
 
 
 @dataclass
-class Report:
+class Report(rounds.Report):
     """What a round did, or would do.
 
     Attributes
@@ -66,35 +65,16 @@ class Report:
         Decided starts that have no room yet: the next round looks again.
     waiting : dict of int to str
         Jobs that wait for a reason of their own.
-    power_w, cap_w : float
-        Draw by the model after the round, and the cap; None is no cap.
-    notes : list of str
-        What else an operator should know.
     """
 
-    number: int
-    time_s: float
-    running: int = 0
-    queued: int = 0
     started: dict[int, str] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
     held_again: dict[int, str] = field(default_factory=dict)
     postponed: list[int] = field(default_factory=list)
     waiting: dict[int, str] = field(default_factory=dict)
-    power_w: float = 0.0
-    cap_w: float | None = None
-    reason: str = ""
-    gap: float | None = None
-    decided_s: float = 0.0
-    took_s: float = 0.0
-    notes: list[str] = field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
 
-class Rounds:
+class Rounds(RoundLoop[Report]):
     """Rounds on one cluster.
 
     Parameters
@@ -116,20 +96,11 @@ class Rounds:
         actions: Callable[[RecordedSession], Actions],
         look: Callable[[float], Snapshot],
     ) -> None:
+        super().__init__(policy.every_s)
         self.policy, self.budget, self.journal, self.look = policy, budget, journal, look
-        self._make_actions, self.stop = actions, Event()
+        self._make_actions = actions
         self._session: RecordedSession | None = None
         self._actions: Actions | None = None
-
-    def __iter__(self) -> Iterator[Report | SlurmError | InputError]:
-        """Do rounds until `stop` is set; what Slurm does not answer is told, and tried again."""
-        while not self.stop.is_set():
-            begun = time.monotonic()
-            try:
-                yield self.round()
-            except (SlurmError, InputError) as error:
-                yield error
-            self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
 
     def round(self) -> Report:
         """Do one round.
@@ -141,7 +112,6 @@ class Rounds:
         InputError
             For answers, options or budgets that cannot be used.
         """
-        begun = time.monotonic()
         site = self._site()
         cap_w = self.budget.cap_w(site.time_s)
         report = Report(0, site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
@@ -153,7 +123,6 @@ class Rounds:
         round = round_of(load, self.policy.ours, self.policy.every_s)
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, round.load, report)
-        report.took_s = time.monotonic() - begun
         return report
 
     # -- looking -----------------------------------------------------------------------------------------
@@ -180,11 +149,9 @@ class Rounds:
         """The decision of the session; where there is none, what brings the draw below the cap."""
         session = self._told(round, cap_w)
         made = session.solve(deadline_s=self.policy.deadline_s)
-        decision, report.number = made.decision, made.number
-        report.reason, report.gap = decision.result.termination.reason, decision.gap
-        report.decided_s = decision.time_s["total"]
-        if decision.solved:
-            return plan_of(round, decision)
+        report.take(made)
+        if made.decision.solved:
+            return plan_of(round, made.decision)
         stops = stops_to_fit(round.load, cap_w)
         left_w = round.load.power_w - sum(
             round.load.added_w(round.load.ours[number].launch) for number in stops
@@ -200,20 +167,17 @@ class Rounds:
         if self._session is None:
             self._session = self._opened(round)
             self._actions = self._make_actions(self._session)
-        session = self._session
-        before = session.session.to_instance().by_column().names
-        if before:
-            session.remove(before)
-        session.update(
-            cluster=round.cluster,
-            power_w=None if math.isinf(cap_w) else max(cap_w, 1e-3),
+        odd = tell(
+            self._session,
+            round.cluster,
+            round.jobs,
+            cap_w=cap_w,
             objective=policy.objective,
             round_s=policy.every_s,
             change_cost=policy.change_cost,
         )
-        if round.jobs:
-            _upsert(session, round)
-        return session
+        round.left_out.update({int(name): why for name, why in odd.items()})
+        return self._session
 
     def _opened(self, round: Round) -> RecordedSession:
         """Our session in the journal, which is made if it is not there."""
@@ -303,24 +267,6 @@ def _ended(number: int, before: dict[int, SlurmJob], now: dict[int, SlurmJob]) -
     """Whether a job that was to be stopped had ended: Slurm counts no new run of it."""
     job = now.get(number)
     return job is None or (not job.on_nodes and job.restarts == before[number].restarts)
-
-
-def _upsert(session: RecordedSession, round: Round) -> None:
-    """Tell the session of the jobs; one that waits and cannot be understood is left out, with why."""
-    try:
-        session.upsert(round.jobs)
-        return
-    except InputError:
-        pass
-    for job in list(round.jobs):
-        try:
-            session.upsert([job])
-        except InputError as error:
-            # Without a job that runs, its GPUs would be taken to be free.
-            if "current" in job:
-                raise
-            round.left_out[int(job["name"])] = "; ".join(error.faults)
-            round.jobs.remove(job)
 
 
 def _told(start: Start) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wattsched.adapters.options import modelled
+from wattsched.adapters.options import expand_models
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
@@ -292,7 +292,7 @@ def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
             fields[job.id] = _fields(job, load, pools)
         except InputError as error:
             left_out[job.id] = "; ".join(error.faults)
-    _expand_models(fields, cluster, options, left_out)
+    left_out |= expand_models(fields, cluster, options)
     jobs = [_running_record(one, fields.get(one.job.id), pools) for one in load.ours.values()]
     for job in waiting:
         try:
@@ -313,23 +313,6 @@ def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str]) -> dict[str, An
         raise InputError(["is not to begin yet (--begin)"])
     own = {pools[node.name] for node in site.nodes.values() if set(node.partitions) & set(job.partitions)}
     return fields_of(job, site, load.options, sorted(own))
-
-
-def _expand_models(
-    fields: dict[int, dict[str, Any]], cluster: dict[str, Any], options: SiteOptions, left_out: dict[int, str]
-) -> None:
-    """Give jobs with models their tables; one that has none does not keep the others from theirs."""
-    whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
-    known: dict[str, dict[str, Any]] = {}
-    for number in [number for number, said in fields.items() if "model" in said]:
-        said = {name: value for name, value in fields[number].items() if name not in ("name", "weight")}
-        try:
-            if (key := repr(said)) not in known:
-                known[key] = modelled(whole, said, options.profiles)
-            fields[number]["options"] = known[key]
-        except InputError as error:
-            left_out[number] = "; ".join(error.faults)
-            del fields[number]
 
 
 def _running_record(

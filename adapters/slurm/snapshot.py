@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from wattsched.adapters.rounds import UnansweredError
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json, write_atomically
@@ -26,8 +27,8 @@ Snapshot = dict[str, str]
 """Outputs of `COMMANDS`, and ``time``: seconds since 1970, as text."""
 
 
-class SlurmError(Exception):
-    """Slurm did not answer, or refused; the message is one line."""
+class SlurmError(UnansweredError):
+    """Slurm did not answer, or refused."""
 
 
 def ask(*command: str, timeout_s: float = 30.0) -> str:
