@@ -12,30 +12,23 @@ the pods, each binding and each end, and works the draw out of them by code of i
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, main
 from real_kubernetes import GPUS, ControlPlane, missing, pod_body, real_kubernetes
-from tables import machine, table, write
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 
-IDLE_W, MOST_W, BASE_W = 50.0, 400.0, 200.0
 NOTICE_S = 40.0
 """How long before it is in force the cut of the cap is announced."""
 PREFIX = "wattsched.io/"
@@ -86,7 +79,6 @@ class Trial:
     jobs: dict[str, Job] = field(default_factory=dict)
     pods: dict[str, Seen] = field(default_factory=dict)
     bindings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    caps: list[tuple[float, float]] = field(default_factory=list)
     samples: list[tuple[float, float, float]] = field(default_factory=list)
     cordoned: dict[str, float] = field(default_factory=dict)
     on_cordoned: int = 0
@@ -95,7 +87,6 @@ class Trial:
     evicted: int = 0
     partly: list[float] = field(default_factory=list)
     unanswered: int = 0
-    scheduler: subprocess.Popen[bytes] | None = None
     _due: list[tuple[float, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -103,7 +94,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.api = Api(str(self.plane.kubeconfig))
         self.idle_w = self.nodes * (BASE_W + GPUS * IDLE_W)
-        self.folder = self.plane.folder
+        self.scheduler = Scheduler(self.plane.folder)
         self._power_w = self.idle_w
         self._used: dict[str, int] = defaultdict(int)
 
@@ -237,8 +228,8 @@ class Trial:
                 self._used[seen.node] += sign * seen.gpus
                 self.overfull += sign > 0 and self._used[seen.node] > GPUS
         now_s = time.time()
-        if self.caps:
-            self.samples.append((now_s, self._power_w, self.cap_w(now_s)))
+        if self.scheduler.caps:
+            self.samples.append((now_s, self._power_w, self.scheduler.cap_w(now_s)))
 
     # -- kubelet and controller --------------------------------------------------------------------------
 
@@ -270,9 +261,7 @@ class Trial:
             job = self.jobs[name]
             if job.begun_s and abs(job.begun_s + job.seconds - due_s) < 1e-6 and not job.ended:
                 job.ended = True
-                self._set_phase(
-                    [f"{body['metadata']['name']}-{job.runs}" for body in job.bodies], "Succeeded"
-                )
+                self._set_phase(self._names(job), "Succeeded")
         return sum(not job.ended for job in self.jobs.values())
 
     def _names(self, job: Job) -> list[str]:
@@ -294,62 +283,12 @@ class Trial:
                 self.api.core.patch_namespaced_pod_status, name, "default", {"status": {"phase": phase}}
             )
 
-    # -- caps and the scheduler --------------------------------------------------------------------------
-
-    def set_cap(self, power_w: float, notice_s: float = 0.0) -> None:
-        """Set the cap, or announce it."""
-        at_s = time.time() + notice_s
-        document: dict[str, Any] = {"power_w": power_w}
-        if notice_s:
-            at = datetime.fromtimestamp(at_s, UTC).isoformat()
-            document = {"power_w": self.caps[-1][1], "changes": [{"at": at, "power_w": power_w}]}
-        (self.folder / "cap.new").write_text(json.dumps(document))
-        (self.folder / "cap.new").rename(self.folder / "cap.json")
-        self.caps.append((at_s, power_w))
-
-    def cap_w(self, time_s: float) -> float:
-        """The cap in force."""
-        return [watts for since_s, watts in self.caps if since_s <= time_s][-1]
+    # -- the scheduler -----------------------------------------------------------------------------------
 
     def start_scheduler(self) -> None:
-        """Start ours."""
+        """Start ``wattsched kubernetes --apply``."""
         files = {"--budget": "cap.json", "--journal": "journal", "--kubeconfig": "kubeconfig"}
-        named = [word for option, file in files.items() for word in (option, str(self.folder / file))]
-        command = [
-            sys.executable,
-            "-m",
-            "wattsched",
-            "kubernetes",
-            "--apply",
-            "--every",
-            "1",
-            "--deadline",
-            "2",
-        ]
-        with (
-            (self.folder / "scheduler.out").open("ab") as out,
-            (self.folder / "rounds.jsonl").open("ab") as rounds,
-        ):
-            self.scheduler = subprocess.Popen(
-                [*command, *named, "--json"], stdout=rounds, stderr=out, cwd=self.folder
-            )
-
-    def end_scheduler(self, how: int) -> int:
-        """End it by a signal; its exit code."""
-        assert self.scheduler is not None
-        self.scheduler.send_signal(how)
-        return self.scheduler.wait(timeout=60)
-
-    def rounds(self) -> list[dict[str, Any]]:
-        """What it told of its rounds."""
-        found = list[dict[str, Any]]()
-        for line in (self.folder / "rounds.jsonl").read_text().splitlines():
-            try:
-                document = json.loads(line)
-            except ValueError:  # it was killed while it wrote
-                continue
-            found += [document] if "error" not in document else []
-        return found
+        self.scheduler.start("kubernetes", "--every", "1", "--deadline", "2", files=files)
 
     def close(self) -> None:
         """End the watch."""
@@ -371,7 +310,7 @@ def run(
         trial.submit(pods, seconds, largest)
         # Of what the cluster draws beyond idle, so much at most.
         share_w = nodes * GPUS * 250.0
-        trial.set_cap(trial.idle_w + share_w)
+        trial.scheduler.set_cap(trial.idle_w + share_w)
         threading.Thread(target=trial.follow, daemon=True).start()
         trial.start_scheduler()
 
@@ -386,12 +325,12 @@ def run(
             plane.start_server()
 
         def kill_scheduler() -> None:
-            trial.end_scheduler(signal.SIGKILL)
+            trial.scheduler.end(signal.SIGKILL)
             trial.start_scheduler()
 
         events: list[tuple[float, Callable[[], Any]]] = [
             (0.15, kill_scheduler),
-            (0.25, lambda: trial.set_cap(trial.idle_w + share_w / 2, NOTICE_S)),
+            (0.25, lambda: trial.scheduler.set_cap(trial.idle_w + share_w / 2, NOTICE_S)),
             (0.40, cordon),
             (0.50, restart_server),
             (0.60, kill_scheduler),
@@ -402,7 +341,7 @@ def run(
                 events.pop(0)[1]()
             time.sleep(0.3)
         took_s = time.monotonic() - begun
-        code = trial.end_scheduler(signal.SIGTERM)
+        code = trial.scheduler.end(signal.SIGTERM)
         time.sleep(3.0)  # the last events
         trial.close()
         return figures(trial, took_s) | {"exit code": code}
@@ -410,7 +349,7 @@ def run(
 
 def figures(trial: Trial, took_s: float) -> dict[str, Any]:
     """What was seen, in numbers."""
-    rounds, ours = trial.rounds(), [job for job in trial.jobs.values() if not job.others]
+    ours = [job for job in trial.jobs.values() if not job.others]
     succeeded = {job.name: len(trial.succeeded[job.name]) for job in ours}
     gangs = [job for job in ours if len(job.bodies) > 1]
     return {
@@ -428,10 +367,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
         "above the cap": sum(power_w > cap_w + 1e-6 for _, power_w, cap_w in trial.samples),
         "most, of the cap": max(power_w / cap_w for _, power_w, cap_w in trial.samples),
         "bound to cordoned nodes": trial.on_cordoned,
-        "rounds": len(rounds),
-        "decision, ms": float(np.median([1000 * one["decided_s"] for one in rounds])),
-        "round, s": float(np.median([one["took_s"] for one in rounds])),
-        "longest round, s": max(one["took_s"] for one in rounds),
+        **trial.scheduler.of_rounds(),
         "minutes": took_s / 60,
     }
 
@@ -460,35 +396,5 @@ ROWS = {
 }
 
 
-def page(found: dict[str, Any]) -> str:
-    """The table."""
-    rows = [
-        (told, f"{found[key]:.3f}" if isinstance(found[key], float) else found[key])
-        for key, told in ROWS.items()
-    ]
-    return f"On {machine()}.\n\n{table(['what', 'figure'], rows)}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--pods", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", help="folder to keep everything in")
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
-    if why := missing():
-        raise SystemExit(why)
-    with tempfile.TemporaryDirectory(prefix="kubernetes-") as made:
-        folder = Path(asked.keep or made).resolve()
-        os.makedirs(folder, exist_ok=True)
-        found = run(folder, asked.nodes, asked.pods, asked.seed)
-    print(page(found))
-    if asked.write:
-        write("kubernetes", page(found))
-
-
 if __name__ == "__main__":
-    main()
+    main("kubernetes", __doc__, {"nodes": 200, "pods": 1_000}, missing, run, ROWS)

@@ -12,27 +12,20 @@ the cap that is in force.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, main
 from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing
-from tables import machine, table, write
 
-IDLE_W, MOST_W, BASE_W = 50.0, 400.0, 200.0
 NOTICE_S = 15.0
 """How long before it is in force the first cut of the cap is announced."""
 OPTIONS: dict[str, Any] = {
@@ -62,25 +55,17 @@ class Sample:
 
 @dataclass
 class Trial:
-    """A cluster, the scheduler on it, and what was seen of both.
-
-    Attributes
-    ----------
-    caps : list of pairs
-        Times from which caps are in force, and watts.
-    unannounced : list of float
-        Times of cuts that came without notice.
-    """
+    """A cluster, the scheduler on it, and what was seen of both."""
 
     cluster: EmulatedSlurm
     seed: int
-    caps: list[tuple[float, float]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     drained: dict[str, float] = field(default_factory=dict)
-    unannounced: list[float] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     unanswered: int = 0
-    scheduler: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.folder)
 
     @property
     def folder(self) -> Path:
@@ -136,25 +121,6 @@ class Trial:
         """Jobs that have noted their end."""
         return sum(any(what == "end" for what, _ in notes) for notes in self.runs().values())
 
-    # -- caps --------------------------------------------------------------------------------------------
-
-    def set_cap(self, power_w: float, notice_s: float = 0.0) -> None:
-        """Set the cap, or announce it."""
-        at_s = time.time() + notice_s
-        document: dict[str, Any] = {"power_w": power_w}
-        if notice_s:
-            at = datetime.fromtimestamp(at_s, UTC).isoformat()
-            document = {"power_w": self.caps[-1][1], "changes": [{"at": at, "power_w": power_w}]}
-        elif self.caps:
-            self.unannounced.append(at_s)
-        (self.folder / "cap.new").write_text(json.dumps(document))
-        (self.folder / "cap.new").rename(self.folder / "cap.json")
-        self.caps.append((at_s, power_w))
-
-    def cap_w(self, time_s: float) -> float:
-        """The cap in force."""
-        return [watts for since_s, watts in self.caps if since_s <= time_s][-1]
-
     # -- what the queue shows ----------------------------------------------------------------------------
 
     def sample(self) -> bool:
@@ -179,7 +145,7 @@ class Trial:
         every = self.cluster.nodes * GPUS
         power_w = watts + self.cluster.nodes * BASE_W + (every - used) * IDLE_W
         now_s = time.time()
-        self.samples.append(Sample(now_s, power_w, self.cap_w(now_s), nodes_of))
+        self.samples.append(Sample(now_s, power_w, self.scheduler.cap_w(now_s), nodes_of))
         known = set(self.jobs)
         done = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
         return any(row["job_id"] in known and row["job_state"] not in done for row in rows)
@@ -194,37 +160,8 @@ class Trial:
             "--journal": "journal",
             "--settings": "settings",
         }
-        named = [word for option, file in files.items() for word in (option, str(self.folder / file))]
-        command = [
-            sys.executable,
-            "-m",
-            "wattsched",
-            "slurm",
-            "--apply",
-            "--every",
-            "2",
-            "--deadline",
-            "2",
-            *named,
-        ]
-        with (
-            (self.folder / "scheduler.out").open("ab") as out,
-            (self.folder / "rounds.jsonl").open("ab") as rounds,
-        ):
-            self.scheduler = subprocess.Popen(
-                [*command, "--json"], env=self.cluster.environment, stdout=rounds, stderr=out, cwd=self.folder
-            )
-
-    def end_scheduler(self, how: int) -> int:
-        """End it by a signal; its exit code."""
-        assert self.scheduler is not None
-        self.scheduler.send_signal(how)
-        return self.scheduler.wait(timeout=60)
-
-    def rounds(self) -> list[dict[str, Any]]:
-        """What it told of its rounds."""
-        lines = (self.folder / "rounds.jsonl").read_text().splitlines()
-        return [document for line in lines if "error" not in (document := json.loads(line))]
+        command = ("slurm", "--every", "2", "--deadline", "2")
+        self.scheduler.start(*command, files=files, env=self.cluster.environment)
 
 
 def follow(trial: Trial, events: list[tuple[float, Callable[[], Any]]], limit_s: float) -> float:
@@ -259,7 +196,7 @@ def run(
         # Of what the cluster draws beyond idle, so much at most.
         share_w = nodes * GPUS * 250.0
         trial.submit(jobs, seconds)
-        trial.set_cap(idle_w + share_w)
+        trial.scheduler.set_cap(idle_w + share_w)
         trial.start_scheduler()
 
         def drain() -> None:
@@ -273,27 +210,27 @@ def run(
             cluster.start_controller()
 
         def kill_scheduler() -> None:
-            trial.end_scheduler(signal.SIGKILL)
+            trial.scheduler.end(signal.SIGKILL)
             trial.start_scheduler()
 
         events: list[tuple[float, Callable[[], Any]]] = [
-            (0.25, lambda: trial.set_cap(idle_w + share_w / 2, NOTICE_S)),
+            (0.25, lambda: trial.scheduler.set_cap(idle_w + share_w / 2, NOTICE_S)),
             (0.40, drain),
             (0.50, restart_controller),
             (0.60, kill_scheduler),
-            (0.75, lambda: trial.set_cap(idle_w + share_w / 3)),
+            (0.75, lambda: trial.scheduler.set_cap(idle_w + share_w / 3)),
         ]
         took_s = follow(trial, events, limit_s)
-        code = trial.end_scheduler(signal.SIGTERM)
+        code = trial.scheduler.end(signal.SIGTERM)
         return figures(trial, took_s) | {"exit code": code}
 
 
 def figures(trial: Trial, took_s: float) -> dict[str, Any]:
     """What was seen, in numbers."""
-    runs, rounds = trial.runs(), trial.rounds()
+    runs, rounds = trial.runs(), trial.scheduler.rounds()
     ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
     late = []
-    for since_s in trial.unannounced:
+    for since_s in trial.scheduler.unannounced:
         # What was released just before may not even run yet, so one sample below the cap says little.
         done_s = min((r["time_s"] + r["took_s"] for r in rounds if r["time_s"] >= since_s), default=np.inf)
         above = [s.time_s for s in trial.samples if since_s <= s.time_s < done_s and s.power_w > s.cap_w]
@@ -306,7 +243,6 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
             first_s = seen.setdefault(launched, sample.time_s)
             # A job that Slurm had on the node when it was drained may end there.
             on_drained |= {launched for node in nodes if first_s > trial.drained.get(node, np.inf) + 3.0}
-    decided = [1000 * one["decided_s"] for one in rounds]
     return {
         "nodes": trial.cluster.nodes,
         "jobs": len(trial.jobs),
@@ -327,10 +263,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
         ),
         "started on drained nodes": len(on_drained),
         "unanswered": trial.unanswered,
-        "rounds": len(rounds),
-        "decision, ms": float(np.median(decided)),
-        "round, s": float(np.median([one["took_s"] for one in rounds])),
-        "longest round, s": max(one["took_s"] for one in rounds),
+        **trial.scheduler.of_rounds(),
         "minutes": took_s / 60,
     }
 
@@ -357,35 +290,5 @@ ROWS = {
 }
 
 
-def page(found: dict[str, Any]) -> str:
-    """The table."""
-    rows = [
-        (told, f"{found[key]:.3f}" if isinstance(found[key], float) else found[key])
-        for key, told in ROWS.items()
-    ]
-    return f"On {machine()}.\n\n{table(['what', 'figure'], rows)}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=40)
-    parser.add_argument("--jobs", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", help="folder to keep everything in")
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
-    if why := missing():
-        raise SystemExit(why)
-    with tempfile.TemporaryDirectory(prefix="slurm-") as made:
-        folder = Path(asked.keep or made).resolve()
-        os.makedirs(folder, exist_ok=True)
-        found = run(folder, asked.nodes, asked.jobs, asked.seed)
-    print(page(found))
-    if asked.write:
-        write("slurm", page(found))
-
-
 if __name__ == "__main__":
-    main()
+    main("slurm", __doc__, {"nodes": 40, "jobs": 500}, missing, run, ROWS)

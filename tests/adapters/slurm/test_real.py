@@ -163,7 +163,7 @@ def test_everything_at_once(emulated: ModuleType, load_script: Any, folder: Path
 def test_a_signal_ends_it(cluster: Any, load_script: Any, folder: Path) -> None:
     trial = load_script("slurm").Trial(cluster, 0)
     (folder / "options.json").write_text("{}")
-    trial.set_cap(5_000.0)
+    trial.scheduler.set_cap(5_000.0)
     trial.start_scheduler()
     wait_for(lambda: (folder / "rounds.jsonl").read_text())
-    assert trial.end_scheduler(signal.SIGINT) == 0
+    assert trial.scheduler.end(signal.SIGINT) == 0
