@@ -102,7 +102,7 @@ def page(found: Mapping[str, Any], rows: Mapping[str, str]) -> str:
     return f"On {machine()}.\n\n{table(['what', 'figure'], told)}"
 
 
-def main(
+def run_and_write(
     name: str,
     described: str | None,
     sizes: Mapping[str, int],

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, main
+from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, run_and_write
 from real_kubernetes import GPUS, ControlPlane, missing, pod_body, real_kubernetes
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
@@ -397,4 +397,4 @@ ROWS = {
 
 
 if __name__ == "__main__":
-    main("kubernetes", __doc__, {"nodes": 200, "pods": 1_000}, missing, run, ROWS)
+    run_and_write("kubernetes", __doc__, {"nodes": 200, "pods": 1_000}, missing, run, ROWS)

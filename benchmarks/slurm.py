@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, main
+from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, run_and_write
 from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing
 
 NOTICE_S = 15.0
@@ -291,4 +291,4 @@ ROWS = {
 
 
 if __name__ == "__main__":
-    main("slurm", __doc__, {"nodes": 40, "jobs": 500}, missing, run, ROWS)
+    run_and_write("slurm", __doc__, {"nodes": 40, "jobs": 500}, missing, run, ROWS)
