@@ -25,8 +25,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
+from wattsched.verification.sizing.assigned import SETTINGS, UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.grouping import ranges, together
 
 SHORTEST_HOLD_S = 600.0
 """A restart is spread over this time at least: a configuration is expected to be kept as long."""
@@ -165,16 +166,26 @@ def _rows(
     configurations: JobConfigurations, assigned: Assigned, kind: IntArray, chosen: IntArray
 ) -> IntArray:
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
-    settings, number = assigned.settings
+    row, every, start = np.full(len(kind), NO_ROW), configurations.every, configurations.start
     runs = np.flatnonzero(chosen != WAITS)
-    pairs, pair = np.unique(kind[runs] * len(settings) + number[chosen[runs]], return_inverse=True)
-    found = []
-    for kind_of, setting_of in zip(*(part.tolist() for part in np.divmod(pairs, len(settings))), strict=True):
-        alone, setting = configurations.alone[kind_of], settings[setting_of]
-        place = SEVERAL if setting in alone.ambiguous else alone.place.get(setting, NO_ROW)
-        found.append(place if place < 0 else int(configurations.start[kind_of]) + place)
-    row = np.full(len(kind), NO_ROW)
-    row[runs] = np.array(found, dtype=np.int64)[pair]
+    asked = [column[chosen[runs]] for column in assigned.settings]
+    first, pair = together([kind[runs], *asked])
+    kinds = kind[runs[first]]
+    size = start[kinds + 1] - start[kinds]
+    rows, of_pair = ranges(start[kinds], size), np.repeat(np.arange(len(first)), size)
+    alike = np.ones(len(rows), dtype=bool)
+    for name, column in zip(SETTINGS, asked, strict=True):
+        alike &= getattr(every, name)[rows] == column[first[of_pair]]
+    rows, of_pair = rows[alike], of_pair[alike]
+    named, place = np.unique(of_pair, return_index=True)
+    found = np.full(len(first), NO_ROW)
+    found[named] = rows[place]
+    # A table may repeat settings with other numbers: a decision cannot tell these apart.
+    same = (every.rate[rows] == every.rate[found[of_pair]]) & (
+        every.power_w[rows] == every.power_w[found[of_pair]]
+    )
+    found[of_pair[~same]] = SEVERAL
+    row[runs] = found[pair]
     return row
 
 
@@ -211,7 +222,7 @@ def _why_refused(
     kind = int(configurations.kind[job])
     if kind in configurations.unknown:
         return f"has no configurations: {configurations.unknown[kind]}"
-    if not len(configurations.alone[kind]):
+    if configurations.start[kind] == configurations.start[kind + 1]:
         return "has no configuration that it could run as, now or later"
     if not 0 < best_s < math.inf:
         return f"is complete after {best_s:g} s at best, which is no time that can be compared"
