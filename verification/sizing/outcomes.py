@@ -27,7 +27,7 @@ from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.assigned import SETTINGS, UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.sizing.grouping import ranges, together
+from wattsched.verification.sizing.grouping import ranges, scattered
 
 SHORTEST_HOLD_S = 600.0
 """A restart is spread over this time at least: a configuration is expected to be kept as long."""
@@ -166,26 +166,24 @@ def _rows(
     configurations: JobConfigurations, assigned: Assigned, kind: IntArray, chosen: IntArray
 ) -> IntArray:
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
-    row, every, start = np.full(len(kind), NO_ROW), configurations.every, configurations.start
-    runs = np.flatnonzero(chosen != WAITS)
-    asked = [column[chosen[runs]] for column in assigned.settings]
-    first, pair = together([kind[runs], *asked])
-    kinds = kind[runs[first]]
-    size = start[kinds + 1] - start[kinds]
-    rows, of_pair = ranges(start[kinds], size), np.repeat(np.arange(len(first)), size)
+    every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
+    columns = [every.kind, *(getattr(every, name) for name in SETTINGS)]
+    asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
+    code, wanted = scattered(columns), scattered(asked)
+    order = np.argsort(code, kind="stable")
+    first, last = (np.searchsorted(code, wanted, side, sorter=order) for side in ("left", "right"))
+    rows, job = order[ranges(first, last - first)], np.repeat(runs, last - first)
+    of_job = np.repeat(np.arange(len(runs)), last - first)
     alike = np.ones(len(rows), dtype=bool)
-    for name, column in zip(SETTINGS, asked, strict=True):
-        alike &= getattr(every, name)[rows] == column[first[of_pair]]
-    rows, of_pair = rows[alike], of_pair[alike]
-    named, place = np.unique(of_pair, return_index=True)
-    found = np.full(len(first), NO_ROW)
-    found[named] = rows[place]
+    for column, value in zip(columns, asked, strict=True):
+        alike &= column[rows] == value[of_job]
+    rows, job = rows[alike], job[alike]
+    row = np.full(len(kind), NO_ROW)
+    row[job[::-1]] = rows[::-1]
     # A table may repeat settings with other numbers: a decision cannot tell these apart.
-    same = (every.rate[rows] == every.rate[found[of_pair]]) & (
-        every.power_w[rows] == every.power_w[found[of_pair]]
-    )
-    found[of_pair[~same]] = SEVERAL
-    row[runs] = found[pair]
+    its = row[job]
+    same = (every.rate[rows] == every.rate[its]) & (every.power_w[rows] == every.power_w[its])
+    row[job[~same]] = SEVERAL
     return row
 
 
