@@ -105,8 +105,8 @@ class Call:
         Best checked decision so far.
     certificate : Certificate, optional
         What is proven so far, by the prices of the safety net.
-    latest : Result, optional
-        What would be answered now, once a solver has ended.
+    latest : callable, optional
+        Makes what would be answered now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
     brief : bool
@@ -128,7 +128,7 @@ class Call:
     bound: float = -math.inf
     held: Candidate | None = None
     certificate: Certificate | None = None
-    latest: Result | None = None
+    latest: Callable[[], Result] | None = None
     digest: str = ""
     brief: bool = False
     _open: ExitStack = field(default_factory=ExitStack)
@@ -214,7 +214,8 @@ class Call:
 
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
         """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
-        held, latest = self.held, self.latest  # another thread may better them meanwhile
+        held, made = self.held, self.latest  # another thread may better them meanwhile
+        latest = None if made is None else made()
         if held is not None and (latest is None or self.sign * (latest.objective or 0.0) > held.cost):
             latest = self._stated(held)
         if latest is None:
