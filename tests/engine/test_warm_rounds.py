@@ -62,6 +62,7 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        patch.setattr(by_kind, "PER_KIND", 0)
         first = wattsched.solve(instance, objective=objective, gap=GAP)
         assume(first.decision is not None)
         second = next_round(instance, first.decision, np.random.default_rng(seed))
