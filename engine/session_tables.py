@@ -13,7 +13,7 @@ from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.option_rows import NUMBERS, WHOLE, OptionRows, OptionTables
 from wattsched.topology.arrays import IntArray, alike
-from wattsched.topology.column import NONE, Coded, from_arrow, with_codes
+from wattsched.topology.column import NONE, Coded, from_arrow, length, with_codes
 from wattsched.topology.fields import LARGEST, LONGEST_NAME, MOST
 
 SETTINGS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
@@ -34,8 +34,8 @@ def rows_of_columns(
         With every fault.
     """
     listed = {name: _column(name, column) for name, column in columns.items()}
-    n_rows = max((len(column) for column in listed.values() if not isinstance(column, str)), default=0)
-    given = {name: len(column) for name, column in listed.items() if not isinstance(column, str)}
+    given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
+    n_rows = max(given.values(), default=0)
     if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
         raise InputError(faults)
     bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
@@ -101,7 +101,7 @@ def _texts(column: Any, n: int) -> Coded | None:
     if isinstance(column, str):
         found = Coded(np.zeros(n, dtype=np.int64), [column])
     elif isinstance(column, Coded):
-        found = with_codes("pool", column)
+        found = column
     else:
         found = Coded.of(name if isinstance(name, str) else None for name in column)
     named = all(isinstance(name, str) and 0 < len(name) <= LONGEST_NAME for name in found.values)
@@ -125,9 +125,9 @@ def _numbers(column: Any) -> Any:
 def _column(field: str, column: Any) -> Any:
     """A column of a table as it is, or that of Arrow as numpy's or a list, or one name for all rows."""
     column = from_arrow(column)
-    if isinstance(column, str | np.ndarray | Coded):
-        return column
-    return _listed(field, column)
+    if isinstance(column, Coded):
+        return with_codes(field, column)
+    return column if isinstance(column, str | np.ndarray) else _listed(field, column)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ and checked, and is often the answer."""
 IN_THREAD = 5_000
 """Up to this many columns a solver that may be given up runs in a thread instead of a process."""
 
+QUICKLY_CHECKED = 25_000
+"""Decisions about up to so many jobs are checked in the moment that a call has when it is stopped."""
+
 _NET_SHARE = 0.3
 # An instance that takes as long to expand makes a large program: the process loads while we build.
 _LONG_S = 0.05
@@ -173,8 +176,14 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
 
 
 def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:
-    """Decode and check what is known at once where the call may be given up: there may be no time later."""
+    """Decode and check what is known at once where the call may be given up: there may be no time later.
+
+    Where only somebody's word ends the call, there is for few jobs.
+    """
     if not call.watched:
+        return found
+    if call.limits.time_s is None and call.problem.size(call.instance) <= QUICKLY_CHECKED:
+        call.unchecked += found
         return found
     checked = []
     for candidate in found:

@@ -54,10 +54,11 @@ class Coded:
     def joined(cls, parts: Sequence[Coded]) -> Self:
         """One column after the other, with what they have in common once, and nothing that no record has.
 
-        Columns that share their values keep them.
+        Columns that share values by column keep them.
         """
         with_values = [part.values for part in parts if len(part.values)]
-        if with_values and all(values is with_values[0] for values in with_values):
+        made = with_values and isinstance(with_values[0], Made)
+        if made and all(values is with_values[0] for values in with_values):
             return cls(np.concatenate([part.codes for part in parts]), with_values[0])
         number: dict[Hashable, int] = {}
         values: list[Any] = []

@@ -125,9 +125,10 @@ class JobColumns(RecordColumns[Job]):
         Jobs are of one kind when they have the same table or model, choices, tenant and bounds on the GPU
         count; the kinds are in the order of their first jobs.
         """
-        columns = [self.coded(name).codes for name in SHARED]
-        columns += [self.counts(name) for name in BOUNDS]
-        return alike(columns)
+        # A field that no job states is the same for all.
+        columns = [self.coded(name).codes for name in SHARED if name in self.columns]
+        columns += [self.counts(name) for name in BOUNDS if name in self.columns]
+        return alike(columns or [np.zeros(len(self), dtype=np.int64)])
 
     @cached_property
     def of_models(self) -> dict[int, ModelKind]:
