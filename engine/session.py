@@ -121,6 +121,7 @@ class Session:
         require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
+        require("profiles", profiles, (Sequence,), "a sequence")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"change_cost": change_cost, "name": "session", "profiles": list(profiles)}
@@ -271,6 +272,7 @@ class Session:
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
         require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")
         require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
+        require("objective", objective, (str, NoneType), "a name")
         with self._changing:
             now, faults = self._round, list[str]()
             document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
@@ -421,9 +423,15 @@ class Session:
         named = [] if isinstance(tables, OptionTables) else tables
         if faults := list(tenant_faults(self._round.tenants, checked)):
             raise InputError(faults)
-        strange = [table for table in named if isinstance(table, str) and table not in self._round.tables]
+        strange = {table for table in named if isinstance(table, str)} - self._round.tables.keys()
         if strange:
-            raise InputError([f"options: '{table}' is no table of the session" for table in strange])
+            told = zip(names, checked.coded("options").tolist(), strict=True)
+            where = [
+                f"job '{job}': options: '{table}'"
+                for job, table in told
+                if isinstance(table, str) and table in strange
+            ]
+            raise InputError([f"{job} is no table of the session" for job in where])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:

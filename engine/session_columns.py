@@ -32,8 +32,9 @@ def named(field: str, ids: Iterable[str]) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"{field} must be a sequence of names, got {ids!r:.80}")
     found: list[Any] = list(names)
-    if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"{field} must be a sequence of names")
+    for place, name in enumerate(found):
+        if not isinstance(name, str):
+            raise TypeError(f"{field} must be a sequence of names, and {field}[{place}] is {name!r:.80}")
     if faults := list(repeated("job" if field == "ids" else "node", found)):
         raise InputError(faults)
     return found
@@ -99,13 +100,16 @@ def assignments_of(
     if isinstance(held, AssignmentColumns):
         return divided(held, set(names))[0]
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
-    if listed is None or not all(one is None or isinstance(one, Mapping) for one in listed):
+    if listed is None:
         raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])
     if len(listed) != len(names):
         raise InputError([f"held: has {len(listed)} values for {len(names)} jobs"])
     rows, faults = [], list[str]()
     for name, one in zip(names, listed, strict=True):
         if one is None:
+            continue
+        if not isinstance(one, Mapping):
+            faults.append(f"job '{name}': held: must be a mapping or None, got {one!r:.80}")
             continue
         try:
             row = validated(Assignment, {**plain(one), "job": name})

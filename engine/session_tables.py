@@ -51,7 +51,10 @@ def rows_of_columns(
     plainly = {name: _listed(name, column) for name, column in listed.items()}
     plainly = {n: [column] * n_rows if isinstance(column, str) else column for n, column in plainly.items()}
     if faults := [
-        f"{n}: must be a column" for n, c in plainly.items() if any(isinstance(v, nested) for v in c)
+        f"{name}[{row}]: must be one value, got {value!r:.80}"
+        for name, column in plainly.items()
+        for row, value in enumerate(column)
+        if isinstance(value, nested)
     ]:
         raise InputError(faults)
     found = []

@@ -160,6 +160,19 @@ def update(session: Session, changes: Mapping[str, Any]) -> None:
         session.update(**changes)
 
 
+def require_values(changes: Mapping[str, Any]) -> None:
+    """Refuse null where there is no limit that it would take away.
+
+    Raises
+    ------
+    InputError
+        With every field.
+    """
+    empty = [name for name in UPDATES if name in changes and changes[name] is None and name not in _LIMITS]
+    if empty:
+        raise InputError([f"{name}: must not be null, which takes limits away only" for name in empty])
+
+
 def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """One update that does what an earlier one and then another one do."""
     # None says nothing, but for limits, which it takes away.

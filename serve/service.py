@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
+from wattsched.serve.changes import require_values
 from wattsched.serve.documents import (
     decision_document,
     jobs_document,
@@ -149,6 +150,7 @@ class Service:
         """Change budgets, loads and nodes."""
         if not isinstance(changes, Mapping):
             raise InputError([f"the changes must be an object, got {shown(changes)}"])
+        require_values(changes)
         session = self._session(name)
         await self.do(partial(session.update, **changes))
         return await self.describe(name)
