@@ -122,6 +122,10 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         line(out, f"carbon budget {quantity(budgets.carbon_g, 'g')} of CO2 {scope}", indent=2)
     if instance.carbon_g_per_kwh is not None:
         line(out, f"carbon intensity {number(instance.carbon_g_per_kwh)} g/kWh", indent=2)
+    if instance.price_per_kwh is not None:
+        line(out, f"price of energy {number(instance.price_per_kwh)} per kWh", indent=2)
+    if budgets.least_goodput is not None:
+        line(out, f"least goodput {number(budgets.least_goodput)}", indent=2)
 
 
 def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:
@@ -336,6 +340,9 @@ VIEW = View(
         "proportional": Goal("weighted sum of log slowdowns"),
         "goodput": Goal("goodput", "", "gain"),
         "work-value": Goal("value of the work done", "", "gain"),
+        "energy": Goal("energy", "J"),
+        "carbon": Goal("carbon", "g"),
+        "money": Goal("cost"),
     },
     about=about,
     print_instance=print_instance,

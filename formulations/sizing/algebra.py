@@ -114,10 +114,14 @@ class Round:
 
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:
-        """Power caps and budgets of energy and carbon, without those that no choice uses."""
+        """Power caps, budgets and quotas, without those that no choice uses.
+
+        The least goodput is one where both sides are negative.
+        """
         return tuple(
-            _limit(row.name, row.column, row.use, float(row.capacity))
+            _limit(row.name, row.column, sign * row.use, float(sign * row.capacity))
             for row in self.columns.budgets
+            for sign in [-1.0 if row.least else 1.0]
             if len(row.column)
         )
 
@@ -202,7 +206,8 @@ def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
         for link in columns.links:
             first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
             model.wattsched_share.add(first - other == 0)
-    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not len(row.column)]
+    unused = [row for row in columns.budgets if not len(row.column)]
+    broken = [-abs(row.capacity) for row in unused if row.least or row.capacity < 0]
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))
         model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))

@@ -11,7 +11,6 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
@@ -34,6 +33,8 @@ class BudgetRow:
         The budget as the instance states it.
     standing : float
         What idle GPUs and nodes use of it whatever is decided.
+    least : bool
+        Whether the limit is one from below: there must be as much at least.
     """
 
     name: str
@@ -41,12 +42,15 @@ class BudgetRow:
     use: FloatArray
     limit: float
     standing: float
+    least: bool = False
 
     @classmethod
-    def of(cls, name: str, use: FloatArray, limit: float, standing: float) -> BudgetRow:
+    def of(
+        cls, name: str, use: FloatArray, limit: float, standing: float, *, least: bool = False
+    ) -> BudgetRow:
         """Row of the uses of all columns, shape (n_columns,)."""
         column = np.flatnonzero(use)
-        return cls(name, column, use[column], limit, standing)
+        return cls(name, column, use[column], limit, standing, least)
 
     @property
     def capacity(self) -> float:
@@ -57,14 +61,6 @@ class BudgetRow:
 def extra_power_w(options: Options) -> FloatArray:
     """Draw of each option beyond the idle draw of the GPUs it takes."""
     return options.power_w - options.idle_w
-
-
-def energy_j(options: Options) -> FloatArray:
-    """Energy of each option in the scope of the budgets (see `Budgets`)."""
-    instance = options.instance
-    if instance.budgets.scope == "round":
-        return extra_power_w(options) * np.minimum(options.completion_s, instance.round_s)
-    return options.energy_j
 
 
 @dataclass(frozen=True)
@@ -111,18 +107,13 @@ def budgets_of(known: RoundJobs) -> list[Budget]:
     if budgets.energy_j is not None:
         found.append(Budget("energy_j", "energy", everywhere, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
-        grams = grams_per_j(instance)
-        found.append(Budget("carbon_g", "carbon", everywhere, budgets.carbon_g, standing * grams))
+        grams = standing * known.per_joule["carbon"]
+        found.append(Budget("carbon_g", "carbon", everywhere, budgets.carbon_g, grams))
     return found
 
 
-def grams_per_j(instance: Instance) -> float:
-    """Carbon of a joule; of no use without a carbon intensity."""
-    return (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
-
-
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
-    """Rows of all budgets and power caps of the instance, and of the quotas of its tenants.
+    """Rows of all budgets and power caps of the instance, of quotas of its tenants, and of the least goodput.
 
     Parameters
     ----------
@@ -134,7 +125,7 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     extra, pool = extra_power_w(options)[index], options.pool[index]
     by_pool = np.argsort(pool, kind="stable")
     ends = np.searchsorted(pool[by_pool], np.arange(len(options.pools) + 1))
-    energy = energy_j(options)[index] if any(b.counts != "power" for b in budgets) else extra[:0]
+    energy = options.counted_j[index] if any(b.counts != "power" for b in budgets) else extra[:0]
     rows = []
     for budget in budgets:
         if budget.name == "power_w":
@@ -145,10 +136,12 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
             column = column[extra[column] != 0.0]
             rows.append(BudgetRow(budget.name, column, extra[column], budget.limit, budget.standing))
         else:
-            use = energy * (grams_per_j(options.instance) if budget.counts == "carbon" else 1.0)
+            use = energy * options.per_joule[budget.counts]
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
     for quota in quotas_of(options.instance):
         rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
+    if (least := options.instance.budgets.least_goodput) is not None:
+        rows.append(BudgetRow.of("least_goodput", options.goodput[index], least, 0.0, least=True))
     return rows
 
 

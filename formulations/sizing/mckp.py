@@ -144,9 +144,10 @@ def room_rows(
 
 
 def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:
-    """What the columns use of each budget is at most what is left of it."""
+    """What the columns use of each budget is at most what is left of it, or at least as much as it says."""
     for budget in budgets:
-        rows.row(budget.name, budget.column, budget.use, upper=budget.capacity)
+        side = "lower" if budget.least else "upper"
+        rows.row(budget.name, budget.column, budget.use, **{side: budget.capacity})
 
 
 def assemble(columns: Choices, rows: ProgramBuilder, cuttings: Sequence[Cutting] = ()) -> Program:

@@ -37,6 +37,7 @@ class Choice:
     energy_to_completion_j: float
     value: float
     set: str | None = None
+    goodput: float = 0.0
 
 
 def next_power(gpus: int) -> int:
@@ -266,9 +267,11 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         idle = instance.cluster.gpu_types[str(kind[0])].idle_power_w * gpus
         if completion <= deadline:
             rate = 1 / (time / job.remaining_work)
-            value = _value(instance, job, objective, completion, best, rate / reference, paid)
+            joules = counted_j(instance, completion, power, idle)
+            value = _value(instance, job, objective, completion, best, rate / reference, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
-            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value))
+            good = _value(instance, job, "goodput", completion, best, rate / reference, paid)
+            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value, None, good))
     for declared, kind, part in parts_of(instance, job):
         current, batch = job.current, declared.batch_sizes.get(job.name)
         unchanged = current is not None and (declared.gpus, batch) == (current.gpus, current.batch_size)
@@ -279,17 +282,27 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         power = declared.power_w * part
         if completion <= deadline:
             speedup = declared.rates[job.name] / reference
-            value = _value(instance, job, objective, completion, best, speedup, paid)
+            joules = counted_j(instance, completion, power, idle)
+            value = _value(instance, job, objective, completion, best, speedup, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
             gpus = declared.gpus if next(iter(declared.rates)) == job.name else 0
             energy = power * completion
-            found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name))
+            good = _value(instance, job, "goodput", completion, best, speedup, paid)
+            found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name, good))
     late = instance.round_s + best
     if job.can_wait and job.preemptible and late <= deadline:
-        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True)
+        joules = least_energy if instance.budgets.scope == "completion" else 0.0
+        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True, joules=joules)
         value += price_of_change(instance, job, objective, False)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found
+
+
+def counted_j(instance: Instance, completion: float, power: float, idle: float) -> float:
+    """Energy of a job that runs, in the scope of the budgets."""
+    if instance.budgets.scope == "completion":
+        return power * completion
+    return (power - idle) * min(completion, instance.round_s)
 
 
 def price_of_change(instance: Instance, job: Job, objective: str, unchanged: bool) -> float:
@@ -337,6 +350,7 @@ def _value(
     speedup: float,
     paid: float,
     waiting: bool = False,
+    joules: float = 0.0,
 ) -> float:
     match objective:
         case "total-completion" | "makespan":
@@ -353,6 +367,12 @@ def _value(
         case "work-value":
             held = min(max(600.0, instance.round_s), completion)
             return 0.0 if waiting else work_value(instance, job) * speedup * max(0.0, 1 - paid / held)
+        case "energy":
+            return joules
+        case "carbon":
+            return joules * (instance.carbon_g_per_kwh or 0.0) / 3.6e6
+        case "money":
+            return joules * (instance.price_per_kwh or 0.0) / 3.6e6
     raise AssertionError(objective)
 
 
@@ -409,6 +429,8 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     else:
         energy = sum(choice.energy_to_completion_j for choice in combination)
     carbon = energy * (instance.carbon_g_per_kwh or 0.0) / 3.6e6
+    if sum(choice.goodput for choice in combination) < (budgets.least_goodput or 0.0) * (1 - 1e-9):
+        return False
     return (
         below(power(None), budgets.power_w)
         and all(below(power(d.name), d.power_cap_w) for d in instance.cluster.power_domains)

@@ -90,7 +90,9 @@ def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> In
     for name, most in (("power_w", 3000), ("energy_j", 1_500_000), ("carbon_g", 170)):
         if draw(st.integers(0, 2)) == 0:
             budgets[name] = draw(st.integers(most // 6, most)) * 1.0
-    document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0}
+    if draw(st.integers(0, 4)) == 0:
+        budgets["least_goodput"] = draw(st.integers(1, 8)) * 0.5
+    document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0, "price_per_kwh": 0.25}
     document |= {"carbon_g_per_kwh": 400.0, "change_cost": draw(st.sampled_from([0.0, 0.0, 0.5, 200.0]))}
     if draw(st.integers(0, 2)) == 0:
         document["tenants"] = draw(tenants())

@@ -100,7 +100,8 @@ class Prover:
             If a split is none.
         """
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
-        charged, faults = charges(prices, self.rows.keys() - shares, shares, self.sense)
+        demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
+        charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)
         if faults:
             return Proof(faults)
         allowed = self.splits.allowed(taken)
@@ -204,7 +205,7 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
-    terms = sum((price * (row.limit + row.standing) for row, price in charged), cheapest.size)
+    terms = sum((abs(price) * (row.limit + row.standing) for row, price in charged), cheapest.size)
     instance = given.prover.instance
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
@@ -238,7 +239,8 @@ def _capacity(charged: Charged) -> Fraction:
 
 def _tolerated(charged: Charged) -> Fraction:
     """What the checker lets decisions exceed their budgets by, at prices."""
-    limits = (price * row.limit for row, price in charged if row.kind in ("power", "energy"))
+    kinds = ("power", "energy", "goodput")
+    limits = (abs(price) * row.limit for row, price in charged if row.kind in kinds)
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))
 
 
@@ -252,9 +254,11 @@ def _claimed(bound: Fraction, size: Fraction) -> Fraction:
 class Row:
     """A row ``uses of the options <= limit - standing`` of the aggregated program; of a set ``= 0``.
 
+    The least goodput is one from below, ``>= limit``, and is charged for less than nothing.
+
     Attributes
     ----------
-    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"}
+    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"}
         What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle (of a
         tenant all watts); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
         of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof.
@@ -264,7 +268,7 @@ class Row:
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     """
 
-    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"]
+    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"]
     uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
@@ -287,6 +291,8 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
             rows |= dict(_node_rows(pool, on_nodes[name], counts[name]))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     rows |= dict(_quota_rows(instance))
+    if (least := instance.budgets.least_goodput) is not None:
+        rows["least_goodput"] = Row("goodput", {("goodput",): 1}, Fraction(least))
     if instance.objective in BOTTLENECK:
         rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows

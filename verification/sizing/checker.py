@@ -14,7 +14,7 @@ from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.gpus import gpu_faults
@@ -25,6 +25,7 @@ from wattsched.verification.sizing.outcomes import (
     UNSAID,
     WAITS,
     Outcomes,
+    goodput_in_all,
     objective_of,
     outcomes_of,
     set_faults,
@@ -50,7 +51,8 @@ def check(instance: Instance, decision: Decision) -> Report:
         carbon intensity is known, ``carbon_g`` in the scope of the budgets, ``gpus_used``,
         ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop),
         ``migrations`` (those that keep their configuration but on other GPUs) and, where changes cost
-        something, ``change_cost``, what the objective pays for them. The objective is None when some job
+        something, ``change_cost``, what the objective pays for them; ``money`` where energy has a price, and
+        ``goodput`` where there is a least one. The objective is None when some job
         does nothing that it could do. Jobs without options wait, and are in none of this.
 
     Raises
@@ -83,16 +85,25 @@ def check(instance: Instance, decision: Decision) -> Report:
         "restarts": int(outcomes.restarts.sum()),
         "migrations": int(outcomes.migrates.sum()),
         **({"change_cost": total(outcomes.change_cost.tolist())} if configurations.change_cost.any() else {}),
+        **({} if (price := instance.price_per_kwh) is None else {"money": energy_j * price / J_PER_KWH}),
+        **({} if instance.budgets.least_goodput is None else {"goodput": goodput_in_all(outcomes)}),
     }
     faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)
-    faults += _over_quotas(instance, outcomes)
+    faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
-        objective = objective_of(instance, outcomes)
+        objective = objective_of(instance, outcomes, drawn.by_job_j())
     return Report(faults, objective, totals, dropped=of.left_out)
+
+
+def _too_little(instance: Instance, totals: Mapping[str, float]) -> Iterator[str]:
+    """A goodput below the least."""
+    least = instance.budgets.least_goodput
+    if least is not None and not (found := totals["goodput"]) >= least * (1 - TOLERANCE):
+        yield f"budgets.least_goodput: the decision has {found:.9g}, it must be {least:.9g} at least"
 
 
 def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
@@ -147,6 +158,20 @@ class _Drawn:
             servers_w = total([*pool.base_power_w.tolist(), *pool.reserved_w.tolist()])
             self.standing_w[name] = (pool.available - int(leading[here].sum())) * idle_w + servers_w
             self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
+
+    def by_job_j(self) -> FloatArray:
+        """Energy of each job in the scope of the budgets, in that of a round above idle; shape (n_jobs,)."""
+        outcomes, runs = self._outcomes, self._outcomes.runs
+        found = np.zeros(len(runs))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._instance.budgets.scope == "completion":
+                found[runs] = self._busy_w * outcomes.completion_s[runs]
+                found[~runs] = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
+                return found
+            idle_w = self._idle_w[self._pool] * (self._gpus / outcomes.members[runs])
+            busy_s = np.minimum(outcomes.completion_s[runs], self._instance.round_s)
+            found[runs] = (self._busy_w - idle_w) * busy_s
+        return found
 
     def energy_j(self) -> float:
         """Energy in the scope of the budgets."""
