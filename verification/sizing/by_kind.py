@@ -4,9 +4,9 @@ What option :math:`o` costs job :math:`j` at some prices is, for the objectives 
 
 .. math:: v_j A_o + w_j C_o + r_j D_o + g_j E_o + B_o + z_j ,
 
-where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its work,
-:math:`r_j` the seconds that it takes to begin anew, and :math:`g_j` its goodput with the fewest GPUs, none
-of them negative. What energy is worth as an objective is what a joule pays. A row of which another has no
+where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its
+work, :math:`r_j` the seconds that it takes to begin anew, and :math:`g_j` its goodput with the fewest GPUs,
+none of them negative. What energy is worth as an objective is what a joule pays. A row of which another has no
 larger :math:`A, C, D, E, B` is not needed, whatever the jobs are; few are left. So the least over the rows of
 a kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above idle
 until it is complete or the round over, whichever is first: the less of two such costs, so each row is two.
