@@ -28,7 +28,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import tenant_faults
-from wattsched.instances.sizing.validity import faults_of
+from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.session_columns import (
@@ -313,6 +313,7 @@ class Session:
                 if reserved_w or gone or back or unavailable:
                     site = site.changed(reserved_w or {}, gone, back, unavailable or {})
                 changes["cluster"] = site.cluster
+                faults += sleep_faults(site.cluster)
             except (InputError, ValueError) as error:
                 faults += error.faults if isinstance(error, InputError) else [str(error)]
             if faults:

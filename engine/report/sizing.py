@@ -102,13 +102,13 @@ def _blocks(levels: list[int]) -> str:
 
 def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
     budgets, cluster = instance.budgets, instance.cluster
-    idle, full = standing_power_w(instance, options.pools), full_power_w(cluster, cluster.nodes)
+    idle, full = standing_power_w(options.of), full_power_w(cluster, cluster.nodes)
     rows = [_power_row("site", budgets.power_w, idle, full)]
     nodes, feeds = cluster.node_columns(), cluster.node_domains()
     for domain in cluster.power_domains[:MOST_DOMAINS]:
         inside = np.array([domain.name in names for names in feeds.values])[feeds.codes]
         fed = nodes.take(np.flatnonzero(inside))
-        standing = standing_power_w(instance, options.pools, domain.name)
+        standing = standing_power_w(options.of, domain.name)
         full_w = full_power_w(cluster, fed) + domain.reserved_w
         rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_w))
     heading(out, "Power", "the cap between the idle cluster and every GPU at its board limit")

@@ -24,6 +24,7 @@ from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import room_of, room_rows
+from wattsched.formulations.sizing.sleeping import refuse_sleepers
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
@@ -158,6 +159,7 @@ def _build(
 ) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
     options = expanded(known)
+    refuse_sleepers(options.of, external.source)
     columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))

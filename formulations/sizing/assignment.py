@@ -27,6 +27,7 @@ from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.sleeping import refuse_sleepers
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
@@ -39,6 +40,7 @@ VARIABLES_PER_S = 30_000
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
     options = expanded(known)
+    refuse_sleepers(options.of, "assignment")
     columns = choices(options, objective)
     rooms = rooms_of(options.of)
     others = [room.number for room in rooms if room.pool.capacity != "blocks"]

@@ -10,7 +10,6 @@ import numpy as np
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
-from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
@@ -95,13 +94,13 @@ class Budget:
 def budgets_of(known: RoundJobs) -> list[Budget]:
     """All budgets and power caps of the round."""
     instance, pools, budgets = known.instance, known.pools, known.instance.budgets
-    idle_w, everywhere = standing_power_w(instance, pools), np.arange(len(pools))
+    idle_w, everywhere = standing_power_w(known), np.arange(len(pools))
     found = []
     if budgets.power_w is not None:
         found.append(Budget("power_w", "power", everywhere, budgets.power_w, idle_w))
     for domain in instance.cluster.power_domains:
         inside = np.flatnonzero([domain.name in pool.domains for pool in pools])
-        standing = standing_power_w(instance, pools, domain.name)
+        standing = standing_power_w(known, domain.name)
         found.append(Budget(f"power_w:{domain.name}", "power", inside, domain.power_cap_w, standing))
     standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
     if budgets.energy_j is not None:
@@ -145,20 +144,42 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     return rows
 
 
-def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
+def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
     """What is drawn whatever is decided, in the site or through a power domain.
 
-    It is the idle draw of all available GPUs, the base power of nodes, and what others draw.
+    It is the idle draw of all available GPUs and the base power of nodes, without those that sleep as long as
+    no job is there, and what others draw.
     """
-    types, nodes = instance.cluster.gpu_types, instance.cluster.node_columns()
-    servers_w = nodes.numbers("base_power_w") + nodes.numbers("reserved_w")
-    of_nodes_w = sum(
-        types[pool.gpu_type].idle_power_w * int(pool.available.sum()) + servers_w[pool.members].sum()
-        for pool in pools
-        if domain is None or domain in pool.domains
-    )
-    besides_w = sum(one.reserved_w for one in instance.cluster.power_domains if one.name == domain)
+    cluster = known.instance.cluster
+    nodes = cluster.node_columns()
+    base_w, reserved_w = nodes.numbers("base_power_w"), nodes.numbers("reserved_w")
+    of_nodes_w = 0.0
+    for pool, sleeping in zip(known.pools, sleepers_of(known), strict=True):
+        if domain is None or domain in pool.domains:
+            up, idle_w = np.delete(pool.members, sleeping), cluster.gpu_types[pool.gpu_type].idle_power_w
+            awake = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
+            of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
+    besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)
     return float(of_nodes_w + besides_w)
+
+
+@remembered
+def sleepers_of(known: RoundJobs) -> list[IntArray]:
+    """Per pool the nodes that draw nothing as long as no job is there, by their places in `Pool.nodes`.
+
+    A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
+    where a job keeps its GPUs.
+    """
+    nodes = known.instance.cluster.node_columns()
+    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
+    if not sleeps.any():
+        return [np.empty(0, dtype=np.int64) for _ in known.pools]
+    sleeps[nodes.broken[0]] = False
+    job, position = known.held_gpus
+    kept, pool_of = known.jobs.fixed[job], known.held[1][job]
+    for p, pool in enumerate(known.pools):
+        sleeps[pool.members[pool.node_index[position[kept & (pool_of == p)]]]] = False
+    return [np.flatnonzero(sleeps[pool.members]) for pool in known.pools]
 
 
 def free_gpus(known: RoundJobs) -> list[BoolArray]:
@@ -179,8 +200,20 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
     """What is free in each pool as jobs can take it."""
-    free = zip(known.pools, free_gpus(known), strict=True)
-    return [Room(p, pool, left) for p, (pool, left) in enumerate(free)]
+    free = zip(known.pools, free_gpus(known), sleepers_of(known), strict=True)
+    return [_room(known, p, *parts) for p, parts in enumerate(free)]
+
+
+def _room(known: RoundJobs, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
+    """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
+    cluster, taken = known.instance.cluster, pool.node_index[~free]
+    sleeping = np.setdiff1d(sleepers, taken)
+    if not len(sleeping):
+        return Room(number, pool, free)
+    idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
+    awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
+    order = np.argsort(awake_w, kind="stable")
+    return Room(number, pool, free, sleeping[order], awake_w[order])
 
 
 def _reserved(pool: Pool, job: IntArray, position: IntArray) -> IntArray:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns
 from wattsched.formulations.model import Model
@@ -29,6 +29,7 @@ from wattsched.formulations.sizing.mckp import add_room_rows
 from wattsched.formulations.sizing.objectives import Objective, useful_share
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.sizing.quotas import quotas_of
+from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -73,6 +74,8 @@ class _Round:
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
         self.own = self._own_pairs()
+        # Parts of the nodes that sleep are groups behind those of the jobs, of two own columns each.
+        self.parts = parts_of(known, objective.name)
 
     def model(self) -> Model[Decision]:
         """Program, and the way between its points and decisions."""
@@ -88,7 +91,7 @@ class _Round:
             lagrangian=True,
             written_out=lambda: mckp.build(self.known, self.objective.name),
             options=self.known.n_options,
-            dropped=self.known.n_options - program.n_columns + int(again),
+            dropped=self.known.n_options - program.n_columns + 2 * len(self.parts) + int(again),
         )
 
     def program(self) -> KindProgram:
@@ -114,8 +117,12 @@ class _Round:
             "credit": known.weight * np.maximum(0.0, 1.0 - known.restart_s / known.round_s),
             "most": self._most(rows),
         }
-        groups: dict[str, Any] = {name: values[self.order] for name, values in of_group.items()}
-        n_own = np.bincount(own.job, minlength=len(known))[self.order]
+        of_part, n_parts = {"kind": -1, "worth": 1.0}, len(self.parts)
+        groups: dict[str, Any] = {
+            name: np.append(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
+            for name, values in of_group.items()
+        }
+        n_own = np.append(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
         return KindProgram(
             **groups,
             kinds=KindRows(
@@ -128,8 +135,8 @@ class _Round:
             ),
             own=OwnColumns(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
-                cost=own.cost,
-                uses=csr_array(fixed[at] + taken + given),
+                cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
+                uses=self._with_parts(csr_array(fixed[at] + taken + given), builder),
             ),
             row_lower=lower,
             row_upper=upper,
@@ -137,6 +144,18 @@ class _Round:
             horizon_s=horizon_s,
             sense=self.objective.sense,
         )
+
+    def _with_parts(self, uses: csr_array, builder: ProgramBuilder) -> csr_array:
+        """What own columns use, and those of parts: asleep nothing."""
+        if not self.parts:
+            return uses
+        number, of_parts = {block.name: place for place, block in builder.numbered()}, Entries()
+        for i, part in enumerate(self.parts):
+            for name, use in part.uses.items():
+                if name in number:
+                    of_parts.add(2 * i + 1, number[name], use)
+        below = of_parts.matrix(2 * len(self.parts), builder.n_rows)
+        return csr_array(vstack([uses, below], format="csr"))
 
     def _uses(self) -> tuple[csr_array, csr_array, csr_array, ProgramBuilder]:
         """What every configuration uses at once, by the second and by the credit, with its room, and without.
@@ -175,8 +194,8 @@ class _Round:
             speed = rows.rate / rows.reference_rate[rows.kind]
             credited.add(number, np.arange(2 * n), np.tile(speed, 2))
         shape = builder.n_rows, len(pool)
-        entries = (csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))
-        return *entries, builder
+        fixed, by_time, given = (csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))
+        return fixed, by_time, given, builder
 
     def _most(self, rows: Configurations) -> IntArray:
         """How many of its kind's rows keep a job's deadline; those before a slow one are quicker."""
@@ -235,8 +254,8 @@ class _Round:
         cost = self.objective.cost(options)
         keep = np.flatnonzero(undominated(options, cost))
         credit = known.weight[options.job] * useful_share(options, known.round_s)
-        columns = options.job, row, cost, self._metered_s(options), credit
-        return _OwnPairs(*(column[keep] for column in columns))
+        seconds = self._metered_s(options)
+        return _OwnPairs(options.job[keep], row[keep], cost[keep], seconds[keep], credit[keep])
 
     def _metered_s(self, options: Options) -> FloatArray:
         """`_OwnPairs.seconds` of options."""
@@ -246,8 +265,8 @@ class _Round:
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
-        row = np.empty_like(self.order)
-        row[self.order] = np.append(self.own.row, self.index)[point]
+        row, of_parts = np.empty_like(self.order), np.full(2 * len(self.parts), WAIT)
+        row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
                 return place(chosen_options(self.known, row), np.arange(len(self.known)))
@@ -282,7 +301,8 @@ class _Round:
         point, waiting = self._columns_of(decision), np.full(len(self.known), UNKNOWN)
         waits = np.flatnonzero(self.own.row == WAIT)
         waiting[self.own.job[waits]] = waits
-        point = np.where(point >= 0, point, waiting[self.order])
+        jobs = len(waiting)
+        point[:jobs] = np.where(point[:jobs] >= 0, point[:jobs], waiting[self.order])
         return point if (point >= 0).all() else None
 
     def _columns_of(self, decision: Decision) -> IntArray:
@@ -290,11 +310,20 @@ class _Round:
         known, own = self.known, self.own
         row = matching_rows(known, decision)
         place = np.full(len(known.configurations) + 1, UNKNOWN)
-        place[self.index] = len(own.job) + np.arange(len(self.index))
+        beyond = len(own.job) + 2 * len(self.parts)
+        place[self.index] = beyond + np.arange(len(self.index))
         point = np.where(self.of_kind & (row >= 0), place[np.maximum(row, WAIT)], UNKNOWN)
         same = np.flatnonzero(own.row == row[own.job])
         point[own.job[same]] = same
-        return point[self.order]
+        return np.append(point[self.order], self._awake(row))
+
+    def _awake(self, row: IntArray) -> IntArray:
+        """Columns of parts, of which as few are awake as jobs in rows of their kinds need."""
+        known, rows = self.known, self.known.configurations
+        needs = (row >= 0) & ~known.jobs.fixed
+        woken = nodes_awake(rooms_of(known), rows.pool[row[needs]], rows.block[row[needs]])
+        first = len(self.own.job) + 2 * np.arange(len(self.parts))
+        return np.asarray(first + awake_parts(self.parts, woken), dtype=np.int64)
 
 
 class _OwnPairs(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -402,14 +402,42 @@ def work_value(instance: Instance, job: Job) -> float:
 # -- budgets and the search --------------------------------------------------------------------------
 
 
-def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
+def sleepers(instance: Instance) -> list[Node]:
+    """Nodes that draw nothing as long as no job is there."""
+    kept = {
+        name for job in instance.jobs if not job.preemptible and job.current for name in job.current.nodes
+    }
+    return [
+        node
+        for node in instance.cluster.nodes
+        if node.sleeps and not node.unavailable and node.reserved_w == 0 and node.name not in kept
+    ]
+
+
+def awake_w(instance: Instance, nodes: Iterable[Node]) -> float:
+    """What nodes draw without jobs."""
+    types = instance.cluster.gpu_types
+    return sum(node.base_power_w + node.gpus * types[node.gpu_type].idle_power_w for node in nodes)
+
+
+def price_of_waking(instance: Instance, objective: str, nodes: Iterable[Node]) -> float:
+    """What it costs in the objective that nodes are awake."""
+    per_joule = {"energy": 1.0, "carbon": (instance.carbon_g_per_kwh or 0.0) / 3.6e6}
+    per_joule["money"] = (instance.price_per_kwh or 0.0) / 3.6e6
+    if instance.budgets.scope == "completion":
+        return 0.0
+    return awake_w(instance, nodes) * instance.round_s * per_joule.get(objective, 0.0)
+
+
+def within_budgets(instance: Instance, combination: tuple[Choice, ...], asleep: Collection[str] = ()) -> bool:
     """Site power, power domains, energy and carbon."""
     types = instance.cluster.gpu_types
 
     def power(domain: str | None) -> float:
         total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
         for node in instance.cluster.nodes:
-            if domain is None or domain in domains_of(instance, node):
+            inside = domain is None or domain in domains_of(instance, node)
+            if inside and node.name not in asleep:
                 total += node.base_power_w + node.reserved_w
                 total += types[node.gpu_type].idle_power_w * (node.gpus - len(node.unavailable))
         for choice in combination:
@@ -459,24 +487,31 @@ def optimum(instance: Instance, objective: str) -> float | None:
     fixed = [not job.preemptible for job in instance.jobs]
     placeable: dict[tuple[object, ...], bool] = {}
     best: float | None = None
+    able = sleepers(instance)
+    awake = [set(some) for n in range(len(able) + 1) for some in combinations([n.name for n in able], n)]
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
-        if not together(instance, combination) or not within_budgets(instance, combination):
+        if not together(instance, combination) or not within_quotas(instance, combination):
             continue
-        if not within_quotas(instance, combination):
-            continue
-        fits = True
-        for kind, nodes in by_kind.items():
-            counts = sorted(
-                c.gpus
-                for c, keep in zip(combination, fixed, strict=True)
-                if c.kind == kind and c.gpus and not keep
-            )
-            key = (kind, *counts)
-            if key not in placeable:
-                placeable[key] = fit(instance, kind, nodes, free, counts)
-            fits = fits and placeable[key]
-        if fits:
-            best = _better(best, _total(objective, [c.value for c in combination]), objective)
+        value = _total(objective, [c.value for c in combination])
+        for woken in awake:
+            asleep = {node.name for node in able} - woken
+            if not within_budgets(instance, combination, asleep):
+                continue
+            left = {(node, gpu) for node, gpu in free if node not in asleep}
+            fits = True
+            for kind, nodes in by_kind.items():
+                counts = sorted(
+                    c.gpus
+                    for c, keep in zip(combination, fixed, strict=True)
+                    if c.kind == kind and c.gpus and not keep
+                )
+                key = (kind, *sorted(asleep), *counts)
+                if key not in placeable:
+                    placeable[key] = fit(instance, kind, nodes, left, counts)
+                fits = fits and placeable[key]
+            if fits:
+                price = price_of_waking(instance, objective, [n for n in able if n.name in woken])
+                best = _better(best, value + price, objective)
     return best
 
 

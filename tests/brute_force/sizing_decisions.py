@@ -18,7 +18,9 @@ from brute_force.sizing import (
     may_be_had,
     next_power,
     price_of_change,
+    price_of_waking,
     quotas,
+    sleepers,
     structural_blocks,
     within_quota_alone,
 )
@@ -82,9 +84,15 @@ class Judge:
         ran = [one for one in jobs if one is not None]
         if len(ran) < len(jobs) or not self._sets(decision) or not self._gpus(decision):
             return None
-        if not self._within_budgets(ran) or not self._within_quotas(ran):
+        used = {name for a in decision.jobs for name, gpus in a.nodes.items() if gpus}
+        able = sleepers(self.instance)
+        asleep = {node.name for node in able} - used
+        if not self._within_budgets(ran, asleep) or not self._within_quotas(ran):
             return None
         values = [one.value for one in ran]
+        woken = [node for node in able if node.name in used]
+        if price := price_of_waking(self.instance, self.instance.objective, woken):
+            values.append(price)
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
         return math.fsum(values) if worst is None or not values else worst(values)
 
@@ -225,7 +233,7 @@ class Judge:
                 return False
         return True
 
-    def _within_budgets(self, ran: list[Ran]) -> bool:
+    def _within_budgets(self, ran: list[Ran], asleep: set[str]) -> bool:
         """Whether site, power domains, energy and carbon keep to their limits."""
         instance = self.instance
         budgets, intensity = instance.budgets, instance.carbon_g_per_kwh or 0.0
@@ -233,7 +241,7 @@ class Judge:
         def power_w(domain: str | None) -> float:
             total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
             inside = {n for n, node in self.nodes.items() if domain in (None, *domains_of(instance, node))}
-            for name in inside:
+            for name in inside - asleep:
                 node = self.nodes[name]
                 idle_w = instance.cluster.gpu_types[node.gpu_type].idle_power_w
                 total += node.base_power_w + node.reserved_w + idle_w * (node.gpus - len(node.unavailable))

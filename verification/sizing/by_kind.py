@@ -6,10 +6,11 @@ What option :math:`o` costs job :math:`j` at some prices is, for the objectives 
 
 where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its
 work, :math:`r_j` the seconds that it takes to begin anew, and :math:`g_j` its goodput with the fewest GPUs,
-none of them negative. What energy is worth as an objective is what a joule pays. A row of which another has no
-larger :math:`A, C, D, E, B` is not needed, whatever the jobs are; few are left. So the least over the rows of
-a kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above idle
-until it is complete or the round over, whichever is first: the less of two such costs, so each row is two.
+none of them negative. What energy is worth as an objective is what a joule pays. A row of which another has
+no larger :math:`A, C, D, E, B` is not needed, whatever the jobs are; few are left. So the least over the rows
+of a kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above
+idle until it is complete or the round over, whichever is first: the less of two such costs, so each row is
+two.
 
 Left to `least_cost`, which looks at one option after the other, are jobs that may run in sets, keep what they
 hold or are split, kinds of few jobs, objectives for which a restart is no such sum, watts below idle, and
@@ -41,6 +42,7 @@ from wattsched.verification.arithmetic import DOUBLES, Numbers
 from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import (
+    ENERGY,
     SHORTEST_HOLD_S,
     Choices,
     JobTerms,
@@ -58,9 +60,6 @@ PRODUCT = 1 << 16
 
 VALUE, WORK, RESTART, GOODPUT, ONE = range(5)
 """Columns of coefficients, and what of a job they are multiplied with."""
-
-ENERGY = ("energy", "carbon", "money")
-"""Objectives that count joules."""
 
 ALWAYS = ("total-completion", "goodput", "work-value", *ENERGY)
 """Objectives that are sums of this form for jobs that restart, too; of `work-value` where none that does is

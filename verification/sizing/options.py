@@ -35,7 +35,9 @@ SMALLEST, LARGEST = 1e-40, 1e40
 Use = tuple[str, ...] | tuple[str, str, int]
 """What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
-``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``; or give, ``("goodput",)``."""
+``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``; or give, ``("goodput",)``. What a node that is woken
+gives as room, ``("node", POOL)``, and pays for its watts, ``("node_watt", POOL)``, and joules,
+``("node_joule",)``."""
 
 
 class Worth(NamedTuple):

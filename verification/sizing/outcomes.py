@@ -45,6 +45,9 @@ OBJECTIVES = {
 }
 """Objectives and their senses."""
 
+ENERGY = ("energy", "carbon", "money")
+"""Objectives that count joules."""
+
 WAITS, UNSAID = -1, -2
 """What a job may do instead of an assignment."""
 
@@ -436,13 +439,15 @@ def goodput_in_all(outcomes: Outcomes) -> float:
     return total(goodput_of(speed, of.weight[jobs], lost_s, of.instance.round_s).tolist())
 
 
-def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray) -> float:
+def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray, besides_j: float = 0.0) -> float:
     """Objective of a decision in which every job has an outcome.
 
     Parameters
     ----------
     joules : float array, shape (n_jobs,)
         Energy of each job in the scope of the budgets.
+    besides_j : float
+        Energy of nodes that are awake for jobs.
 
     Raises
     ------
@@ -463,6 +468,8 @@ def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray) -> 
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+        if instance.objective in ENERGY:
+            costs.append(besides_j * per_joule(instance, DOUBLES))
     found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
     return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
 
