@@ -63,6 +63,8 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     in_blocks = all(room.pool.capacity == "blocks" for room in rooms)
     columns = POOL_COLUMNS if in_blocks else (*POOL_COLUMNS[:-1], "free GPUs")
     table(out, columns, rows, most=MOST_POOLS)
+    if sleepers := int(np.count_nonzero(cluster.node_columns().flags("sleeps"))):
+        line(out, f"{count(sleepers, 'node')} may sleep as long as no job is there", indent=2)
 
 
 def _pool_row(instance: Instance, room: Room) -> tuple[str, ...]:
