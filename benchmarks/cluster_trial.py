@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,6 +71,15 @@ class Scheduler:
         self._process.send_signal(how)
         return self._process.wait(timeout=60)
 
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it where it still runs, because the trial was ended."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
     def rounds(self) -> list[dict[str, Any]]:
         """What it told of its rounds."""
         found = list[dict[str, Any]]()
@@ -93,13 +102,26 @@ class Scheduler:
         }
 
 
-def page(found: Mapping[str, Any], rows: Mapping[str, str]) -> str:
-    """The table of some figures."""
-    told = [
-        (words, f"{found[key]:.3f}" if isinstance(found[key], float) else found[key])
-        for key, words in rows.items()
-    ]
-    return f"On {machine()}.\n\n{table(['what', 'figure'], told)}"
+def page(found: Mapping[int, Mapping[str, Any]], rows: Mapping[str, str], harmless: Collection[str]) -> str:
+    """The table of the figures of each seed, and of several the worst, which is the most.
+
+    Parameters
+    ----------
+    harmless : collection of str
+        Figures of which more is no worse.
+    """
+
+    def shown(figure: Any) -> str:
+        return f"{figure:.3f}" if isinstance(figure, float) else str(figure)
+
+    several = len(found) > 1
+    told = []
+    for key, words in rows.items():
+        figures = [one[key] for one in found.values()]
+        worst = ["" if key in harmless else shown(max(figures))] if several else []
+        told.append((words, *map(shown, figures), *worst))
+    columns = [f"seed {seed}" for seed in found] if several else ["figure"]
+    return f"On {machine()}.\n\n{table(['what', *columns, *(['worst'] if several else [])], told)}"
 
 
 def run_and_write(
@@ -109,12 +131,13 @@ def run_and_write(
     why_not: Callable[[], str],
     run: Callable[..., dict[str, Any]],
     rows: Mapping[str, str],
+    harmless: Collection[str],
 ) -> None:
-    """Run a trial from the command line: ``--nodes``, another size and ``--seed``."""
+    """Run a trial from the command line: ``--nodes``, another size, ``--seed`` and how many from there."""
     parser = argparse.ArgumentParser(
         description=described, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for size, usual in {**sizes, "seed": 1}.items():
+    for size, usual in {**sizes, "seed": 1, "seeds": 1}.items():
         parser.add_argument(f"--{size}", type=int, default=usual)
     parser.add_argument("--keep", help="folder to keep everything in")
     parser.add_argument("--write", action="store_true")
@@ -124,8 +147,12 @@ def run_and_write(
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as made:
         folder = Path(asked.keep or made).resolve()
         os.makedirs(folder, exist_ok=True)
-        found = run(folder, *(getattr(asked, size) for size in (*sizes, "seed")))
-    text = page(found, rows)
+        found = dict[int, dict[str, Any]]()
+        for seed in range(asked.seed, asked.seed + asked.seeds):
+            (own := folder / f"seed-{seed}").mkdir()
+            found[seed] = run(own, *(getattr(asked, size) for size in sizes), seed)
+            print(page({seed: found[seed]}, rows, harmless), flush=True)
+    text = page(found, rows, harmless)
     print(text)
     if asked.write:
         write(name, text)

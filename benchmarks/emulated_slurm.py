@@ -17,6 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ending import ended_by_signals
+
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
 GPUS = 8
 
@@ -183,10 +185,11 @@ class EmulatedSlurm:
 
 @contextmanager
 def emulated_slurm(folder: Path, nodes: int, **options: Any) -> Iterator[EmulatedSlurm]:
-    """A cluster that runs, and is stopped in the end."""
+    """A cluster that runs, and is stopped in the end, also where a signal ends the program."""
     cluster = EmulatedSlurm(folder, nodes, **options)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+    with ended_by_signals():
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ending import ended_by_signals
+
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 
 GPUS = 8
@@ -153,16 +155,20 @@ def _kill(process: subprocess.Popen[bytes] | None) -> None:
 
 @contextmanager
 def real_kubernetes(folder: Path, nodes: int) -> Iterator[ControlPlane]:
-    """A control plane with nodes of eight A100, two in a rack, that is stopped at the end."""
+    """A control plane with nodes of eight A100, two in a rack, that is stopped at the end.
+
+    It is so, too, where a signal ends the program.
+    """
     plane = ControlPlane(folder)
-    try:
-        plane.start()
-        api = Api(str(plane.kubeconfig))
-        for i in range(1, nodes + 1):
-            add_node(api, f"gpu-{i}", f"r{(i + 1) // 2}")
-        yield plane
-    finally:
-        plane.stop()
+    with ended_by_signals():
+        try:
+            plane.start()
+            api = Api(str(plane.kubeconfig))
+            for i in range(1, nodes + 1):
+                add_node(api, f"gpu-{i}", f"r{(i + 1) // 2}")
+            yield plane
+        finally:
+            plane.stop()
 
 
 def add_node(api: Api, name: str, rack: str) -> None:

@@ -69,12 +69,12 @@ TABLES = {
     ),
     "slurm": Table(
         "A Slurm cluster in minutes: budget halved, nodes drained, everything restarted",
-        "python benchmarks/slurm.py --write",
+        "python benchmarks/slurm.py --seeds 3 --write",
         "slurm.md#measured",
     ),
     "kubernetes": Table(
         "A Kubernetes cluster in minutes: cap halved, nodes cordoned, everything restarted",
-        "python benchmarks/kubernetes_cluster.py --write",
+        "python benchmarks/kubernetes_cluster.py --seeds 2 --write",
         "kubernetes.md#measured",
     ),
     "simulators": Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,8 @@ from wattsched.cli.parameters import Whole, filling, refuse_given
 from wattsched.serve.limits import Limits
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from wattsched.serve.journal import Journal
     from wattsched.serve.tokens import Tokens
 
@@ -65,28 +68,35 @@ def command(
     from wattsched.serve.tokens import Tokens
 
     known = None if tokens is None else Tokens(tokens)
-    with Journal(journal_file, kept_rounds=kept_rounds) as journal:
+    # No journal is made where nobody could ask.
+    listening = nullcontext() if stdio else _listening(host, port)
+    with listening as bound, Journal(journal_file, kept_rounds=kept_rounds) as journal:
         for name in journal.sessions():
             journal.open(name)
-        if stdio:
+        if bound is None:
             _serve_lines(journal, limits, shadow)
         else:
-            _serve_http(journal, limits, known, shadow, host, port)
+            _serve_http(journal, limits, known, shadow, host, bound)
+
+
+def _listening(host: str, port: int) -> socket:
+    from wattsched.serve.server import listening
+
+    try:
+        return listening(host, port)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {host}, port {port}: {reason(error)}") from None
 
 
 def _serve_http(
-    journal: Journal, limits: Limits, tokens: Tokens | None, shadow: bool, host: str, port: int
+    journal: Journal, limits: Limits, tokens: Tokens | None, shadow: bool, host: str, bound: socket
 ) -> None:
     from wattsched.serve.app import create
-    from wattsched.serve.server import Server, listening
+    from wattsched.serve.server import Server
 
-    try:
-        bound = listening(host, port)
-    except OSError as error:
-        raise BadInput(f"cannot listen on {host}, port {port}: {reason(error)}") from None
     app = create(journal, limits, tokens, shadow=shadow)
     at = f"[{host}]" if ":" in host else host
-    with bound, stray_output_to_stderr():
+    with stray_output_to_stderr():
         click.echo(f"Listening on http://{at}:{bound.getsockname()[1]}", err=True)
         Server(app).run([bound])
     click.echo("Stopped", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -134,7 +134,9 @@ class Evidence:
     def _keep(self, *known: Any) -> None:
         """Have an answer at hand, should the call be given up before more of it is proven."""
         if self.call.watched:
-            self.call.latest = self._stated(*known)
+            # Bounds that are found later are none of this answer.
+            kept: list[Any] = [list(one) if isinstance(one, list) else one for one in known]
+            self.call.latest = partial(self._stated, *kept)
 
     def _stated(
         self,
@@ -210,13 +212,13 @@ class Evidence:
         told = ""
         if _whole(self.model) and ended.reason == "infeasible":
             told = f"{call.solver} proved that no decision exists"
-            call.latest = self._infeasible(told)  # to explain and to certify it may take too long
+            call.latest = partial(self._infeasible, told)  # to explain and to certify it may take too long
         try:
             told = "; ".join(self._reasons() if _whole(self.model) else []) or told
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
         if told:
-            call.latest = self._infeasible(told)
+            call.latest = partial(self._infeasible, told)
             return self._infeasible(told, no_decision(call, self._named))
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)

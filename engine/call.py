@@ -103,10 +103,12 @@ class Call:
         Best lower bound on the cost that solvers have found so far.
     held : Candidate, optional
         Best checked decision so far.
+    unchecked : list of Candidate
+        Others that are known, and are quickly checked.
     certificate : Certificate, optional
         What is proven so far, by the prices of the safety net.
-    latest : Result, optional
-        What would be answered now, once a solver has ended.
+    latest : callable, optional
+        Makes what would be answered now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
     brief : bool
@@ -127,8 +129,9 @@ class Call:
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
     held: Candidate | None = None
+    unchecked: list[Candidate] = field(default_factory=list)
     certificate: Certificate | None = None
-    latest: Result | None = None
+    latest: Callable[[], Result] | None = None
     digest: str = ""
     brief: bool = False
     _open: ExitStack = field(default_factory=ExitStack)
@@ -193,6 +196,8 @@ class Call:
         """Decision of a candidate, and what the checker says of it."""
         if candidate.report is not None:
             return candidate.decision, candidate.report
+        if candidate.decision is not None:
+            return candidate.decision, self.checked(candidate.of, candidate.decision).report or Report([])
         solution = candidate.solution
         if candidate.model is None or solution is None or solution.x is None:
             return None, Report([])
@@ -204,6 +209,12 @@ class Call:
         checked = self.checked(candidate.of, decision)
         return decision, checked.report or Report([])
 
+    def check_what_is_known(self) -> None:
+        """Check decisions that are known where none was checked yet."""
+        if self.held is None:
+            for candidate in list(self.unchecked):
+                self.decided(candidate)
+
     def set_aside(self) -> None:
         """Keep time back for decoding and checking, as long as they took before or are expected to take."""
         took = self.timer.phase_s
@@ -214,7 +225,10 @@ class Call:
 
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
         """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
-        held, latest = self.held, self.latest  # another thread may better them meanwhile
+        if self.latest is None:
+            self.check_what_is_known()
+        held, made = self.held, self.latest  # another thread may better them meanwhile
+        latest = None if made is None else made()
         if held is not None and (latest is None or self.sign * (latest.objective or 0.0) > held.cost):
             latest = self._stated(held)
         if latest is None:

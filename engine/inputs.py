@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import math
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,6 +33,8 @@ LARGEST, SMALLEST = 1e12, 1e-12
 """Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
+
+NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -74,6 +78,26 @@ def number_in(text: str) -> float:
         raise ValueError(f"{echo(text)} is not a number") from None
 
 
+def open_file(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file for its bytes; a pipe or a device might never end, or never begin.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened, and for what is no regular file.
+    """
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, NO_FILE, str(path))
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open without waiting for somebody who writes into a pipe; of a regular file it changes nothing."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def read_bytes(path: str | Path) -> bytes:
     """Bytes of a file, compressed with gzip or not, as far as they fit into the limits.
 
@@ -86,7 +110,7 @@ def read_bytes(path: str | Path) -> bytes:
     """
     most = most_mb() * BYTES_PER_MB
     content = bytearray()
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         compressed = file.peek(2).startswith(_GZIP_MAGIC)
         stream: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if compressed else file
         try:

@@ -25,26 +25,26 @@ from wattsched.instances.errors import (
 )
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.session_columns import (
-    TABLE,
     assignments_of,
     divided,
     fields_of,
     jobs_of_columns,
     named,
     plain,
-    tables_of,
 )
 from wattsched.session_decision import SessionDecision, decision_of
 from wattsched.session_site import Site, document_of
+from wattsched.session_tables import TABLE, KnownTables, rows_of_columns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
+from wattsched.topology.column import Coded
 
 BUDGETS = ("power_w", "energy_j", "carbon_g", "scope", "least_goodput")
 PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")
@@ -129,6 +129,7 @@ class Session:
             require_range(per_kwh is None or 0.0 <= per_kwh < np.inf, name, "at least 0 and finite", per_kwh)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
+        require("profiles", profiles, (Sequence,), "a sequence")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"change_cost": change_cost, "name": "session", "profiles": list(profiles)}
@@ -136,7 +137,7 @@ class Session:
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
         self._site = Site.of(self._round.cluster)
-        self._own: dict[tuple[Any, ...], OptionTable] = {}
+        self._own = KnownTables()
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
         self._last: Result | None = None
         self._make_locks()
@@ -197,20 +198,21 @@ class Session:
         tables = {name: columns.pop(name) for name in TABLE if name in columns}
         fields, given = fields_of(columns, len(names)), None if held is None else assignments_of(names, held)
         with self._changing:
+            own_tables = self._own
             if tables or start is not None:
                 if "options" in fields:
                     raise InputError(["options: names a table, but there are columns of the jobs' own"])
-                fields["options"] = tables_of(names, start, tables, self._own)
+                fields["options"], own_tables = self._own.with_more(rows_of_columns(names, start, tables))
             place, touched = self._jobs.place, set(names)
             known = [place[name] for name in names if name in place]
             before, theirs = divided(self._held, touched)
             own = before if given is None else given
             changed = self._with_defaults(names, known, fields, own)
-            others = self._jobs.take(np.delete(np.arange(len(self._jobs)), known))
+            others = _pointed(self._jobs, own_tables).take(np.delete(np.arange(len(self._jobs)), known))
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
-            self._jobs, self._held = jobs, holding
+            self._jobs, self._held, self._own = jobs, holding, own_tables
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -284,6 +286,7 @@ class Session:
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
         require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")
         require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
+        require("objective", objective, (str, NoneType), "a name")
         with self._changing:
             now, faults = self._round, list[str]()
             goal = now.objective
@@ -395,7 +398,9 @@ class Session:
             lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
             if lost:
                 raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
-            self._require_sound(self._round, self._jobs, held, set(held.names))
+            # It was checked on the cluster that it is of.
+            if decision.instance.cluster is not self._round.cluster:
+                self._require_sound(self._round, self._jobs, held, set(held.names))
             self._held = held
 
     def to_instance(self, name: str = "session") -> Instance:
@@ -435,18 +440,41 @@ class Session:
             kept.pop("options", None)
         checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
         tables = checked.coded("options").values
+        named = [] if isinstance(tables, OptionTables) else tables
         if faults := list(tenant_faults(self._round.tenants, checked)):
             raise InputError(faults)
-        strange = [table for table in tables if isinstance(table, str) and table not in self._round.tables]
+        strange = {table for table in named if isinstance(table, str)} - self._round.tables.keys()
         if strange:
-            raise InputError([f"options: '{table}' is no table of the session" for table in strange])
+            told = zip(names, checked.coded("options").tolist(), strict=True)
+            where = [
+                f"job '{job}': options: '{table}'"
+                for job, table in told
+                if isinstance(table, str) and table in strange
+            ]
+            raise InputError([f"{job} is no table of the session" for job in where])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:
         """Keep what jobs still use; not every time, as that takes as long as there are tables."""
-        if len(self._own) > 2 * len(self._jobs) + 100:
-            used = {id(table) for table in self._jobs.coded("options").values}
-            self._own = {key: table for key, table in self._own.items() if id(table) in used}
+        if len(self._own.tables) > 2 * len(self._jobs) + 100:
+            options = self._jobs.coded("options")
+            if options.values is not self._own.tables:
+                # Some jobs name tables of the session: others have theirs as models.
+                self._own = KnownTables()
+                return
+            numbers, self._own = self._own.used_by(options.codes)
+            self._jobs = _with_options(self._jobs, Coded(numbers, self._own.tables))
+
+
+def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:
+    return JobColumns({**jobs.columns, "options": options})
+
+
+def _pointed(jobs: JobColumns, own: KnownTables) -> JobColumns:
+    """Jobs whose tables are numbered, by tables that may have grown."""
+    options = jobs.coded("options")
+    grown = isinstance(options.values, OptionTables) and options.values is not own.tables
+    return _with_options(jobs, Coded(options.codes, own.tables)) if grown else jobs
 
 
 def _sound(instance: Instance) -> Instance:

@@ -1,4 +1,4 @@
-"""What callers of a session put in, from numpy, Arrow and lists: names, fields, tables, GPUs in use."""
+"""What callers of a session put in, from numpy, Arrow and lists: names, fields, GPUs in use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from pydantic import ValidationError
 
 from wattsched.instances.errors import InputError, lines_of, repeated, validated
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
-from wattsched.instances.sizing.job import Job, OptionTable, by_column
+from wattsched.instances.sizing.job import Job, by_column
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import Coded, as_list
-
-TABLE = tuple(OptionTable.model_fields)
-"""Arguments of `Session.upsert` that are columns of the jobs' own tables."""
 
 
 def plain(value: Any) -> Any:
@@ -36,8 +32,9 @@ def named(field: str, ids: Iterable[str]) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"{field} must be a sequence of names, got {ids!r:.80}")
     found: list[Any] = list(names)
-    if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"{field} must be a sequence of names")
+    for place, name in enumerate(found):
+        if not isinstance(name, str):
+            raise TypeError(f"{field} must be a sequence of names, and {field}[{place}] is {name!r:.80}")
     if faults := list(repeated("job" if field == "ids" else "node", found)):
         raise InputError(faults)
     return found
@@ -88,19 +85,6 @@ def _by_column(j: int, options: Any) -> Any:
         raise InputError([f"options[{j}]: {error}"]) from None
 
 
-def _listed(field: str, column: Any) -> Any:
-    """A column of a table as a list, or one name for all rows."""
-    if isinstance(column, str):
-        return column
-    if isinstance(column, Coded) or hasattr(column, "tolist"):
-        return column.tolist()
-    if hasattr(column, "to_pylist"):
-        return column.to_pylist()
-    if not isinstance(column, Sequence):
-        raise InputError([f"{field}: must be a column, got {column!r:.80}"])
-    return list(column)
-
-
 def divided(
     assignments: AssignmentColumns, jobs: Collection[str]
 ) -> tuple[AssignmentColumns, AssignmentColumns]:
@@ -116,13 +100,16 @@ def assignments_of(
     if isinstance(held, AssignmentColumns):
         return divided(held, set(names))[0]
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)
-    if listed is None or not all(one is None or isinstance(one, Mapping) for one in listed):
+    if listed is None:
         raise InputError([f"held: must be a mapping or None for each job, got {held!r:.80}"])
     if len(listed) != len(names):
         raise InputError([f"held: has {len(listed)} values for {len(names)} jobs"])
     rows, faults = [], list[str]()
     for name, one in zip(names, listed, strict=True):
         if one is None:
+            continue
+        if not isinstance(one, Mapping):
+            faults.append(f"job '{name}': held: must be a mapping or None, got {one!r:.80}")
             continue
         try:
             row = validated(Assignment, {**plain(one), "job": name})
@@ -135,42 +122,3 @@ def assignments_of(
     if faults:
         raise InputError(faults)
     return AssignmentColumns.from_records(rows)
-
-
-def tables_of(
-    names: list[str],
-    start: Sequence[int] | IntArray | None,
-    columns: Mapping[str, Any],
-    known: dict[tuple[Any, ...], OptionTable],
-) -> Coded:
-    """Table of each job from columns of all rows; equal ones are one."""
-    listed = {name: _listed(name, column) for name, column in columns.items()}
-    n_rows = max((len(column) for column in listed.values() if isinstance(column, list)), default=0)
-    listed = {n: [column] * n_rows if isinstance(column, str) else column for n, column in listed.items()}
-    if faults := [f"{n}: has {len(c)} rows, others {n_rows}" for n, c in listed.items() if len(c) != n_rows]:
-        raise InputError(faults)
-    bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
-    if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
-        raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
-    if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
-        told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
-        raise InputError([f"start: must be {told}"])
-    nested = (list, tuple, dict)
-    if faults := [
-        f"{n}: must be a column" for n, c in listed.items() if any(isinstance(v, nested) for v in c)
-    ]:
-        raise InputError(faults)
-    found = []
-    for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
-        rows = {column: values[first:end] for column, values in listed.items()}
-        key = tuple((column, *values) for column, values in rows.items())
-        if key not in known:
-            try:
-                known[key] = validated(OptionTable, rows)
-            except InputError as error:
-                faults += [f"job '{name}': {fault}" for fault in error.faults]
-                continue
-        found.append(known[key])
-    if faults:
-        raise InputError(faults)
-    return Coded.of(found)

@@ -11,10 +11,13 @@ import numpy as np
 from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.result import Result
-from wattsched.topology.arrays import IntArray
-from wattsched.topology.column import NONE
+from wattsched.topology.arrays import IntArray, alike, ranges
 from wattsched.topology.pools import pools_of
+
+SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
+"""What singles out a row beside its pool and GPU count."""
 
 WAITS = -1
 """Option of a job that waits."""
@@ -103,33 +106,29 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
     jobs = instance.by_column()
     running = AssignmentColumns.from_records([] if result.decision is None else result.decision.jobs)
     option = np.full(len(jobs), WAITS if result.solved else UNDECIDED)
-    tables, codes = jobs.coded("options"), jobs.coded("options").codes.tolist()
-    rows: dict[int, dict[tuple[object, ...], int]] = {}
-    types = {pool.name: pool.gpu_type for pool in pools_of(instance.cluster)}
-    for name, gpus, pool, *settings in zip(*_settings_of(running), strict=True):
-        job = jobs.place[name]
-        code = codes[job]
-        if code == NONE:
-            option[job] = MODELLED
-            continue
-        if code not in rows:
-            table = tables.values[code]
-            own = instance.tables[table] if isinstance(table, str) else table
-            rows[code] = {row: number for number, row in enumerate(own.settings())}
-        stated = [value for value in settings if value]
-        # A row names the pool or its GPU type, never both.
-        found = (rows[code].get((gpus, at, *stated), WAITS) for at in (pool, types[pool]))
-        option[job] = max(found)
+    if len(running):
+        job = np.fromiter(map(jobs.place.__getitem__, running.names), np.int64, len(running))
+        option[job] = _rows_of(instance, jobs.kinds[1][job], running)
     return SessionDecision(jobs.names, option, running, result.dropped, instance, result)
 
 
-def _settings_of(running: AssignmentColumns) -> list[list[Any]]:
-    """Names, GPU counts, pools and settings of assignments, by column; 0 where a job has no such setting."""
-    return [
-        running.names,
-        running.counts("gpus").tolist(),
-        running.coded("pool").tolist(),
-        running.counts("frequency_mhz").tolist(),
-        np.nan_to_num(running.numbers("power_limit_w")).tolist(),
-        running.counts("batch_size").tolist(),
-    ]
+def _rows_of(instance: Instance, kind: IntArray, running: AssignmentColumns) -> IntArray:
+    """Row of its kind's table that each assignment is, `MODELLED` where there is none."""
+    rows, pool = rows_of_kinds(instance), running.coded("pool")
+    stated: list[Any] = [running.counts("gpus")]
+    stated += [np.nan_to_num(running.numbers(name)) for name in SETTINGS]
+    first, pair = alike([kind, pool.codes, *stated])
+    size = np.diff(rows.start)[kind[first]]
+    place, of_pair = ranges(rows.start[kind[first]], size), np.repeat(first, size)
+    named, types = rows.pool, {one.name: one.gpu_type for one in pools_of(instance.cluster)}
+    # A row names the pool or its GPU type, never both.
+    means = [[name in (own, types[own]) for name in named.values] for own in pool.values]
+    same = np.array(means, dtype=bool).reshape(len(pool.values), -1)[pool.codes[of_pair], named.codes[place]]
+    for name, column in zip(("gpus", *SETTINGS), stated, strict=True):
+        # A table that has no such setting leaves it open.
+        own = getattr(rows, name)[place]
+        same &= (own == column[of_pair]) | np.isnan(own)
+    found = np.full(len(kind), MODELLED)
+    at = of_pair[same]
+    found[at] = place[same] - rows.start[kind[at]]
+    return found[first][pair]

@@ -50,7 +50,10 @@ class Site:
             With every fault.
         """
         document = {"capacity": self.cluster.capacity, **document_of(cluster)}
-        return Site.of(validated(Cluster, document))
+        try:
+            return Site.of(validated(Cluster, document))
+        except InputError as error:
+            raise InputError([f"cluster.{fault}" for fault in error.faults]) from None
 
     def changed(
         self,

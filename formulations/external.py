@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError
 
 GROUP = "wattsched.formulations"
@@ -74,7 +75,9 @@ def source_of(name: str) -> Path | None:
 def _from_file(path: str, attribute: str) -> External:
     file = Path(path)
     try:
-        module = _module(Path(os.path.realpath(file)), file.stat().st_mtime_ns, path)
+        with open_file(file) as opened:
+            changed_ns = os.fstat(opened.fileno()).st_mtime_ns
+        module = _module(Path(os.path.realpath(file)), changed_ns, path)
     except OSError as error:
         raise InputError([(error.strerror or str(error)).lower()], path) from None
     if not hasattr(module, attribute):

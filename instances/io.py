@@ -27,6 +27,7 @@ from wattsched.inputs import (
     TooLargeError,
     echo,
     most_mb,
+    open_file,
     read_text,
     text_of,
 )
@@ -48,7 +49,7 @@ ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 def is_parquet(path: str | Path) -> bool:
     """Whether a file begins as Parquet files do; OSError when it cannot be read."""
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         return file.read(4) == b"PAR1"
 
 

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import parse_json
 from wattsched.serve.documents import json_bytes
 from wattsched.serve.failures import STATUSES, failure_document
@@ -170,8 +171,18 @@ async def document_of(request: Request) -> Any:
     return parse_json(body) if len(body) < _LARGE else await asyncio.to_thread(parse_json, body)
 
 
+async def _require_known(request: Request) -> None:
+    """Refuse what stands behind the question mark of an address where nothing of that name is asked for."""
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    given = [name for name, _ in request.query_params.multi_items()]
+    faults = [f"{name!s:.60}: is not a known parameter" for name in dict.fromkeys(given) if name not in known]
+    faults += [f"{name}: is there {given.count(name)} times" for name in known if given.count(name) > 1]
+    if faults:
+        raise InputError(faults)
+
+
 def _of_sessions(service: Service) -> APIRouter:
-    router = APIRouter(tags=["sessions"])
+    router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
 
     @router.get("/sessions", summary="Names of the sessions")
     async def sessions() -> Response:
@@ -251,8 +262,11 @@ def _of_decisions(service: Service) -> APIRouter:
     async def decisions(
         name: Name, after: First | None = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:
-        told = int(last_event_id or 0) if re.fullmatch("[0-9]{1,15}", last_event_id or "") else None
-        found = service.decisions(name, told if after is None else after)
+        if last_event_id and not re.fullmatch("[0-9]{1,15}", last_event_id):
+            told = "must be the number of a round, as events have it"
+            raise InputError([f"Last-Event-ID: {told}, got {shown(last_event_id)}"])
+        last = int(last_event_id) if last_event_id else None
+        found = service.decisions(name, last if after is None else after)
         first = await anext(found)  # what is refused is refused before the answer begins
         return StreamingResponse(_events(first, found), media_type="text/event-stream")
 

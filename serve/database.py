@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from urllib.parse import quote
 
 import pydantic_core
 
-from wattsched.instances.errors import InputError
+from wattsched.inputs import open_file
+from wattsched.instances.errors import InputError, UnreadableError
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
@@ -93,23 +95,60 @@ class Database:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = str(path)
         self._using = Lock()
-        self._guard = None if read_only else self._guarded()
+        self._require_file(read_only)
+        lock = Path(f"{self.path}-lock")
+        new = not read_only and _made(lock, self.path)
+        self._guard = None if read_only else self._guarded(lock)
         try:
-            mode = "ro" if read_only else "rwc"
-            self._file = _opened(self.path, mode)
+            self._file = self._looking() if read_only else _opened(self.path, "rwc")
             self._prepare(read_only)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
+            if new:
+                # Who waits for it in this moment refuses the same file.
+                lock.unlink(missing_ok=True)
             self._let_go()
+            if isinstance(error, InputError):
+                raise
             told = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
             raise InputError([told], self.path) from None
-        except InputError:
-            self._let_go()
-            raise
 
-    def _guarded(self) -> sqlite3.Connection:
+    def _require_file(self, read_only: bool) -> None:
+        """Refuse what is no file, or cannot be read or written, and say why, which SQLite does not."""
+        try:
+            if read_only or os.path.lexists(self.path):
+                open_file(self.path).close()
+        except OSError as error:
+            raise UnreadableError(error, self.path) from None
+        if not read_only and os.path.exists(self.path):
+            try:
+                os.close(os.open(self.path, os.O_RDWR))
+            except OSError as error:
+                raise _unwritable(error, self.path) from None
+
+    def _looking(self) -> sqlite3.Connection:
+        """The file to be read, in a folder that cannot be written to as well.
+
+        There SQLite cannot make the ``-shm`` that a reader needs. Nobody writes the file then, and it can be
+        read as one that never changes, unless a part of it is still in its ``-wal``.
+        """
+        file = _opened(self.path, "ro")
+        try:
+            file.execute("PRAGMA application_id")
+        except sqlite3.OperationalError as error:
+            file.close()
+            wal = Path(f"{self.path}-wal")
+            if not any(told in str(error) for told in ("unable to open", "readonly")):
+                raise
+            if wal.exists() and wal.stat().st_size:
+                told = f"its newest changes are in {wal.name}, and the folder cannot be written to"
+                raise InputError([f"cannot be opened: {told}; copy both to another one"], self.path) from None
+            file = _opened(self.path, "ro&immutable=1")
+        return file
+
+    def _guarded(self, lock: Path) -> sqlite3.Connection:
         """A lock that the system takes away from a process that dies, whatever it dies of."""
         try:
-            guard = _opened(f"{self.path}-lock", "rwc", patience_s=0.0)
+            guard = _opened(str(lock), "rw", patience_s=0.0)
             guard.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             busy = "locked" in str(error)
@@ -186,6 +225,27 @@ class Database:
     def _let_go(self) -> None:
         if self._guard is not None:
             self._guard.close()
+
+
+def _made(lock: Path, path: str) -> bool:
+    """Make an empty file where there is none; whether there was none.
+
+    Raises
+    ------
+    InputError
+        Where the folder cannot be written to.
+    """
+    try:
+        lock.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _unwritable(error, path) from None
+    return True
+
+
+def _unwritable(error: OSError, path: str) -> InputError:
+    return InputError([f"cannot be written: {(error.strerror or str(error)).lower()}"], path)
 
 
 def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:

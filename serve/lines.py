@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -84,7 +85,7 @@ async def _answered(
         asked = parse_json(line)
         if not isinstance(asked, Mapping):
             raise InputError([f"a request must be an object, got {shown(asked)}"])
-        number = asked.get("id")
+        number = _id_of(asked)
         if strange := [name for name in asked if name not in ("id", "verb", "session", "body")]:
             raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
         if asked.get("verb") == "watch":
@@ -112,6 +113,14 @@ async def _done(service: Service, asked: Mapping[str, Any]) -> Any:
 
 async def _parsed(text: Awaitable[str]) -> Any:
     return json.loads(await text)
+
+
+def _id_of(asked: Mapping[str, Any]) -> Any:
+    """What the answer is told apart by: as it was sent, so it is nothing that JSON would write otherwise."""
+    told = asked.get("id")
+    if isinstance(told, bool | dict | list) or (isinstance(told, float) and not math.isfinite(told)):
+        raise InputError([f"id: must be text or a finite number, got {shown(told)}"])
+    return told
 
 
 def _name_of(asked: Mapping[str, Any]) -> str:

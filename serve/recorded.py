@@ -100,6 +100,16 @@ class RecordedSession:
         """
         self._change("remove", list(ids) if isinstance(ids, tuple) else ids)
 
+    def change_jobs(self, jobs: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> None:
+        """Add or change jobs, and take others out; all of it or nothing.
+
+        Raises
+        ------
+        InputError, JournalError
+            As `upsert`.
+        """
+        self._change("jobs", {"jobs": jobs, "remove": list(gone)})
+
     def update(self, **told: Any) -> None:
         """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
 
@@ -157,6 +167,8 @@ class RecordedSession:
                 changes.upsert(session, told)
             case "remove":
                 changes.remove(session, told)
+            case "jobs":
+                changes.change_jobs(session, told["jobs"], told["remove"])
             case "update":
                 changes.update(session, told)
             case "apply":

@@ -77,8 +77,10 @@ class IdsRequest(Strict):
 
 
 class SolveRequest(Strict):
-    """How to decide, and whether to take the decision for what runs at once."""
+    """Jobs that came, changed and went, how to decide, and whether that is what runs at once."""
 
+    jobs: list[Job] = []
+    remove: list[str] = []
     deadline_s: Positive | None = None
     gap: float = Field(1e-4, ge=0, lt=1)
     prove: NonNegative | None = 0.0

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
+from wattsched.serve.changes import require_values
 from wattsched.serve.documents import (
     decision_document,
     jobs_document,
@@ -149,6 +150,7 @@ class Service:
         """Change budgets, loads and nodes."""
         if not isinstance(changes, Mapping):
             raise InputError([f"the changes must be an object, got {shown(changes)}"])
+        require_values(changes)
         session = self._session(name)
         await self.do(partial(session.update, **changes))
         return await self.describe(name)
@@ -177,8 +179,12 @@ class Service:
     # -- decisions ---------------------------------------------------------------------------------------
 
     async def solve(self, name: str, document: Any = None) -> dict[str, Any]:
-        """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not."""
-        asked = _fields(document, ("deadline_s", "gap", "prove", "apply"))
+        """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
+
+        Before that add or change ``jobs``, and take out those in ``remove``, in the same request.
+        """
+        asked = _fields(document, ("jobs", "remove", "deadline_s", "gap", "prove", "apply"))
+        jobs, gone = _list_in(asked, "jobs"), _list_in(asked, "remove")
         deadline_s = self._deadline_s(asked.pop("deadline_s", None))
         apply = asked.pop("apply", False)
         if not isinstance(apply, bool):
@@ -193,6 +199,8 @@ class Service:
             left_s = until - loop.time() - _MARGIN_S
             if left_s <= 0:
                 raise LateError
+            if jobs or gone:
+                session.change_jobs(jobs, gone)
             made = session.solve(deadline_s=left_s, **asked)
             loop.call_soon_threadsafe(self._decided, name, made)
             if apply and made.decision.solved:
@@ -356,9 +364,14 @@ def _listed(document: Any, field: str) -> list[Any]:
     asked = _fields(document, (field,))
     if field not in asked:
         raise InputError([f"{field}: is missing"])
-    if not isinstance(asked[field], list):
-        raise InputError([f"{field}: must be a list, got {shown(asked[field])}"])
-    found: list[Any] = asked[field]
+    return _list_in(asked, field)
+
+
+def _list_in(asked: dict[str, Any], field: str) -> list[Any]:
+    """Take a list out of a request, an empty one where it has none."""
+    found = asked.pop(field, [])
+    if not isinstance(found, list):
+        raise InputError([f"{field}: must be a list, got {shown(found)}"])
     return found
 
 

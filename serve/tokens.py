@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, get_args
 
+from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.instances.io import write_atomically
 
@@ -121,7 +122,8 @@ def _digest(token: str) -> str:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return [line.strip() for line in path.read_text("utf-8").splitlines()]
+        with open_file(path) as file:
+            return [line.strip() for line in file.read().decode("utf-8").splitlines()]
     except OSError as error:
         raise UnreadableError(error, str(path)) from None
     except UnicodeDecodeError:

@@ -1,5 +1,7 @@
 r"""Programs by kind: row prices from passes over the kinds, then small programs over the columns in question.
 
+0. Where there are prices and a point of an earlier round, the few groups that cost most above their least at
+   these prices choose anew; that is often within the gap.
 1. Prices :math:`y` that nearly maximise the Lagrangian bound (`dual`); a pass writes no column down. Under
    few rows an ascent among the columns near these prices is often within the gap.
 2. The columns whose reduced cost is little above the least of their group are written down as a program of
@@ -36,6 +38,7 @@ from wattsched.solvers.solution import (
     conclude,
     infeasible,
     rounding,
+    signed,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -48,6 +51,9 @@ _GREEDY_SIZE, _GREEDY_MOST = 0.1, 50_000
 _ROUNDED = (0, 25, 50, 50, 100, 100, 200, 200)
 """Groups besides those that the LP relaxation splits that are decided together with these, by round."""
 
+# Groups of an earlier point that choose anew: at least so many, at most this share of all, so that what the
+# others lose is this part of the gap; and columns for each of them.
+_MENDED, _MENDED_SHARE, _MENDED_LEFT, _MENDED_EACH = 300, 0.2, 0.1, 10
 # Columns for each of them, and HiGHS's nodes.
 _EACH, _NODES = 50, 200
 _ROUND_SHARE = 0.3
@@ -73,6 +79,10 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     program = _threaded(program, limits)
     search = _Search(program, limits, timer)
     search.offer(start.x)
+    if start.prices is not None and start.dual is None:
+        search.mend(signed(program, start.prices))
+        if search.done():
+            return search.found()
     tolerance = _tolerance(program, limits)
     dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.enough())
     if dual.bound == np.inf:
@@ -140,6 +150,25 @@ class _Search:
             self._prices, self._priced = prices, bound
             self._bound = max(self._bound, bound)
 
+    def mend(self, prices: FloatArray) -> None:
+        """Let the groups of the best point that lose most at prices choose anew, while they are few."""
+        program, point = self._program, self._point
+        if point is None or program.n_groups * _MENDED_SHARE < _MENDED:
+            return
+        loss, bound = program.losses(prices, point)
+        self.take_prices(prices, bound)
+        order = np.argsort(-loss, kind="stable")
+        without = loss.sum() - np.cumsum(loss[order])
+        small = _MENDED_LEFT * self._limits.gap * abs(bound)
+        many = max(_MENDED, int(np.count_nonzero(without > small)))
+        if self.done() or many > _MENDED_SHARE * program.n_groups:
+            return
+        groups = np.sort(order[:many])
+        threshold = program.take(groups).threshold(prices, _MENDED_EACH * many)
+        around = part_around(program, point, groups, prices, threshold)
+        x = greedy.ascend(around.program, prices, self._timer) if around.program.n_columns else None
+        self.offer(None if x is None else around.lift(x))
+
     def _mix(self, dual: Dual) -> None:
         """Take the points that a nearly optimal point of the LP relaxation mixes.
 
@@ -159,16 +188,16 @@ class _Search:
     def run(self, dual: Dual) -> Solution:
         """Write more and more columns down until the gap is closed."""
         if self.done():
-            return self._found()
+            return self.found()
         self._mix(dual)
         if _sifted(self._program):
             self._round()
         for size in SIZES:
             if self.done() or self._look(size, brief=size == SIZES[0]):
                 break
-        return self._found()
+        return self.found()
 
-    def _found(self) -> Solution:
+    def found(self) -> Solution:
         """The best point and the best bound."""
         limit: Limit | None = "time" if self._timer.over() else None
         if self._bound == np.inf:

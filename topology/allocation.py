@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,7 +154,8 @@ class _Places:
         only = np.bincount(self.job, minlength=len(requests))[self.job] == 1
         self.alone = only & ~_overlapping(self.start, self.start + requests.size[self.job])
         self._free, self._empty = usable, empty
-        self._places_before = _before(np.bincount(self.job, minlength=len(requests)))
+        self._starts: list[int] = self.start.tolist()
+        self._before = _before(np.bincount(self.job, minlength=len(requests))).tolist()
 
     @cached_property
     def _crowd_before(self) -> IntArray:
@@ -173,25 +175,28 @@ class _Places:
         free[ranges(start, size)] = False
         return Occupancy(self.pool.blocks, free)
 
-    def of(self, j: int) -> IntArray:
+    def of(self, j: int) -> list[int]:
         """Starts of one job's places."""
-        return np.asarray(self.start[self._places_before[j] : self._places_before[j + 1]])
+        return self._starts[self._before[j] : self._before[j + 1]]
 
-    def best(self, j: int, starts: IntArray) -> int:
-        """Best fit of some places of a job.
+    def best(self, j: int, starts: list[int]) -> int:
+        """Best fit of some places of a job, ascending.
 
         For one that shrinks: the place whose surroundings others use most, nearest level first.
         """
-        held, n = self.requests.held_by(j), self.pool.n_gpus
-        for level in range(int(self.requests.level[j]) + 1, n.bit_length()):
-            begin = starts >> level << level
-            if begin[0] == begin[-1]:  # and at all higher levels
-                break
-            end = np.minimum(begin + (1 << level), n)
-            own = np.searchsorted(held, end) - np.searchsorted(held, begin)
-            others = self._crowd_before[end] - self._crowd_before[begin] - own
-            starts = starts[others == others.max()]
-        return int(starts[0])
+        n, level = self.pool.n_gpus, int(self.requests.level[j]) + 1
+        held = self.requests.held_by(j).tolist() if len(starts) > 1 else []
+        while starts[0] >> level != starts[-1] >> level:
+            others = []
+            for start in starts:
+                begin = start >> level << level
+                end = min(begin + (1 << level), n)
+                own = bisect_left(held, end) - bisect_left(held, begin)
+                others.append(int(self._crowd_before[end] - self._crowd_before[begin]) - own)
+            most = max(others)
+            starts = [start for start, crowd in zip(starts, others, strict=True) if crowd == most]
+            level += 1
+        return starts[0]
 
 
 def _attempt(places: _Places, order: IntArray) -> Allocation:
@@ -215,10 +220,10 @@ def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
     contested = np.zeros(len(requests), dtype=bool)
     contested[places.job[~places.alone]] = True
     for j in order[contested[order]].tolist():
-        found = occupancy.free_among(places.of(j), size := int(requests.size[j]))
-        if len(found):
-            start[j] = places.best(j, found)
-            occupancy.take(int(start[j]), size)
+        level = int(requests.level[j])
+        if found := [place for place in places.of(j) if occupancy.is_free(place, level)]:
+            start[j] = best = places.best(j, found)
+            occupancy.take(best, 1 << level)
     return occupancy
 
 
@@ -253,13 +258,13 @@ def _return(occupancy: Occupancy, places: _Places, order: IntArray, start: IntAr
     movable = np.zeros(len(requests), dtype=bool)
     movable[places.job] = True
     movable &= start == NOWHERE
-    demand = _demand(occupancy, requests, start)
+    demand = _demand(occupancy, requests, start).tolist()
     for j in order[movable[order]].tolist():
-        size, levels = int(requests.size[j]), int(requests.level[j]) + 1
-        without = demand.copy()
-        without[:levels] -= size
-        for place in occupancy.free_among(places.of(j), size).tolist():
-            if np.all(without <= occupancy.left_without(place, size)):
+        level = int(requests.level[j])
+        size = 1 << level
+        without = [asked - size if k <= level else asked for k, asked in enumerate(demand)]
+        for place in places.of(j):
+            if occupancy.is_free(place, level) and occupancy.leaves(place, size, without):
                 occupancy.take(place, size)
                 start[j], demand = place, without
                 break

@@ -28,8 +28,8 @@ def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     kind : int array, shape (n_rows,)
         Kind of each row.
     """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
+    _, code = np.unique(columns[0], return_inverse=True)
+    for column in columns[1:]:
         _, number = np.unique(column, return_inverse=True)
         _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
     _, first, kind = np.unique(code, return_index=True, return_inverse=True)

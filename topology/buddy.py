@@ -141,19 +141,17 @@ class Occupancy:
     taken : list of int arrays
         ``taken[k][i]`` is the number of taken GPUs in the block of size ``2**k`` that starts at ``i * 2**k``.
         Level k covers the structural blocks of at least that size, a prefix of the line.
-    free_gpus : int array, shape (n_levels,)
-        F of `topology.buddy`: GPUs in entirely free blocks of each level.
     """
 
     def __init__(self, blocks: IntArray, free: BoolArray) -> None:
         self.taken = _by_level(blocks, (~free).astype(np.int64), np.add)
-        whole = [np.count_nonzero(count == 0) << level for level, count in enumerate(self.taken)]
-        self.free_gpus: IntArray = np.array(whole, dtype=np.int64)
+        # Blocks are taken one by one: of so few numbers those of Python are quicker.
+        self._free = [int(np.count_nonzero(count == 0)) << level for level, count in enumerate(self.taken)]
 
     def copy(self) -> Self:
         """The same, to be changed."""
         other = object.__new__(type(self))
-        other.taken, other.free_gpus = [count.copy() for count in self.taken], self.free_gpus.copy()
+        other.taken, other._free = [count.copy() for count in self.taken], self._free.copy()
         return other
 
     @property
@@ -161,15 +159,15 @@ class Occupancy:
         """Number of levels, the largest structural block included."""
         return len(self.taken)
 
-    def free_among(self, starts: IntArray, size: int) -> IntArray:
-        """Those of the blocks of one size that exist and are entirely free."""
-        level = size.bit_length() - 1
-        if level >= self.n_levels:
-            return starts[:0]
-        count = self.taken[level]
-        existing = starts[starts >> level < len(count)]
-        free: IntArray = existing[count[existing >> level] == 0]
-        return free
+    @property
+    def free_gpus(self) -> IntArray:
+        """F of `topology.buddy`: GPUs in entirely free blocks of each level, shape (n_levels,)."""
+        return np.array(self._free, dtype=np.int64)
+
+    def is_free(self, start: int, level: int) -> bool:
+        """Whether a block exists and is entirely free."""
+        count, i = self.taken[level], start >> level
+        return i < len(count) and not count[i]
 
     def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
         """Which blocks, each of a level of its own, exist and are entirely free."""
@@ -183,18 +181,20 @@ class Occupancy:
         """Take a free aligned block."""
         self._change(start, size, 1)
 
-    def left_without(self, start: int, size: int) -> IntArray:
-        """What `free_gpus` would be if a free aligned block were taken."""
-        top = size.bit_length()
-        left = self.free_gpus.copy()
-        left[:top] -= size
-        for level in range(top, self.n_levels):
-            count, i = self.taken[level], start >> level
-            # Of what is not free nothing larger is.
-            if i >= len(count) or count[i]:
-                break
-            left[level] -= 1 << level
-        return left
+    def leaves(self, start: int, size: int, demand: list[int]) -> bool:
+        """Whether as much as is asked for in blocks of each level is left when a free block is taken."""
+        top, whole = size.bit_length(), True
+        for level, asked in enumerate(demand):
+            left = self._free[level]
+            if level < top:
+                left -= size
+            elif whole:
+                # Of what is not free nothing larger is.
+                whole = self.is_free(start, level)
+                left -= whole << level
+            if asked > left:
+                return False
+        return True
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""
@@ -215,11 +215,12 @@ class Occupancy:
         top = size.bit_length()
         for level in range(top):
             self.taken[level][start >> level : (start + size) >> level] = (sign > 0) << level
-        self.free_gpus[:top] -= sign * size
+            self._free[level] -= sign * size
         for level in range(top, self.n_levels):
             count, i = self.taken[level], start >> level
             if i >= len(count):
                 break
-            before, count[i] = count[i], count[i] + sign * size
-            if before == 0 or count[i] == 0:
-                self.free_gpus[level] -= sign << level
+            before = int(count[i])
+            count[i] = after = before + sign * size
+            if before == 0 or after == 0:
+                self._free[level] -= sign << level

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
+T = TypeVar("T")
+
 NONE = -1
 """Code of a record that has no value."""
+
+
+class Made(Sequence[T], Generic[T]):
+    """Values that are by column themselves, known to be sound, and made when they are looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +52,14 @@ class Coded:
 
     @classmethod
     def joined(cls, parts: Sequence[Coded]) -> Self:
-        """One column after the other, with what they have in common once, and nothing that no record has."""
+        """One column after the other, with what they have in common once, and nothing that no record has.
+
+        Columns that share values by column keep them.
+        """
+        with_values = [part.values for part in parts if len(part.values)]
+        made = with_values and isinstance(with_values[0], Made)
+        if made and all(values is with_values[0] for values in with_values):
+            return cls(np.concatenate([part.codes for part in parts]), with_values[0])
         number: dict[Hashable, int] = {}
         values: list[Any] = []
         codes = [np.empty(0, dtype=np.int64)]

@@ -32,6 +32,7 @@ from wattsched.topology.column import (
     NONE,
     Coded,
     Column,
+    Made,
     as_list,
     few_of,
     from_arrow,
@@ -95,13 +96,18 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
     def _read(cls, columns: Mapping[str, Any], validate: Callable[[Any], Any]) -> Self:
         known = {name: from_arrow(values) for name, values in columns.items()}
         known |= {name: with_codes(name, v) for name, v in known.items() if isinstance(v, Coded)}
+        # What is made of columns is sound.
+        fields = table_of(cls).model_fields
+        coded = {name: values for name, values in known.items() if isinstance(values, Coded)}
+        sound = {name: v for name, v in coded.items() if isinstance(v.values, Made) and name in fields}
+        known = {name: values for name, values in known.items() if name not in sound}
         if isinstance(names := known.get(cls.key), Coded):
             known[cls.key] = names.tolist()
         # What is no field is refused with all its values.
         arrays = {
             name: values
             for name, values in known.items()
-            if isinstance(values, np.ndarray | Coded) and name in table_of(cls).model_fields
+            if isinstance(values, np.ndarray | Coded) and name in fields
         }
         known = {name: values if name in arrays else as_list(values) for name, values in known.items()}
         brief = {name: few_of(values, cls._form_of_array(name)) for name, values in arrays.items()}
@@ -116,6 +122,7 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
         stored = {name: _stored(_form(cls, name), values) for name, values in listed.items()}
         for name, values in arrays.items():
             stored[name] = stored_array(_form(cls, name), values, getattr(table, name))
+        stored |= sound
         nested = {name for name in cls.nested if isinstance(stored.get(name), RecordColumns)}
         own = [name for name in columns if name in stored and name not in {*cls.several, *nested}]
         lengths = {name: length(stored[name]) for name in own}

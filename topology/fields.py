@@ -14,14 +14,16 @@ from pydantic import (
     model_validator,
 )
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+LONGEST_NAME = 200
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
+MOST = 1_000_000
+Count = Annotated[int, Field(ge=1, le=MOST)]
 
 
 class TooManyFaultsError(Exception):

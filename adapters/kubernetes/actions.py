@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
-from wattsched.adapters.kubernetes.load import Binding
+from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob
-from wattsched.adapters.kubernetes.reading import KubePod
+from wattsched.adapters.kubernetes.reading import KubePod, Site
 from wattsched.adapters.kubernetes.watching import Mirror
 from wattsched.serve.recorded import RecordedSession
 
@@ -90,6 +90,14 @@ class Actions:
             if error.certain:
                 del self._unseen[pod.uid]
             raise
+
+    def held(self, site: Site) -> Mapping[str, Binding]:
+        """Pods that are not bound and count as if they were, by uid: none, as we bind them ourselves."""
+        return {}
+
+    def give_way(self, load: Load, cap_w: float) -> bool:
+        """Hold no pods that have no room or no watts any more; whether there were any."""
+        return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Take note of the jobs that wait after a round, and why, where there is more to say."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.snapshot import Snapshot
 from wattsched.adapters.rounds import UnansweredError
-from wattsched.inputs import echo
+from wattsched.inputs import echo, open_file
 
 _PAGE = 500
 _WATCH_S, _TIMEOUT_S = 30, 10.0
@@ -60,6 +60,7 @@ class Api:
         try:
             try:
                 if kubeconfig is not None:
+                    open_file(kubeconfig).close()  # of a pipe the client would wait for an end
                     raise config.ConfigException
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:

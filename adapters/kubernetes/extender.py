@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
+from threading import Lock
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -210,28 +212,44 @@ class Extender:
         stale_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ours, self.stale_s, self._clock = ours, stale_s, clock
+        self._ours, self.stale_s, self.clock = ours, stale_s, clock
         self.counts = {"node": 0, "waits": 0, "none": 0}
+        self._changing, self._passed_s = Lock(), dict[str, float]()
         # One reference, so that a reader sees one decision as a whole.
         self._published: tuple[float, Mapping[str, Opinion]] | None = None
 
     def publish(self, opinions: Mapping[str, Opinion]) -> None:
         """Take a decision, by the uid of each pod, for the last one."""
-        self._published = (self._clock(), dict(opinions))
+        with self._changing:
+            self._published = (self.clock(), dict(opinions))
+            self._passed_s = {uid: then_s for uid, then_s in self._passed_s.items() if uid in opinions}
 
     def change(self, opinions: Mapping[str, Opinion]) -> None:
         """Change what the last decision says of some pods, all at once; it stays as old as it is."""
-        then_s, known = self._published or (self._clock(), {})
-        self._published = (then_s, {**known, **opinions})
+        with self._changing:
+            then_s, known = self._published or (self.clock(), {})
+            self._published = (then_s, {**known, **opinions})
+
+    def note_passed(self, uid: str) -> None:
+        """Take it that the scheduler was just told the node of a pod."""
+        self._passed_s[uid] = self.clock()
+
+    def passed_ago_s(self, uid: str) -> float:
+        """Seconds since the scheduler was last told the node of a pod; infinite where it never was."""
+        with self._changing:
+            return self.clock() - self._passed_s.get(uid, -inf)
 
     @property
     def age_s(self) -> float:
         """Seconds since the last decision; infinite before the first."""
-        return float("inf") if self._published is None else self._clock() - self._published[0]
+        return inf if self._published is None else self.clock() - self._published[0]
 
     def asked_for(self, pod: Mapping[str, Any]) -> Opinion | None:
         """As `opinion`, and counted."""
-        found = self.opinion(pod)
+        with self._changing:  # who is told a node is known before it can be refused again
+            found = self.opinion(pod)
+            if found is not None and found.node:
+                self.note_passed(pod["metadata"].get("uid", ""))
         self.counts["none" if found is None else "node" if found.node else "waits"] += 1
         return found
 
@@ -242,6 +260,6 @@ class Extender:
         decided, and members of a gang before the gang is there.
         """
         published = self._published
-        if published is None or self._clock() - published[0] > self.stale_s or not self._ours(pod):
+        if published is None or self.clock() - published[0] > self.stale_s or not self._ours(pod):
             return None
         return published[1].get(pod["metadata"].get("uid", "")) or UNSEEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattsched.adapters.kubernetes.options import (
@@ -52,6 +52,8 @@ class Load:
         By uid, of these pods.
     waiting : dict of str to KubeJob
         Jobs of which no pod is on a node.
+    announced : dict of str to KubeJob
+        Jobs with pods that another scheduler may bind at any moment, and these pods; they are counted.
     due : list of Binding
         Pods whose gang is on nodes already; they are counted as if they were, too.
     stuck : dict of str to str
@@ -72,6 +74,7 @@ class Load:
     ours: dict[str, KubeJob] = field(default_factory=dict)
     launches: dict[str, Launch] = field(default_factory=dict)
     waiting: dict[str, KubeJob] = field(default_factory=dict)
+    announced: dict[str, KubeJob] = field(default_factory=dict)
     due: list[Binding] = field(default_factory=list)
     stuck: dict[str, str] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
@@ -155,12 +158,16 @@ class Load:
             self._room[node][what] = self._room[node].get(what, 0.0) - sign * amount
 
 
-def load_of(site: Site, options: KubernetesOptions, ours: Ours) -> Load:
+def load_of(
+    site: Site, options: KubernetesOptions, ours: Ours, held: Mapping[str, Binding] | None = None
+) -> Load:
     """Who uses which GPU.
 
-    A pod with an annotation of ours that is not as we bound it counts as one of others.
+    A pod with an annotation of ours that is not as we bound it counts as one of others. Pods that are held,
+    by uid, count as bound.
     """
-    waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod)]
+    held = held or {}
+    waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod) and pod.uid not in held]
     load = Load(site, options, pools_of_site(site, options, waiting))
     for node in site.nodes.values():
         load.node_w[node.name] = options.base_power_w + node.gpus * load.idle_w(node.name)
@@ -175,13 +182,20 @@ def load_of(site: Site, options: KubernetesOptions, ours: Ours) -> Load:
         if pod.present and pod.node in site.nodes:
             _count_present(load, pod, present, ours)
     load.ours = {name: _job(name, pods) for name, pods in present.items()}
+    announced: dict[str, list[KubePod]] = defaultdict(list)
+    for uid, one in held.items():
+        if one.node in site.nodes:
+            load.take(Binding(site.pods[uid], one.node, one.launch))
+            announced[job_key(site.pods[uid])].append(site.pods[uid])
+    load.announced = {name: _job(name, pods) for name, pods in announced.items()}
     missing: dict[str, list[KubePod]] = defaultdict(list)
     for pod in waiting:
         missing[job_key(pod)].append(pod)
     for name, pods in missing.items():
         job = _job(name, pods)
         if name in load.ours:
-            _join(load, job, load.ours[name])
+            coming = [held[pod.uid].node for pod in announced.get(name, ())]
+            _join(load, job, load.ours[name], coming)
         else:
             load.waiting[name] = job
     return load
@@ -206,16 +220,20 @@ def _count_present(load: Load, pod: KubePod, present: dict[str, list[KubePod]], 
         load.launches[pod.uid] = launch
 
 
-def _join(load: Load, late: KubeJob, there: KubeJob) -> None:
-    """Count pods of a gang as bound whose others are: those that a kill of ours or a failure left behind."""
+def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
+    """Count pods of a gang as bound whose others are: those that a kill of ours or a failure left behind.
+
+    Some others may be coming to nodes that they were announced.
+    """
     launch = load.launches[there.pods[0].uid]
     planned = Counter(launch.gang or {})
-    planned.subtract(pod.node for pod in there.pods)
+    planned.subtract([*(pod.node for pod in there.pods), *coming])
     wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, pods))]
     wanted += [there.pods[0].node] * len(late.pods)
     bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)
-    pods = sorted(late.pods, key=lambda pod: (pod.created_s, pod.name))[: max(0, size - len(there.pods))]
+    missing = max(0, size - len(there.pods) - len(coming))
+    pods = sorted(late.pods, key=lambda pod: (pod.created_s, pod.name))[:missing]
     for pod, node in zip(pods, wanted, strict=False):
         found = load.place(pod, node) if node in load.site.nodes and pod.gpus == launch.gpus else None
         if found is None:

@@ -119,6 +119,8 @@ class Rounds(RoundLoop[Report]):
         """
         load = self._load()
         cap_w = self.budget.cap_w(load.site.time_s)
+        if self.actions is not None and self.actions.give_way(load, cap_w):
+            load = self._load()
         report = Report(0, load.site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
         report.notes += load.site.notes
         if self.actions is not None and (cut_off := self.actions.settle()):
@@ -137,7 +139,9 @@ class Rounds(RoundLoop[Report]):
         return read(self.look(), self.policy.options.gpu_label)
 
     def _load(self) -> Load:
-        return load_of(self._site(), self.policy.options, self.policy.ours)
+        site = self._site()
+        held = self.actions.held(site) if self.actions is not None else {}
+        return load_of(site, self.policy.options, self.policy.ours, held)
 
     # -- deciding ----------------------------------------------------------------------------------------
 
@@ -261,7 +265,7 @@ class Rounds(RoundLoop[Report]):
                 load.waiting.pop(name, None)
 
     def _count(self, load: Load, report: Report) -> None:
-        report.power_w, report.running = load.power_w, len(load.ours)
+        report.power_w, report.running = load.power_w, len(load.ours | load.announced)
         report.queued = len(load.waiting)
         if self.actions is not None:
             self.actions.end_round(load.waiting, {**report.waiting, **report.postponed})

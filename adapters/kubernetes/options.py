@@ -85,6 +85,8 @@ class Launch(Strict):
         Of its job.
     gang : dict of str to int
         Pods of its gang by node, as they were to be bound.
+    node : str
+        Where another scheduler was told to bind it.
     """
 
     uid: str
@@ -95,6 +97,7 @@ class Launch(Strict):
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
     gang: dict[Name, Count] | None = None
+    node: Name | None = None
 
     def annotations(self) -> dict[str, str]:
         """Annotations to bind with."""
@@ -114,7 +117,17 @@ class Launch(Strict):
 
 def launch_of(pod: KubePod) -> Launch | None:
     """How a pod was started; None where it was not by us."""
-    if not pod.node or LAUNCH not in pod.annotations:
+    return _stated_launch(pod) if pod.node else None
+
+
+def announced_launch_of(pod: KubePod) -> Launch | None:
+    """How a pod that waits is to start on the node that another scheduler was told; None where none was."""
+    launch = None if pod.node else _stated_launch(pod)
+    return None if launch is None or launch.node is None else launch
+
+
+def _stated_launch(pod: KubePod) -> Launch | None:
+    if LAUNCH not in pod.annotations:
         return None
     try:
         launch = validated(Launch, json.loads(pod.annotations[LAUNCH]))

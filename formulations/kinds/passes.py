@@ -176,6 +176,11 @@ def sums(shard: Shard, prices: FloatArray) -> Sums:
     return Sums(reduced, cost, np.concatenate(use))
 
 
+def least(shard: Shard, prices: FloatArray) -> FloatArray:
+    """Least reduced cost of every group."""
+    return shard.passes.least(prices)[0]
+
+
 def cheapest(shard: Shard, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
     """Code of what costs each group least; -1 for those of clusters that are not wanted."""
     groups = shard.groups

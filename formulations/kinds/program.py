@@ -19,6 +19,7 @@ from wattsched.formulations.kinds.passes import (
     blocks_of,
     cheapest,
     in_question,
+    least,
     shards_of,
     sums,
     whole,
@@ -128,6 +129,15 @@ class KindProgram(KindGroups):
         cluster = blocks_of(self.n_groups)[1]
         first = np.flatnonzero(np.diff(cluster, prepend=-1))
         return Sums(*(np.add.reduceat(block, first) for block in blocks)) if len(first) else Sums(*blocks)
+
+    def losses(self, prices: FloatArray, point: IntArray) -> tuple[FloatArray, float]:
+        """By how much more than the least each group costs at a point, reduced, and what the prices prove.
+
+        The two are what the gap of the point consists of, beside what the rows have left at prices.
+        """
+        known, every = np.concatenate(self._each(least, prices)), np.arange(self.n_groups)
+        reduced = self.costs(every, point) - self.uses(every, point) @ prices
+        return reduced - known, self.charged(prices) + float(known.sum())
 
     def cheapest(self, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
         """Point of what costs each group least, of several columns the first.

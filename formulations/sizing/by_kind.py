@@ -39,10 +39,15 @@ from wattsched.topology.node_allocation import NoRoomError
 LARGE = 50_000
 """Rounds with as many options are solved by kind."""
 
+PER_KIND = 2
+"""Jobs of a kind, on average, from which on that pays: a pass takes as long for a kind as for many jobs."""
+
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
     """Whether a round is one that pays to solve by kind."""
-    return objective.by_kind is not None and not known.job_sets and known.n_options >= LARGE
+    if objective.by_kind is None or known.job_sets or known.n_options < LARGE:
+        return False
+    return len(known) >= PER_KIND * (len(known.configurations.start) - 1)
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:

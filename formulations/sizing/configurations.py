@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,12 @@ from numpy.typing import NDArray
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.sizing.job_columns import JobColumns, JobKind
+from wattsched.instances.sizing.job_columns import BOUNDS, JobColumns
+from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.column import Coded
 from wattsched.topology.pools import Pool
 from wattsched.topology.room import largest_room, room_for
 
@@ -191,20 +192,21 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
 
     Rows are in the order of the pools, and within a pool in the order of the table or profile.
     """
-    (_, of_job), kinds = jobs.kinds, jobs.of_kinds
-    n = len(kinds)
-    allowed = np.array([usable_pools(job, pools) for job in kinds], dtype=bool).reshape(n, len(pools))
-    pieces = [_from_tables(instance, pools, kinds, allowed), *_from_models(instance, pools, kinds, allowed)]
+    first, of_job = jobs.kinds
+    n = len(first)
+    allowed = _allowed(jobs.coded("pools").take(first), pools)
+    pieces = [_from_tables(instance, pools, allowed), *_from_models(instance, pools, jobs, allowed)]
     kind = np.concatenate([kind for kind, _ in pieces])
     columns = {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
     gpus = columns["gpus"].astype(np.int64, copy=False)
     largest = np.array([largest_room(pool) for pool in pools], dtype=np.int64)
-    fewest = np.array([job.min_gpus or 1 for job in kinds], dtype=np.int64)
-    most = np.array([job.max_gpus or np.iinfo(np.int64).max for job in kinds], dtype=np.int64)
+    fewest, most = (jobs.counts(name)[first] for name in BOUNDS)
+    most = np.where(most == 0, np.iinfo(np.int64).max, most)
     columns["block"] = block = room_for(pools, columns["pool"].astype(np.int64, copy=False), gpus)
     keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
     if instance.tenants:
-        of_tenant = np.array([most_alone(instance.tenants, job.tenant) for job in kinds]).reshape(n, 2)
+        tenants = jobs.coded("tenant").take(first).tolist()
+        of_tenant = np.array([most_alone(instance.tenants, tenant) for tenant in tenants]).reshape(n, 2)
         keep &= (gpus <= of_tenant[kind, 0]) & (columns["power_w"] <= of_tenant[kind, 1])
     rows = np.flatnonzero(keep)
     rows = rows[np.argsort(kind[rows], kind="stable")]
@@ -217,58 +219,44 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
     )
 
 
-def usable_pools(job: Job | JobKind, pools: tuple[Pool, ...]) -> list[bool]:
+def _allowed(names: Coded, pools: tuple[Pool, ...]) -> BoolArray:
+    """Whether jobs may use each pool, which its own name or its GPU type stands for, where they say."""
+    stated = [[pool.name in some or pool.gpu_type in some for pool in pools] for some in names.values]
+    return np.array([*stated, [True] * len(pools)], dtype=bool)[names.codes]
+
+
+def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
     """Whether a job may use each pool, which its own name or its GPU type stands for."""
     if job.pools is None:
         return [True] * len(pools)
     return [pool.name in job.pools or pool.gpu_type in job.pools for pool in pools]
 
 
-def _from_tables(
-    instance: Instance, pools: tuple[Pool, ...], kinds: list[JobKind], allowed: BoolArray
-) -> tuple[IntArray, Columns]:
+def _from_tables(instance: Instance, pools: tuple[Pool, ...], allowed: BoolArray) -> tuple[IntArray, Columns]:
     """Rows of tables, once for each pool that a row's pool or GPU type stands for; with the kind of each."""
-    known = [
-        (k, instance.tables[job.options] if isinstance(job.options, str) else job.options)
-        for k, job in enumerate(kinds)
-    ]
-    tables = [(k, table) for k, table in known if table is not None]
-    sizes = [len(table.gpus) for _, table in tables]
-    kind = np.repeat(np.array([k for k, _ in tables], dtype=np.int64), sizes)
-
-    def column(name: str) -> FloatArray:
-        known = [getattr(table, name) for _, table in tables]
-        if not any(known):
-            return np.full(len(kind), np.nan)
-        values = (v or [np.nan] * n for v, n in zip(known, sizes, strict=True))
-        return np.fromiter(chain.from_iterable(values), float, len(kind))
-
-    names = list(chain.from_iterable(table.pool for _, table in tables))
-    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    named = np.fromiter(map(number.__getitem__, names), np.int64, len(kind))
+    known = rows_of_kinds(instance)
+    kind, named = known.table, known.pool
     pieces = [np.empty(0, dtype=np.int64)]
     for p, pool in enumerate(pools):
-        meant = np.array([name in (pool.name, pool.gpu_type) for name in number], dtype=bool)
-        pieces.append(np.flatnonzero(meant[named] & allowed[kind, p]))
+        meant = np.array([name in (pool.name, pool.gpu_type) for name in named.values], dtype=bool)
+        pieces.append(np.flatnonzero(meant[named.codes] & allowed[kind, p]))
     rows = np.concatenate(pieces)
-    rate = column("rate")
+    rate = np.where(np.isnan(known.rate), 1.0 / known.completion_s, known.rate)
     columns: Columns = {
         "pool": np.repeat(np.arange(-1, len(pools)), [len(piece) for piece in pieces]),
-        "gpus": column("gpus").astype(np.int64)[rows],
-        "rate": np.where(np.isnan(rate), 1.0 / column("completion_s"), rate)[rows],
-        "power_w": column("power_w")[rows],
-        **{name: column(name)[rows] for name in SETTINGS},
+        "gpus": known.gpus[rows],
+        "rate": rate[rows],
+        "power_w": known.power_w[rows],
+        **{name: getattr(known, name)[rows] for name in SETTINGS},
     }
     return kind[rows], columns
 
 
 def _from_models(
-    instance: Instance, pools: tuple[Pool, ...], kinds: list[JobKind], allowed: BoolArray
+    instance: Instance, pools: tuple[Pool, ...], jobs: JobColumns, allowed: BoolArray
 ) -> Iterable[tuple[IntArray, Columns]]:
     """Configurations of jobs with a performance model, one kind and pool after another."""
-    for k, job in enumerate(kinds):
-        if job.model is None:
-            continue
+    for k, job in jobs.of_models.items():
         for p in np.flatnonzero(allowed[k]).tolist():
             gpu_type = instance.cluster.gpu_types[pools[p].gpu_type]
             profile = _profile_for(instance, job.model, pools[p].gpu_type)

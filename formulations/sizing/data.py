@@ -218,6 +218,8 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     with np.errstate(divide="ignore"):
         longest_s = np.maximum(known.work / slowest + known.restart_s, known.round_s + known.best_s)
         odd = np.flatnonzero((longest_s > high) | (known.work / best < low) | known.in_sets)
+    if not len(odd):
+        return known
     options = options_of(known, odd)
     seconds = options.completion_s
     off = np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high)))
@@ -239,8 +241,9 @@ def without_options(known: RoundJobs) -> IntArray:
     own = known.jobs.fixed | known.in_sets | ((known.restart_s > 0.0) & np.isfinite(known.latest_s))
     unsure = np.flatnonzero(own)
     without = ~own & ((best_rate == 0.0) | ~(runs | waits))
-    listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
-    without[unsure] = listed[unsure] == 0
+    if len(unsure):
+        listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
+        without[unsure] = listed[unsure] == 0
     return np.flatnonzero(without)
 
 

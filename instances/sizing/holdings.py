@@ -12,11 +12,11 @@ import numpy as np
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import FloatArray, IntArray, ranges
-from wattsched.topology.column import NONE, Coded
+from wattsched.topology.column import NONE, Coded, Made
 
 
 @dataclass(frozen=True, eq=False)
-class Holdings(Sequence[Placement]):
+class Holdings(Made[Placement]):
     """Placements by column; as a sequence, each is made when it is looked at.
 
     Attributes

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from wattsched.instances.errors import MOST_LINES, refuse
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
-from wattsched.instances.sizing.job import Job, OptionTable, Placement, faults_of
+from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.columns import RecordColumns
@@ -28,19 +28,14 @@ SHARED = ("options", "model", *CHOICES, "tenant")
 """Fields, beside the bounds, that jobs of one kind have in common."""
 
 
-class JobKind(NamedTuple):
-    """What jobs of one kind have in common; the fields are those of `Job`."""
+class ModelKind(NamedTuple):
+    """What jobs of one kind with a performance model have in common; the fields are those of `Job`."""
 
-    options: str | OptionTable | None
-    model: str | None
-    pools: list[str] | None
+    model: str
     batch_sizes: list[int] | None
     gpu_counts: list[int] | None
     frequencies_mhz: list[int] | None
     power_limits_w: list[float] | None
-    tenant: str | None
-    min_gpus: int | None
-    max_gpus: int | None
 
 
 class JobColumns(RecordColumns[Job]):
@@ -130,14 +125,15 @@ class JobColumns(RecordColumns[Job]):
         Jobs are of one kind when they have the same table or model, choices, tenant and bounds on the GPU
         count; the kinds are in the order of their first jobs.
         """
-        columns = [self.coded(name).codes for name in SHARED]
-        columns += [self.counts(name) for name in BOUNDS]
-        return alike(columns)
+        # A field that no job states is the same for all.
+        columns = [self.coded(name).codes for name in SHARED if name in self.columns]
+        columns += [self.counts(name) for name in BOUNDS if name in self.columns]
+        return alike(columns or [np.zeros(len(self), dtype=np.int64)])
 
     @cached_property
-    def of_kinds(self) -> list[JobKind]:
-        """What the jobs of each kind have in common."""
+    def of_models(self) -> dict[int, ModelKind]:
+        """Kinds of jobs with a performance model, by number, and what their jobs have in common."""
         first, _ = self.kinds
-        coded = [self.coded(name).take(first).tolist() for name in SHARED]
-        bounds = [[most or None for most in self.counts(name)[first].tolist()] for name in BOUNDS]
-        return [JobKind(*row) for row in zip(*coded, *bounds, strict=True)]
+        kinds = np.flatnonzero(self.coded("model").codes[first] != NONE)
+        columns = (self.coded(name).take(first[kinds]).tolist() for name in ModelKind._fields)
+        return dict(zip(kinds.tolist(), map(ModelKind._make, zip(*columns, strict=True)), strict=True))

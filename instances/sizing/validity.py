@@ -13,9 +13,10 @@ from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.option_rows import OptionTables, rows_of, rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import models
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
@@ -102,19 +103,27 @@ def strangers(instance: Instance, decision: Decision) -> list[str]:
     return [f"job '{next(name for name in names if name not in said)}' neither runs nor waits"]
 
 
-def _tables(instance: Instance, jobs: JobColumns) -> Iterator[tuple[str, OptionTable]]:
-    """Shared and own tables, with what to call them."""
-    yield from ((f"table '{name}'", table) for name, table in instance.tables.items())
+def _tables(instance: Instance, jobs: JobColumns, but_for: set[str]) -> Iterator[tuple[str, OptionTable]]:
+    """Shared and own tables, with what to call them, of those that name other pools than these."""
+    for name, table in instance.tables.items():
+        if not but_for.issuperset(rows_of(table).pool.values):
+            yield f"table '{name}'", table
     options = jobs.coded("options")
-    for j in np.flatnonzero(options.where(lambda table: isinstance(table, OptionTable))).tolist():
-        yield f"job '{jobs.names[j]}'", options.values[options.codes[j]]
+    own = options.values
+    if isinstance(own, OptionTables) and but_for.issuperset(own.rows.pool.values):
+        return
+    strange = options.where(
+        lambda one: isinstance(one, OptionTable) and not but_for.issuperset(rows_of(one).pool.values)
+    )
+    for j in np.flatnonzero(strange).tolist():
+        yield f"job '{jobs.names[j]}'", own[options.codes[j]]
 
 
 def _unknown_pools(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Names that are neither that of a pool nor that of a GPU type, which may have no node just now."""
     known = {name for p in pools for name in (p.name, p.gpu_type)} | set(instance.cluster.gpu_types)
     named: list[tuple[str, Collection[str]]] = [
-        (owner, table.pool) for owner, table in _tables(instance, jobs)
+        (owner, table.pool) for owner, table in _tables(instance, jobs, known)
     ]
     only = jobs.coded("pools")
     strange = only.where(lambda names: not known.issuperset(names))
@@ -139,7 +148,7 @@ def _unknown_models(instance: Instance, jobs: JobColumns) -> Iterator[str]:
 def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
     """Rows of a pool that repeat a row of its GPU type, which stands for the pool as well."""
     type_of = {pool.name: pool.gpu_type for pool in pools if pool.name != pool.gpu_type}
-    for owner, table in _tables(instance, jobs):
+    for owner, table in _tables(instance, jobs, set(instance.cluster.gpu_types) - type_of.keys()):
         if not type_of.keys() & set(table.pool):
             continue
         rows = list(table.settings())
@@ -155,13 +164,32 @@ def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Poo
     One that fits nowhere is a fault only where it may not wait.
     """
     first, kind = jobs.kinds
-    verdicts = [_why_no_option(instance, pools, jobs[j]) for j in first.tolist()]
+    surely = _surely_fit(instance, jobs, pools).tolist()
+    verdicts = [
+        ("", False) if fits else _why_no_option(instance, pools, jobs[j])
+        for j, fits in zip(first.tolist(), surely, strict=True)
+    ]
     refused, lacking = np.zeros(len(verdicts), dtype=bool), np.zeros(len(verdicts), dtype=bool)
     for number, (told, nowhere) in enumerate(verdicts):
         refused[number], lacking[number] = bool(told) and not nowhere, nowhere
     must_run = jobs.fixed | ~jobs.flags("can_wait")
     for j in np.flatnonzero(refused[kind] | (lacking[kind] & must_run)).tolist():
         yield f"job '{jobs.names[j]}' {verdicts[kind[j]][0]}"
+
+
+def _surely_fit(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> BoolArray:
+    """Kinds of jobs without bounds of their own that have a row of a table that fits."""
+    first, _ = jobs.kinds
+    fits, rows = np.zeros(len(first), dtype=bool), rows_of_kinds(instance)
+    bounded = (jobs.counts("min_gpus") + jobs.counts("max_gpus"))[first] > 0
+    for name in ("pools", "tenant"):
+        bounded |= jobs.coded(name).codes[first] != NONE
+    for p, pool in enumerate(pools):
+        meant = np.array([name in (pool.name, pool.gpu_type) for name in rows.pool.values], dtype=bool)
+        here = np.flatnonzero(meant[rows.pool.codes])
+        room = room_for(pools, np.full(len(here), p), rows.gpus[here])
+        fits[rows.table[here[room <= largest_room(pool)]]] = True
+    return fits & ~bounded
 
 
 def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.inputs import open_file
 from wattsched.instances.io import write_atomically
 from wattsched.replay.jobs.accounts import Flows
 from wattsched.replay.jobs.pools import Block
@@ -92,7 +93,8 @@ def load(path: Path, replay: Replay) -> None:
     OSError
         When it cannot be read.
     """
-    line, _, content = path.read_bytes().partition(b"\n")
+    with open_file(path) as file:
+        line, _, content = file.read().partition(b"\n")
     head = _json(line)
     kind = head.get("format") if isinstance(head, dict) else None
     if not isinstance(kind, str) or not kind.startswith(FAMILY):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -190,3 +192,55 @@ def test_a_limit_that_is_too_large_is_not_called_infinite(run):
 def test_endless_integers_are_refused_in_python_too(name):
     with pytest.raises(ValueError, match=name):
         solve(DEMO, **{name: 10**400})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve {}",
+        "solve demo.json --warm {}",
+        "solve demo.json --formulation {}.py:build",
+        "compare {}",
+        "check {} {}",
+        "show {}",
+        "convert {} -o out.parquet",
+        "export {} -o out.lp",
+        "import openb {}",
+        "import itp {}",
+        "import philly {}",
+        "import pai {}",
+        "import gavel {}",
+        "generate shifting --carbon {} --zone DE",
+        "place --nodes {} --tasks {}",
+        "replay {} --format itp --policy fifo",
+        "fit {} --model x --gpu-type A100 --watts 1 1 1",
+        "slurm --shadow --snapshot {}",
+        "slurm --shadow --options {}",
+        "slurm --shadow --budget {}",
+        "kubernetes --shadow --snapshot {}",
+        "kubernetes --shadow --options {}",
+        "kubernetes --shadow --kubeconfig {}",
+        "serve {}",
+        "serve j.db --tokens {}",
+        "journal {}",
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "/dev/zero"])
+def test_what_is_no_file_is_refused_at_once(run, tiny, tmp_path, monkeypatch, command, kind):
+    """Whoever read it would wait for ever, or would never see its end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.json").write_text(json.dumps(tiny))
+    for name in ("pipe", "pipe.py"):
+        os.mkfifo(name)
+    for name in ("folder", "folder.py"):
+        os.mkdir(name)
+    before = sorted(os.listdir())
+    signal.alarm(30)  # the one who waits is ended
+    try:
+        result = run(*command.format(kind, kind).split())
+    finally:
+        signal.alarm(0)
+    assert result.exit_code in (2, 4)
+    told = "s a directory" if kind == "folder" else "is no regular file"
+    assert told in result.stderr or "/dev/zero.py: no such file" in result.stderr
+    assert sorted(os.listdir()) == before

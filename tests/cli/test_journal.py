@@ -85,7 +85,7 @@ def test_several_sessions_are_listed(file: Path) -> None:
 
 
 def test_what_is_no_journal_is_told(file: Path, tmp_path: Path) -> None:
-    assert "cannot be opened" in said(tmp_path / "none.db", code=2)
+    assert "none.db: no such file or directory" in said(tmp_path / "none.db", code=2)
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text("hello" * 100)
     assert "is no journal" in said(tmp_path / "text.db", code=2)

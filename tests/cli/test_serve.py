@@ -94,13 +94,18 @@ def test_tokens_are_added(tmp_path: Path) -> None:
         (["--stdio", "--port", "3"], "cannot be combined with --stdio"),
         (["--rate", "0"], "--rate: must be positive"),
         (["--tokens", "nowhere"], "nowhere: no such file"),
-        (["--host", "192.0.2.1", "--tokens", "/dev/null"], "cannot listen on 192.0.2.1"),
+        (["--tokens", "/dev/null"], "/dev/null: is no regular file"),
+        (["--host", "192.0.2.1", "--tokens", __file__], "line 1: must be NAME read|write DIGEST"),
+        (["--host", "192.0.2.1", "--tokens", "empty"], "cannot listen on 192.0.2.1"),
     ],
 )
-def test_bad_usage(tmp_path: Path, arguments: list[str], told: str) -> None:
-    code, _, said = run("serve", tmp_path / "j.db", *arguments)
+def test_bad_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").touch()
+    code, _, said = run("serve", "j.db", *arguments)
     assert code == 2
     assert told in said
+    assert [file.name for file in tmp_path.iterdir()] == ["empty"]
 
 
 def test_rounds_are_listed_and_exported(journal_file: Path, tmp_path: Path) -> None:
@@ -153,4 +158,4 @@ def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     assert run("journal", tmp_path / "text")[0] == 2
     assert "is no journal" in run("journal", tmp_path / "text")[2]
-    assert "cannot be opened" in run("journal", tmp_path / "none")[2]
+    assert "none: no such file or directory" in run("journal", tmp_path / "none")[2]

@@ -321,7 +321,8 @@ def test_jobs_without_options_are_named() -> None:
     [
         (lambda s: s.upsert(["x", "x"], options=["t", "t"]), "job 'x'"),
         (lambda s: s.upsert(["x"]), "job 'x'"),
-        (lambda s: s.upsert(["x"], options=["u"]), "'u' is no table of the session"),
+        (lambda s: s.upsert(["x"], options=["u"]), "job 'x': options: 'u' is no table of the"),
+        (lambda s: s.upsert(["x", "y"], options=[TABLE, "u"]), "job 'y': options: 'u' is no table of the"),
         (lambda s: s.upsert(["x"], options=["t"], wieght=[1.0]), "'wieght' is no field of a job"),
         (lambda s: s.upsert(["x"], options=["t"], weight=[1.0, 2.0]), "weight: has 2 values for 1 jobs"),
         (lambda s: s.upsert(["x"], options="t"), "options: must have a value for each of 1 jobs"),
@@ -338,7 +339,7 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.upsert(["x"], gpus=[1], pool="H", rate=[1.0], power_w=[1.0]), "pool 'H' is no pool"),
         (
             lambda s: s.upsert(["x"], gpus=[[1]], pool="A", rate=[1.0], power_w=[1.0]),
-            "gpus: must be a column",
+            "gpus[0]: must be one value, got [1]",
         ),
         (lambda s: s.upsert(["x"], start=[0.0, 1.0], **{**TABLE}), "start: must be whole numbers"),
         (
@@ -368,7 +369,15 @@ def test_jobs_without_options_are_named() -> None:
             lambda s: s.upsert(["x"], gpus=[1], pool="A", rate=[1e12], power_w=[1.0]),
             "job 'x': completion times must be from 1e-06",
         ),
+        (
+            lambda s: s.upsert(["x"], options=["t"], held=[5]),
+            "job 'x': held: must be a mapping or None, got 5",
+        ),
         (lambda s: s.upsert(None), "ids must be a sequence of names"),
+        (lambda s: s.upsert(["a", 5]), "ids must be a sequence of names, and ids[1] is 5"),
+        (lambda s: s.update(objective=["goodput"]), "objective must be a name, got list"),
+        (lambda s: s.update(cluster={"nodes": []}), "cluster.gpu_types: is missing"),
+        (lambda s: wattsched.Session(s.to_instance().cluster, profiles=5), "profiles must be a sequence"),
         (lambda s: s.update(down="n0"), "down must be a sequence of names"),
         (lambda s: s.update(down=["n0"], up=["n0"]), "node 'n0' is said to be down and up"),
         (lambda s: s.update(carbon_g=10.0), "a carbon budget needs 'carbon_g_per_kwh'"),
@@ -389,7 +398,6 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.update(unavailable={"n1": [1, 1]}), "unavailable: node 'n1' lists a GPU twice"),
         (lambda s: s.update(unavailable={"n1": ["x"]}), "must have a list of numbers of GPUs"),
         (lambda s: s.update(unavailable=["n1"]), "unavailable must be a mapping of nodes to GPUs"),
-        (lambda s: s.update(cluster={"nodes": []}), "gpu_types: is missing"),
         (lambda s: s.update(cluster={**CLUSTER, "power_domains": [{"name": "f"}]}), "members: is missing"),
         (lambda s: s.update(cluster=3), "cluster must be a Cluster or a mapping"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+import wattsched.solvers.by_kind as solved_by_kind
 from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
@@ -62,6 +63,9 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        patch.setattr(by_kind, "PER_KIND", 0)
+        patch.setattr(solved_by_kind, "_MENDED", 1)
+        patch.setattr(solved_by_kind, "_MENDED_SHARE", 1.0)
         first = wattsched.solve(instance, objective=objective, gap=GAP)
         assume(first.decision is not None)
         second = next_round(instance, first.decision, np.random.default_rng(seed))

@@ -53,6 +53,7 @@ def test_a_round_of_which_nothing_changed_does_not_change(
     instance = going_on(priced(instance, 0.0, objective=objective), Decision(jobs=[], waiting=[]), 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        patch.setattr(by_kind, "PER_KIND", 0)
         first = decided(instance)
         assert first.objective is not None
         price = max(1e-3, 1e-4 * abs(first.objective))

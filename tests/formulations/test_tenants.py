@@ -59,6 +59,7 @@ def test_every_solver_keeps_quotas_and_finds_the_best(
     formulation, solver = how
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+        patch.setattr(by_kind, "PER_KIND", 0)
         asked = {"objective": objective, "formulation": formulation, "solver": solver}
         result = wattsched.solve(instance, gap=0.0, **asked)
     best = optimum(instance, objective)
@@ -72,6 +73,7 @@ def test_every_solver_keeps_quotas_and_finds_the_best(
 @pytest.mark.parametrize("kinds", [False, True])
 def test_own_and_borrowed_gpus(kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+    monkeypatch.setattr(by_kind, "PER_KIND", 0)
     alone = round_of({"a": {"gpus": 3}}, *["a"] * 8)
     assert gpus_of(alone, wattsched.solve(alone, gap=0.0).decision) == {"a": 3}
     # Two and two of one cohort: who has jobs has all four, unless it may borrow only one.

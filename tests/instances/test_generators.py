@@ -58,14 +58,14 @@ def test_a_hundred_thousand_jobs_are_generated(family: str) -> None:
 def test_number_of_options(family: str, per_job: dict[str, int]) -> None:
     instance = generate(family, jobs=300)
     alone = JobConfigurations(instance, pools_of(instance.cluster)).of(0)
-    pools = [setting[0] for setting in alone.settings]
+    pools = [row.setting[0] for row in alone]
     assert {pool: pools.count(pool) for pool in set(pools)} == per_job
 
 
 def test_hetero_has_72_options_in_every_rack() -> None:
     instance = generate("hetero", jobs=400, racks=6, unavailable=0.0)
     pools = pools_of(instance.cluster)
-    named = [setting[0] for setting in JobConfigurations(instance, pools).of(0).settings]
+    named = [row.setting[0] for row in JobConfigurations(instance, pools).of(0)]
     assert len(pools) == len(instance.cluster.power_domains) == 6
     assert {named.count(name) for name in pools} == {72}
     assert generate("hetero", jobs=3, racks=1).cluster.gpu_types.keys() == {"A100"}
@@ -77,7 +77,7 @@ def test_budgets_bind() -> None:
         instance = generate(family, jobs=200)
         configurations = JobConfigurations(instance, pools_of(instance.cluster))
         alone = [configurations.of(j) for j in range(len(instance.jobs))]
-        dearest = sum(one.power_w[one.rate.argmax()] for one in alone)
+        dearest = sum(max(one, key=lambda row: row.rate).power_w for one in alone)
         assert instance.budgets.power_w is not None
         assert dearest > instance.budgets.power_w
     both = generate("uniform", jobs=200, budget="both", energy_fraction=0.0)
@@ -85,7 +85,7 @@ def test_budgets_bind() -> None:
     assert both.budgets.scope == "completion"
     assert check(both, everybody_waits(both)).faults == []
     job, alone = both.jobs[0], JobConfigurations(both, pools_of(both.cluster)).of(0)
-    pool, gpus, mhz, limit, batch = alone.settings[alone.rate.argmax()]
+    pool, gpus, mhz, limit, batch = max(alone, key=lambda row: row.rate).setting
     first = Assignment(
         job=job.name, pool=pool, gpus=gpus, frequency_mhz=mhz, power_limit_w=limit, batch_size=batch,
         nodes={f"node{n:02d}": list(range(8)) for n in range(gpus // 8)},

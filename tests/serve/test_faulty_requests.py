@@ -50,7 +50,10 @@ UPDATE = {
     "power_w": 5e3, "round_s": 60.0, "objective": "goodput", "down": ["n0"], "up": ["n1"], "scope": "round",
     "reserved_w": {"n2": 5.0}, "unavailable": {"n3": [0]}, "cluster": CLUSTER, "carbon_g": 1.0,
 }  # fmt: skip
-SOLVE = {"deadline_s": 0.2, "gap": 1e-3, "prove": 0, "apply": True}
+SOLVE = {
+    "jobs": [{"name": "d", "options": "t"}], "remove": ["a"],
+    "deadline_s": 0.2, "gap": 1e-3, "prove": 0, "apply": True,
+}  # fmt: skip
 BODIES = {
     ("PUT", ""): {**DOCUMENT, "every_s": 1e5, "capacity": "nodes", "change_cost": 1.0, "solver": "auto"},
     ("PUT", "/jobs"): JOBS,
@@ -143,3 +146,37 @@ def test_a_deadline_that_is_none(shared: Client) -> None:
         assert status == 422
         assert told["error"].startswith("deadline_s: must be a positive number")
     assert math.isfinite(shared("POST", "/v1/sessions/s/solve", {"deadline_s": 1e300})[1]["round"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        ("GET", "/jobs?firts=2&most=5", None, "firts: is not a known parameter"),
+        ("GET", "/jobs?most=5&most=6", None, "most: is there 2 times"),
+        ("POST", "/solve?apply=true", {}, "apply: is not a known parameter"),
+        ("PATCH", "", {"power_w": None, "objective": None}, "objective: must not be null"),
+        ("PATCH", "", {"cluster": None}, "cluster: must not be null"),
+        ("PATCH", "", None, "is empty"),
+    ],
+)
+def test_what_means_nothing_is_refused(shared: Client, method: str, path: str, body: Any, told: str) -> None:
+    shared("PUT", "/v1/sessions/s", DOCUMENT)
+    status, found = shared(method, f"/v1/sessions/s{path}", body)
+    assert status == 422
+    assert told in found["error"]
+
+
+def test_null_takes_a_limit_away(shared: Client) -> None:
+    shared("PUT", "/v1/sessions/s", DOCUMENT)
+    limits = {"power_w": 5e3, "energy_j": 1e9, "carbon_g": 1e3, "carbon_g_per_kwh": 300.0}
+    assert shared("PATCH", "/v1/sessions/s", limits)[1]["budgets"]["power_w"] == 5e3
+    assert shared("PATCH", "/v1/sessions/s", dict.fromkeys(limits))[1]["budgets"]["power_w"] is None
+
+
+def test_where_a_stream_goes_on_is_a_number(shared: Client) -> None:
+    shared("PUT", "/v1/sessions/s", DOCUMENT)
+    client = Client(shared.port)
+    client.headers["Last-Event-ID"] = "zz"
+    status, found = client("GET", "/v1/sessions/s/decisions")
+    assert status == 422
+    assert found["faults"] == ["Last-Event-ID: must be the number of a round, as events have it, got 'zz'"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import sqlite3
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -259,10 +261,49 @@ def test_files_that_are_no_journals(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is no journal"):
             Journal(path)
         assert path.read_bytes() == content
-    with pytest.raises(InputError, match="cannot be opened"):
+    with pytest.raises(InputError, match="cannot be written: no such file or directory"):
         Journal(tmp_path / "nowhere" / "j.db")
-    with pytest.raises(InputError, match="cannot be opened"):
+    with pytest.raises(InputError, match="no such file or directory"):
         Journal(tmp_path / "missing.db", read_only=True)
+    os.mkfifo(tmp_path / "pipe")
+    for read_only in (False, True):
+        with pytest.raises(InputError, match="pipe: is no regular file"):
+            Journal(tmp_path / "pipe", read_only=read_only)
+        with pytest.raises(InputError, match="is a directory"):
+            Journal(tmp_path, read_only=read_only)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other.db", "pipe", "text.db"]
+
+
+@pytest.fixture
+def nobody() -> Iterator[Path]:
+    """A folder of root's that the one who asks can read only."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    with TemporaryDirectory(prefix="wattsched-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+        os.seteuid(0)
+
+
+def test_a_folder_that_cannot_be_written_to(nobody: Path) -> None:
+    """What is complete in the file is read there, and nothing is taken for the newest that is not."""
+    path = nobody / "j.db"
+    with Journal(path) as journal:
+        journal.create("s", DOCUMENT).upsert(jobs("a", "b"))
+        journal.open("s").solve()
+    os.seteuid(65534)
+    with pytest.raises(InputError, match="cannot be written: permission denied"):
+        Journal(path)
+    with pytest.raises(InputError, match="cannot be written: permission denied"):
+        Journal(nobody / "new.db")
+    with Journal(path, read_only=True) as reader:
+        assert [line.number for line in reader.rounds("s")] == [1]
+        assert reader.round("s", 1).decision.result.objective
+    os.seteuid(0)
+    (nobody / "j.db-wal").write_bytes(b"changes")
+    os.seteuid(65534)
+    with pytest.raises(InputError, match=r"its newest changes are in j.db-wal, .*; copy both"):
+        Journal(path, read_only=True)
 
 
 @settings(max_examples=30, deadline=None)

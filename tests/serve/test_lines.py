@@ -94,3 +94,13 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
 def test_lines_that_are_no_requests(tmp_path: Path) -> None:
     found = answers(tmp_path / "j.db", b"\xff\n", b"[]\n", b"NaN\n", b"{\n", b"[" * 5000 + b"\n")
     assert set(found) == {None}
+
+
+def test_an_id_comes_back_as_it_was_sent(tmp_path: Path) -> None:
+    told = ("7", "1.5", '"a"', "null")
+    lines = [b'{"id": %s, "verb": "sessions"}\n' % one.encode() for one in told]
+    assert set(answers(tmp_path / "j.db", *lines)) == {7, 1.5, "a", None}
+    for odd in (b"1e400", b"-1e400", b"true", b"[1]", b"{}"):
+        found = answers(tmp_path / "j.db", b'{"id": %s, "verb": "sessions"}\n' % odd)
+        assert found[None]["status"] == 422
+        assert found[None]["faults"][0].startswith("id: must be text or a finite number, got ")

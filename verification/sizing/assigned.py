@@ -11,15 +11,15 @@ import numpy as np
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import NONE, Coded
-from wattsched.verification.sizing.configurations import Setting
-from wattsched.verification.sizing.grouping import ranges, together
+from wattsched.verification.sizing.grouping import ranges
 from wattsched.verification.sizing.pools import Places, Pool
 
 UNKNOWN = -1
 """Number of a job, pool or GPU that there is not."""
 
 _COUNTS = ("gpus", "frequency_mhz", "batch_size", "gpu")
-_SETTINGS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
+SETTINGS = ("pool", "gpus", "frequency_mhz", "power_limit_w", "batch_size")
+"""What singles out a configuration."""
 
 
 class Assigned:
@@ -36,6 +36,8 @@ class Assigned:
     set : Coded
     gpus, batch_size : int arrays, shape (n_assignments,)
         Batch sizes are 0 for none.
+    settings : tuple of arrays, shape (n_assignments,)
+        What singles out the configuration of each, as `SETTINGS` has it; 0 for none.
     start : int array, shape (n_assignments + 1,)
         Where the GPUs of each begin.
     nodes : dict of str to int
@@ -52,12 +54,12 @@ class Assigned:
         columns = _columns(decision.jobs)
         self.names: list[str] = columns["job"]
         self.job = np.array([jobs.get(name, UNKNOWN) for name in self.names], dtype=np.int64)
-        self._pool_name: Coded = columns["pool"]
         self.pool = _numbered(columns["pool"], {name: number for number, name in enumerate(pools)})
         self.set: Coded = columns["set"]
-        self._settings = {name: columns[name] for name in _SETTINGS}
+        stated = [columns[name] for name in SETTINGS[2:]]
         self.gpus: IntArray = columns["gpus"]
         self.batch_size: IntArray = columns["batch_size"]
+        self.settings = (self.pool, self.gpus, *map(np.nan_to_num, stated))
         self.start: IntArray = columns["start"]
         self.gpu: IntArray = columns["gpu"]
         unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
@@ -95,20 +97,6 @@ class Assigned:
         """GPUs of some assignments, entries of `number`, and to which of these each belongs."""
         length = self.start[assignments + 1] - self.start[assignments]
         return ranges(self.start[assignments], length), np.repeat(np.arange(len(assignments)), length)
-
-    @cached_property
-    def settings(self) -> tuple[list[Setting], IntArray]:
-        """Different settings, and the number of each assignment's among them."""
-        columns = [self._pool_name.codes, *self._settings.values()]
-        first, number = together(columns)
-        rows = zip(*(self._settings[name][first].tolist() for name in _SETTINGS), strict=True)
-        pools = self._pool_name.values
-        named = [pools[code] for code in self._pool_name.codes[first].tolist()]
-        listed: list[Setting] = [
-            (pool, gpus, mhz or None, None if limit_w != limit_w else limit_w, batch or None)
-            for pool, (gpus, mhz, limit_w, batch) in zip(named, rows, strict=True)
-        ]
-        return listed, number
 
 
 def _columns(records: Sequence[Assignment]) -> dict[str, Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import OptionTable
-from wattsched.instances.sizing.job_columns import JobColumns, JobKind
+from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
+from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
@@ -41,104 +41,69 @@ class Configuration(NamedTuple):
     leads: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configurations:
-    """What equal jobs may run as alone, whatever their work, deadline and current placement.
+    """What jobs may run as alone, whatever their work, deadline and current placement; arrays of shape (n,).
 
     Attributes
     ----------
-    settings : list of Setting
-    rate, power_w : float arrays, shape (n,)
-        Of each setting.
-    completion_s : float array, shape (n,)
+    kind : int array
+        Number of the kind of jobs.
+    pool, gpus : int arrays
+        Number of the pool, and GPU count.
+    frequency_mhz, power_limit_w, batch_size : float arrays
+        0 for none.
+    rate, power_w : float arrays
+    completion_s : float array
         Of tables that state that and no rate, for a unit of work; nan of others.
     """
 
-    settings: list[Setting]
+    kind: IntArray
+    pool: IntArray
+    gpus: IntArray
+    frequency_mhz: FloatArray
+    power_limit_w: FloatArray
+    batch_size: FloatArray
     rate: FloatArray
     power_w: FloatArray
     completion_s: FloatArray
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self.settings)
+        return len(self.kind)
 
     @classmethod
     def joined(cls, parts: Sequence[Configurations]) -> Configurations:
-        """Configurations of all parts."""
-        if len(parts) == 1:
-            return parts[0]
-        settings = [setting for part in parts for setting in part.settings]
-        arrays = ([getattr(part, name) for part in parts] for name in ("rate", "power_w", "completion_s"))
-        return cls(settings, *(np.concatenate([np.zeros(0), *array]) for array in arrays))
+        """Configurations of all parts, kind by kind, of each in the order of the parts."""
+        every = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+        return every.take(np.argsort(every.kind, kind="stable"))
 
-    def within(self, fewest: int, most: int) -> Configurations:
-        """Those with so many GPUs."""
-        return self.take((self.gpus >= fewest) & (self.gpus <= most))
-
-    def take(self, which: BoolArray) -> Configurations:
+    def take(self, which: IntArray | BoolArray | slice) -> Configurations:
         """Some of them."""
-        if which.all():
-            return self
-        settings = list(compress(self.settings, which.tolist()))
-        return Configurations(settings, self.rate[which], self.power_w[which], self.completion_s[which])
+        return Configurations(*(getattr(self, name)[which] for name in _COLUMNS))
 
-    def renamed(self, pool: str) -> Configurations:
-        """The same in a pool."""
-        settings = [(pool, *setting[1:]) for setting in self.settings]
-        return Configurations(settings, self.rate, self.power_w, self.completion_s)
-
-    @cached_property
-    def listed(self) -> list[Configuration]:
-        """One by one."""
+    def listed(self, pools: Sequence[str]) -> list[Configuration]:
+        """One by one, with the names of their pools."""
         times = (None if math.isnan(seconds) else seconds for seconds in self.completion_s.tolist())
-        columns = self.settings, self.rate.tolist(), self.power_w.tolist(), times
+        columns = self.settings(pools), self.rate.tolist(), self.power_w.tolist(), times
         return [Configuration(*row) for row in zip(*columns, strict=True)]
 
-    @cached_property
-    def gpus(self) -> IntArray:
-        """GPU count of each setting."""
-        return np.array([setting[1] for setting in self.settings], dtype=np.int64)
+    def settings(self, pools: Sequence[str]) -> list[Setting]:
+        """What singles each out, with the names of the pools."""
+        return [
+            (pools[pool], gpus, int(mhz) or None, limit_w or None, int(batch) or None)
+            for pool, gpus, mhz, limit_w, batch in zip(
+                self.pool.tolist(),
+                self.gpus.tolist(),
+                self.frequency_mhz.tolist(),
+                self.power_limit_w.tolist(),
+                self.batch_size.tolist(),
+                strict=True,
+            )
+        ]
 
-    @cached_property
-    def place(self) -> dict[Setting, int]:
-        """Row of each setting, of repeated ones the first."""
-        return dict(zip(reversed(self.settings), range(len(self) - 1, -1, -1), strict=True))
 
-    @cached_property
-    def ambiguous(self) -> set[Setting]:
-        """Settings that rows of the table repeat with other numbers; a decision cannot tell them apart."""
-        if len(self.place) == len(self):
-            return set()
-        numbers = list(zip(self.rate.tolist(), self.power_w.tolist(), strict=True))
-        return {one for row, one in enumerate(self.settings) if numbers[self.place[one]] != numbers[row]}
-
-    @cached_property
-    def best_rate(self) -> float:
-        """Best rate of all rows, of which there must be one."""
-        return float(self.rate.max())
-
-    @cached_property
-    def reference_rate(self) -> float:
-        """Best rate with the smallest GPU count."""
-        return float(self.rate[self.gpus == self.gpus.min()].max())
-
-    @cached_property
-    def _thrifty(self) -> tuple[FloatArray, FloatArray]:
-        """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
-        with np.errstate(over="ignore", divide="ignore"):
-            per_work = self.power_w / self.rate
-        order = np.lexsort((self.power_w, per_work))
-        fewest_w = np.minimum.accumulate(self.power_w[order])
-        found = order[np.append(True, fewest_w[1:] < fewest_w[:-1])]
-        return per_work[found], self.power_w[found]
-
-    def least_energy_j(self, work: FloatArray, start_s: FloatArray) -> FloatArray:
-        """Least energy to completion of jobs that need some seconds to begin; shape (n_jobs,)."""
-        least = np.full(len(work), np.inf)
-        for per_work, power_w in zip(*(column.tolist() for column in self._thrifty), strict=True):
-            least = np.minimum(least, per_work * work + power_w * start_s)
-        return least
+_COLUMNS = tuple(one.name for one in fields(Configurations))
 
 
 class JobConfigurations:
@@ -149,8 +114,10 @@ class JobConfigurations:
     jobs : JobColumns
     kind : int array, shape (n_jobs,)
         Number of each job's kind.
-    alone : list of Configurations, of length n_kinds
-        What jobs of a kind may run as outside of sets; nothing where that cannot be told.
+    every : Configurations
+        What jobs of each kind may run as outside of sets; nothing where that cannot be told.
+    start : int array, shape (n_kinds + 1,)
+        Where those of each kind begin, and at last how many there are.
     unknown : dict of int to str
         Why it cannot be told of some kinds: a job asks for a setting that its profile does not know.
     """
@@ -158,22 +125,17 @@ class JobConfigurations:
     def __init__(self, instance: Instance, pools: dict[str, Pool]):
         self.instance, self.pools, self.jobs = instance, pools, instance.by_column()
         self._profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
-        self._modelled: dict[Hashable, Configurations] = {}
-        self._tables: dict[int, dict[str, Configurations]] = {}
         self._in_sets = _set_rows(instance, self.jobs, pools)
         self.unknown: dict[int, str] = {}
-        self.alone: list[Configurations] = []
-        _, self.kind = self.jobs.kinds
-        for number, kind in enumerate(self.jobs.of_kinds):
-            try:
-                self.alone.append(self._make(kind))
-            except ValueError as error:
-                self.unknown[number] = str(error)
-                self.alone.append(Configurations.joined([]))
+        self._first, self.kind = self.jobs.kinds
+        every = Configurations.joined([*self._from_tables(), *self._from_models()])
+        self.every = every.take(self._may_run(every))
+        self.start = np.searchsorted(self.every.kind, np.arange(len(self._first) + 1))
 
-    def of(self, j: int) -> Configurations:
+    def of(self, j: int) -> list[Configuration]:
         """What a job of that number may run as alone."""
-        return self.alone[int(self.kind[j])]
+        kind = int(self.kind[j])
+        return self.every.take(slice(*self.start[kind : kind + 2].tolist())).listed(list(self.pools))
 
     def in_sets(self, job: str) -> list[Configuration]:
         """What the job of that name may run as in sets, besides alone."""
@@ -182,9 +144,10 @@ class JobConfigurations:
     def in_pools(self) -> dict[str, set[int]]:
         """GPU counts that jobs may run on in each pool, alone or in sets."""
         found: dict[str, set[int]] = {name: set() for name in self.pools}
-        of_sets = (row.setting for rows in self._in_sets.values() for row in rows)
-        for pool, gpus, *_ in chain(self.every.settings, of_sets):
-            found[pool].add(gpus)
+        for number, name in enumerate(self.pools):
+            found[name].update(np.unique(self.every.gpus[self.every.pool == number]).tolist())
+        for row in chain.from_iterable(self._in_sets.values()):
+            found[row.setting[0]].add(row.setting[1])
         return found
 
     @cached_property
@@ -192,16 +155,6 @@ class JobConfigurations:
         """Jobs that may run in sets."""
         names = self.jobs.names if self._in_sets else []
         return np.array([j for j, name in enumerate(names) if name in self._in_sets], dtype=np.int64)
-
-    @cached_property
-    def every(self) -> Configurations:
-        """Configurations of all kinds, one kind after the other."""
-        return Configurations.joined(self.alone)
-
-    @cached_property
-    def start(self) -> IntArray:
-        """Where those of each kind begin, and at last how many there are; shape (n_kinds + 1,)."""
-        return np.cumsum([0, *map(len, self.alone)])
 
     @cached_property
     def start_s(self) -> FloatArray:
@@ -220,83 +173,139 @@ class JobConfigurations:
         stated = np.where(np.isnan(own), self.instance.change_cost, own)
         return np.where(self.jobs.current.codes == NONE, 0.0, stated)
 
+    @cached_property
+    def _best_rate(self) -> FloatArray:
+        """Best rate of each kind, 0 where it cannot run."""
+        best = np.zeros(len(self._first))
+        np.maximum.at(best, self.every.kind, self.every.rate)
+        return best
+
+    @cached_property
+    def _reference_rate(self) -> FloatArray:
+        """Best rate of each kind with its smallest GPU count."""
+        rows, fewest = self.every, np.full(len(self._first), np.iinfo(np.int64).max)
+        np.minimum.at(fewest, rows.kind, rows.gpus)
+        small = rows.gpus == fewest[rows.kind]
+        best = np.zeros(len(self._first))
+        np.maximum.at(best, rows.kind[small], rows.rate[small])
+        return best
+
     def best_s(self, jobs: IntArray) -> FloatArray:
         """Best completion of jobs from a standing start; infinite for those that cannot run."""
-        rate = np.array([one.best_rate if len(one) else 0.0 for one in self.alone])
         with np.errstate(divide="ignore", over="ignore"):
-            seconds = self.jobs.numbers("remaining_work")[jobs] / rate[self.kind[jobs]]
+            seconds = self.jobs.numbers("remaining_work")[jobs] / self._best_rate[self.kind[jobs]]
         return np.asarray(seconds + self.start_s[jobs])
 
     def reference_rates(self, jobs: IntArray) -> FloatArray:
         """Best rates of jobs with their smallest GPU counts."""
-        return np.array([one.reference_rate if len(one) else 0.0 for one in self.alone])[self.kind[jobs]]
+        return np.asarray(self._reference_rate[self.kind[jobs]])
 
     def least_energy_j(self, jobs: IntArray) -> FloatArray:
         """Least energy to completion of jobs from a standing start."""
         found = np.full(len(jobs), np.inf)
         work, start_s = self.jobs.numbers("remaining_work")[jobs], self.start_s[jobs]
         for kind, places in alike(self.kind[jobs]):
-            found[places] = self.alone[kind].least_energy_j(work[places], start_s[places])
+            rows = slice(*self.start[kind : kind + 2].tolist())
+            for per_work, power_w in _thrifty(self.every.rate[rows], self.every.power_w[rows]):
+                joules = per_work * work[places] + power_w * start_s[places]
+                found[places] = np.minimum(found[places], joules)
         return found
 
-    def _make(self, job: JobKind) -> Configurations:
-        parts: list[Configurations] = []
-        for pool in self.pools.values():
-            if job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools):
-                # Blocks are powers of two: a count fits into the largest if it is no larger.
-                fewest, most = job.min_gpus or 1, min(pool.most_gpus, job.max_gpus or pool.most_gpus)
-                rows = self._table_rows(job, pool) if job.model is None else [self._model_rows(job, pool)]
-                parts += [part.within(fewest, most) for part in rows]
-        found = Configurations.joined(parts)
-        gpus, power_w = alone(self.instance, job.tenant)
-        return found.take((found.gpus <= gpus) & (found.power_w <= power_w))
+    @cached_property
+    def _may_use(self) -> BoolArray:
+        """Which pools jobs of each kind may use by their own words, shape (n_kinds, n_pools)."""
+        asked = self.jobs.coded("pools").take(self._first)
+        allowed = [
+            [not {pool.name, pool.gpu_type}.isdisjoint(names) for pool in self.pools.values()]
+            for names in asked.values
+        ]
+        return np.array([*allowed, [True] * len(self.pools)], dtype=bool)[asked.codes]
 
-    def _table_rows(self, job: JobKind, pool: Pool) -> list[Configurations]:
-        """Rows of a job's table that name the pool or its GPU type."""
-        table = self.instance.tables[job.options] if isinstance(job.options, str) else job.options
-        assert table is not None
-        if id(table) not in self._tables:
-            self._tables[id(table)] = _by_pool(table)
-        by_pool = self._tables[id(table)]
-        rows = [by_pool[pool.name]] if pool.name in by_pool else []
-        if pool.gpu_type != pool.name and pool.gpu_type in by_pool:
-            rows.append(by_pool[pool.gpu_type].renamed(pool.name))
-        return rows
+    def _may_run(self, rows: Configurations) -> BoolArray:
+        """Which have a place in their pool, and as many GPUs and watts as the job and its tenant may have."""
+        fewest, most = (self.jobs.counts(name)[self._first] for name in ("min_gpus", "max_gpus"))
+        bounded = most[rows.kind] > 0
+        # Blocks are powers of two: a count fits into the largest if it is no larger.
+        room = np.array([pool.most_gpus for pool in self.pools.values()], dtype=np.int64)
+        keep = (rows.gpus >= fewest[rows.kind]) & (rows.gpus <= room[rows.pool])
+        keep &= ~bounded | (rows.gpus <= most[rows.kind])
+        if self.instance.tenants:
+            tenant = self.jobs.coded("tenant").take(self._first)
+            limits = [alone(self.instance, name) for name in (*tenant.values, None)]
+            gpus, power_w = np.array(limits)[tenant.codes][rows.kind].T
+            keep &= (rows.gpus <= gpus) & (rows.power_w <= power_w)
+        return np.asarray(keep)
 
-    def _model_rows(self, job: JobKind, pool: Pool) -> Configurations:
-        choices = (job.gpu_counts, job.batch_sizes, job.frequencies_mhz, job.power_limits_w)
-        key = (job.model, pool.name, *(None if c is None else tuple(c) for c in choices))
-        if key not in self._modelled:
-            self._modelled[key] = self._from_profile(job, pool)
-        return self._modelled[key]
+    def _from_tables(self) -> Iterator[Configurations]:
+        """Rows of tables that name a pool or its GPU type, pool by pool."""
+        known = rows_of_kinds(self.instance)
+        kind, named = known.table, known.pool
+        for number, pool in enumerate(self.pools.values()):
+            meant = np.array([name in (pool.name, pool.gpu_type) for name in named.values], dtype=bool)
+            rows = np.flatnonzero(meant[named.codes] & self._may_use[kind, number])
+            with np.errstate(over="ignore", divide="ignore"):
+                rate = np.where(np.isnan(known.rate), 1.0 / known.completion_s, known.rate)
+            yield Configurations(
+                kind[rows],
+                np.full(len(rows), number),
+                known.gpus[rows],
+                np.nan_to_num(known.frequency_mhz[rows]),
+                np.nan_to_num(known.power_limit_w[rows]),
+                np.nan_to_num(known.batch_size[rows]),
+                rate[rows],
+                known.power_w[rows],
+                known.completion_s[rows],
+            )
 
-    def _from_profile(self, job: JobKind, pool: Pool) -> Configurations:
-        assert job.model is not None
+    def _from_models(self) -> Iterator[Configurations]:
+        """Settings of jobs with a performance model, kind by kind and pool by pool."""
+        for kind, job in self.jobs.of_models.items():
+            try:
+                yield from [
+                    self._from_profile(kind, job, number, pool)
+                    for number, pool in enumerate(self.pools.values())
+                    if self._may_use[kind, number]
+                ]
+            except ValueError as error:
+                self.unknown[kind] = str(error)
+
+    def _from_profile(self, kind: int, job: ModelKind, number: int, pool: Pool) -> Configurations:
         gpu_type = self.instance.cluster.gpu_types[pool.gpu_type]
         stand_in = gpu_type.profile or pool.gpu_type
         known = self._profiles.get((job.model, pool.gpu_type)) or self._profiles.get((job.model, stand_in))
         profile = known or find(job.model, stand_in)
         settings = [] if profile is None else _settings(job, gpu_type, profile)
-        if profile is None or not settings:
-            return Configurations.joined([])
-        g, b, f, w = (np.array(column, dtype=float) for column in zip(*settings, strict=True))
-        rates = profile.rate(g, b, f, w, pool.gpus_per_node) * gpu_type.speed_factor
-        watts = profile.power_w(g, b, f, w, pool.gpus_per_node) * gpu_type.power_factor
-        named: list[Setting] = [
-            (
-                pool.name,
-                gpus,
-                None if mhz is None else round(mhz),
-                None if limit_w is None else round(limit_w * gpu_type.power_factor, 6),
-                batch,
-            )
-            for gpus, batch, mhz, limit_w in settings
-        ]
-        return Configurations(named, rates, watts, np.full(len(named), np.nan))
+        n, columns = len(settings), np.array(settings, dtype=float).reshape(-1, 4).T
+        g, b, f, w = columns
+        rate = power_w = np.zeros(0)
+        if profile is not None and settings:
+            rate = profile.rate(g, b, f, w, pool.gpus_per_node) * gpu_type.speed_factor
+            power_w = profile.power_w(g, b, f, w, pool.gpus_per_node) * gpu_type.power_factor
+        return Configurations(
+            np.full(n, kind),
+            np.full(n, number),
+            g.astype(np.int64),
+            np.nan_to_num(np.round(f)),
+            np.nan_to_num(np.array([round(limit_w * gpu_type.power_factor, 6) for limit_w in w.tolist()])),
+            b,
+            rate,
+            power_w,
+            np.full(n, np.nan),
+        )
+
+
+def _thrifty(rate: FloatArray, power_w: FloatArray) -> Iterator[tuple[float, float]]:
+    """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
+    with np.errstate(over="ignore", divide="ignore"):
+        per_work = power_w / rate
+    order = np.lexsort((power_w, per_work))
+    fewest_w = np.minimum.accumulate(power_w[order])
+    found = order[np.append(True, fewest_w[1:] < fewest_w[:-1])] if len(order) else order
+    return zip(per_work[found].tolist(), power_w[found].tolist(), strict=True)
 
 
 def _settings(
-    job: JobKind, gpu_type: GpuType, profile: Profile
+    job: ModelKind, gpu_type: GpuType, profile: Profile
 ) -> list[tuple[int, int, float | None, float | None]]:
     """GPU counts, batch sizes, frequencies and power limits that a job with a model may choose."""
     frequencies: list[float | None] = [None]
@@ -345,24 +354,3 @@ def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> d
                 )
                 found.setdefault(name, []).append(row)
     return found
-
-
-def _by_pool(table: OptionTable) -> dict[str, Configurations]:
-    """Rows of a table by the pool or GPU type that they name, which their settings name too."""
-    completion_s = np.full(len(table.pool), np.nan)
-    if table.completion_s is not None:
-        completion_s = np.array(table.completion_s, dtype=float)
-    with np.errstate(over="ignore", divide="ignore"):
-        rate = 1.0 / completion_s if table.rate is None else np.array(table.rate, dtype=float)
-    absent = [None] * len(rate)
-    settings = zip(
-        table.pool,
-        table.gpus,
-        table.frequency_mhz or absent,
-        table.power_limit_w or absent,
-        table.batch_size or absent,
-        strict=True,
-    )
-    every = Configurations(list(settings), rate, np.array(table.power_w, dtype=float), completion_s)
-    named = np.array(table.pool, dtype=object)
-    return {name: every.take(named == name) for name in dict.fromkeys(table.pool)}

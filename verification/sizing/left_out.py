@@ -87,7 +87,7 @@ def _seconds(known: JobConfigurations, j: int) -> Iterator[float]:
     """Seconds to completion of everything that a job could run as."""
     job = known.jobs[j]
     held = None if job.current is None else (job.current.pool, job.current.gpus, job.current.batch_size)
-    for one in (*known.of(j).listed, *known.in_sets(job.name)):
+    for one in (*known.of(j), *known.in_sets(job.name)):
         pool, gpus, _, _, batch = one.setting
         lost_s = 0.0 if held in (None, (pool, gpus, batch)) else job.restart_s
         yield job.remaining_work / one.rate + lost_s

@@ -186,7 +186,7 @@ class Options:
         """
         of = self.configurations
         self.offer, own = of.kind.copy(), of.settable
-        self.offer[own] = len(of.alone) + np.arange(len(own))
+        self.offer[own] = len(of.start) - 1 + np.arange(len(own))
         parts, in_sets = [np.arange(len(of.every))], list[tuple[Configuration, str]]()
         for j in own.tolist():
             kind, beyond = of.kind[j], len(of.every) + len(in_sets)
@@ -212,7 +212,7 @@ class Options:
         self.unit_s[told] = a.array(stated[parts[told]])
         members = np.array([1] * len(every) + [row.members for row in sets])
         self.power_w = (a.array(np.append(every.power_w, [row.power_w for row in sets])) / members)[parts]
-        settings = [*every.settings, *(row.setting for row in sets)]
+        settings = [*every.settings(list(self.configurations.pools)), *(row.setting for row in sets)]
         places: dict[tuple[str, int, int | None], int] = {}
         named = [(pool, gpus, batch) for pool, gpus, _, _, batch in settings]
         self.place = np.array([places.setdefault(one, len(places)) for one in named], dtype=np.int64)[parts]
@@ -238,10 +238,10 @@ class Options:
         a, of = self.arithmetic, self.configurations
         jobs = of.jobs
         best, reference = [], []
-        for first, one in zip(of.start.tolist(), of.alone, strict=False):
-            unit_s = self.unit_s[first : first + len(one)]
+        for first, last in pairwise(of.start.tolist()):
+            unit_s, gpus = self.unit_s[first:last], of.every.gpus[first:last]
             best.append(unit_s.min())
-            reference.append(unit_s[one.gpus == one.gpus.min()].min())
+            reference.append(unit_s[gpus == gpus.min()].min())
         self.kind_best_s, self.kind_reference_s = a.array(best), a.array(reference)
         self.reference_s = self.kind_reference_s[of.kind]
         self.work = a.array(jobs.numbers("remaining_work"))

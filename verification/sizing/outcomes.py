@@ -25,8 +25,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
+from wattsched.verification.sizing.assigned import SETTINGS, UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.grouping import ranges, scattered
 
 SHORTEST_HOLD_S = 600.0
 """A restart is spread over this time at least: a configuration is expected to be kept as long."""
@@ -171,16 +172,24 @@ def _rows(
     configurations: JobConfigurations, assigned: Assigned, kind: IntArray, chosen: IntArray
 ) -> IntArray:
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
-    settings, number = assigned.settings
-    runs = np.flatnonzero(chosen != WAITS)
-    pairs, pair = np.unique(kind[runs] * len(settings) + number[chosen[runs]], return_inverse=True)
-    found = []
-    for kind_of, setting_of in zip(*(part.tolist() for part in np.divmod(pairs, len(settings))), strict=True):
-        alone, setting = configurations.alone[kind_of], settings[setting_of]
-        place = SEVERAL if setting in alone.ambiguous else alone.place.get(setting, NO_ROW)
-        found.append(place if place < 0 else int(configurations.start[kind_of]) + place)
+    every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
+    columns = [every.kind, *(getattr(every, name) for name in SETTINGS)]
+    asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
+    code, wanted = scattered(columns), scattered(asked)
+    order = np.argsort(code, kind="stable")
+    first, last = (np.searchsorted(code, wanted, side, sorter=order) for side in ("left", "right"))
+    rows, job = order[ranges(first, last - first)], np.repeat(runs, last - first)
+    of_job = np.repeat(np.arange(len(runs)), last - first)
+    alike = np.ones(len(rows), dtype=bool)
+    for column, value in zip(columns, asked, strict=True):
+        alike &= column[rows] == value[of_job]
+    rows, job = rows[alike], job[alike]
     row = np.full(len(kind), NO_ROW)
-    row[runs] = np.array(found, dtype=np.int64)[pair]
+    row[job[::-1]] = rows[::-1]
+    # A table may repeat settings with other numbers: a decision cannot tell these apart.
+    its = row[job]
+    same = (every.rate[rows] == every.rate[its]) & (every.power_w[rows] == every.power_w[its])
+    row[job[~same]] = SEVERAL
     return row
 
 
@@ -217,7 +226,7 @@ def _why_refused(
     kind = int(configurations.kind[job])
     if kind in configurations.unknown:
         return f"has no configurations: {configurations.unknown[kind]}"
-    if not len(configurations.alone[kind]):
+    if configurations.start[kind] == configurations.start[kind + 1]:
         return "has no configuration that it could run as, now or later"
     if not 0 < best_s < math.inf:
         return f"is complete after {best_s:g} s at best, which is no time that can be compared"

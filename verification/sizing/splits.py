@@ -63,7 +63,7 @@ class Splits:
 
     def _rows(self, j: int) -> list[Configuration]:
         name = self._configurations.jobs.names[j]
-        return [*self._configurations.of(j).listed, *self._configurations.in_sets(name)]
+        return [*self._configurations.of(j), *self._configurations.in_sets(name)]
 
     def _places(self, j: int, rows: list[Configuration], option: Any) -> list[int]:
         """Rows of a job that begin as an option says."""

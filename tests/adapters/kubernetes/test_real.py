@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -216,3 +221,32 @@ def test_a_watch_that_is_too_old_lists_anew(plane: Any, api: Api, submit: Submit
         assert changed.wait_for(lambda: watched.lists == 1 and watched.error is None, 20.0)
     assert len(watched.objects) == 4
     stop.set()
+
+
+TRIAL = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from real_kubernetes import real_kubernetes
+with real_kubernetes(Path(sys.argv[2]), 1) as plane:
+    print(plane._etcd.pid, plane._server.pid, flush=True)
+    time.sleep(60.0)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_trial_that_is_ended_stops_what_it_started(
+    programs: ModuleType, tmp_path: Path, ending: int
+) -> None:
+    folder = str(Path(str(programs.__file__)).parent)
+    words = [sys.executable, "-c", TRIAL, folder, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as trial:
+        assert trial.stdout is not None
+        started = [int(word) for word in trial.stdout.readline().split()]
+        assert len(started) == 2
+        trial.send_signal(ending)
+        _, said = trial.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said
+    for number in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)

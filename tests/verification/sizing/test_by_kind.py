@@ -62,7 +62,7 @@ def test_both_enclose_the_same_sum(case: Priced, product: int) -> None:
         assert one.total.low <= exact.total.low <= exact.total.high <= one.total.high
         assert one.dearest >= exact.dearest
     assert _width(found.total) <= 4 * _width(listed.total) + Fraction(1, 2**40)
-    allowed = {j: np.ones(configurations.of(j).rate.size + 1, dtype=bool) for j in (0,)}
+    allowed = {j: np.ones(len(configurations.of(j)) + 1, dtype=bool) for j in (0,)}
     if not instance.sets:
         assert least_costs(together, paid, allowed).total.low <= exact.total.low
 

@@ -41,7 +41,7 @@ def splits(draw: st.DrawFn, instance: Instance) -> dict[str, Any]:
         return {"awake": pool, "each_w": each_w, "part": part}
     j = draw(st.integers(0, len(instance.jobs) - 1))
     job = instance.jobs[j]
-    rows = [*configurations.of(j).listed, *configurations.in_sets(job.name)]
+    rows = [*configurations.of(j), *configurations.in_sets(job.name)]
     begun = {key_of(row)[:length] for row in rows for length in range(1, 6)}
     known = ["wait", *(list(key) for key in sorted(begun, key=str))]
     return {"job": job.name, "options": draw(st.lists(st.sampled_from(known), max_size=4))}

@@ -1,0 +1,189 @@
+"""The jobs' own tables of options, as callers of a session put them in: columns of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wattsched.instances.errors import InputError, validated
+from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.option_rows import NUMBERS, WHOLE, OptionRows, OptionTables
+from wattsched.topology.arrays import IntArray, alike
+from wattsched.topology.column import NONE, Coded, from_arrow, length, with_codes
+from wattsched.topology.fields import LARGEST, LONGEST_NAME, MOST
+
+SETTINGS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
+"""Columns that single out a row, beside the pool."""
+
+TABLE = tuple(OptionTable.model_fields)
+"""Arguments of `Session.upsert` that are columns of the jobs' own tables."""
+
+
+def rows_of_columns(
+    names: list[str], start: Sequence[int] | IntArray | None, columns: Mapping[str, Any]
+) -> OptionRows:
+    """Table of each job from columns of all rows.
+
+    Raises
+    ------
+    InputError
+        With every fault.
+    """
+    listed = {name: _column(name, column) for name, column in columns.items()}
+    given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
+    n_rows = max(given.values(), default=0)
+    if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
+        raise InputError(faults)
+    bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
+    if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
+        raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
+    if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
+        told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
+        raise InputError([f"start: must be {told}"])
+    sound = _sound_rows(np.array(bounds, dtype=np.int64), listed)
+    if sound is not None:
+        return sound
+    nested = (list, tuple, dict)
+    plainly = {name: _listed(name, column) for name, column in listed.items()}
+    plainly = {n: [column] * n_rows if isinstance(column, str) else column for n, column in plainly.items()}
+    if faults := [
+        f"{name}[{row}]: must be one value, got {value!r:.80}"
+        for name, column in plainly.items()
+        for row, value in enumerate(column)
+        if isinstance(value, nested)
+    ]:
+        raise InputError(faults)
+    found = []
+    for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
+        try:
+            rows = {column: values[first:end] for column, values in plainly.items()}
+            found.append(validated(OptionTable, rows))
+        except InputError as error:
+            faults += [f"job '{name}': {fault}" for fault in error.faults]
+    if faults:
+        raise InputError(faults)
+    return OptionRows.of(found)
+
+
+def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | None:
+    """Rows of all tables at once, None where one may have a fault, which is then to be found."""
+    needed, either = {"gpus", "pool", "power_w"}, {"rate", "completion_s"} & columns.keys()
+    pool = None if not needed <= columns.keys() or len(either) != 1 else _texts(columns["pool"], start[-1])
+    arrays = {name: _numbers(column) for name, column in columns.items() if name != "pool"}
+    whole = ("gpus", *WHOLE)
+    if pool is None or any(
+        column is None or (name in whole and column.dtype.kind != "i") for name, column in arrays.items()
+    ):
+        return None
+    sound = all(
+        (array >= (1 if name in whole else 0)).all()
+        and (array <= (MOST if name in whole else LARGEST)).all()
+        and (name == "power_w" or (array > 0).all())
+        for name, array in arrays.items()
+    )
+    table = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    stated = [
+        arrays[name] for name in ("gpus", "frequency_mhz", "power_limit_w", "batch_size") if name in arrays
+    ]
+    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):
+        return None
+    absent = np.full(len(table), np.nan)
+    numbers = {name: arrays[name].astype(float) if name in arrays else absent for name in NUMBERS}
+    return OptionRows(start, arrays["gpus"].astype(np.int64), pool, **numbers)
+
+
+def _texts(column: Any, n: int) -> Coded | None:
+    """Names of pools, None where one may be none."""
+    if isinstance(column, str):
+        found = Coded(np.zeros(n, dtype=np.int64), [column])
+    elif isinstance(column, Coded):
+        found = column
+    else:
+        found = Coded.of(name if isinstance(name, str) else None for name in column)
+    named = all(isinstance(name, str) and 0 < len(name) <= LONGEST_NAME for name in found.values)
+    return found if named and (found.codes >= 0).all() else None
+
+
+def _numbers(column: Any) -> Any:
+    """A column as an array of numbers, None where it may not be one."""
+    if isinstance(column, list | tuple):
+        whole = all(type(value) is int for value in column)
+        if not whole and not all(type(value) in (int, float) for value in column):
+            return None
+        try:
+            return np.array(column, dtype=np.int64 if whole else float)
+        except OverflowError:
+            return None
+    plain = isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "if"
+    return column if plain and not isinstance(column, np.ma.MaskedArray) else None
+
+
+def _column(field: str, column: Any) -> Any:
+    """A column of a table as it is, or that of Arrow as numpy's or a list, or one name for all rows."""
+    column = from_arrow(column)
+    if isinstance(column, Coded):
+        return with_codes(field, column)
+    return column if isinstance(column, str | np.ndarray) else _listed(field, column)
+
+
+@dataclass(frozen=True)
+class KnownTables:
+    """Tables of jobs, of which equal ones are one.
+
+    Attributes
+    ----------
+    tables : OptionTables
+    number : dict of bytes to int
+        Of each by its content.
+    """
+
+    tables: OptionTables = field(default_factory=lambda: OptionTables(OptionRows.joined([])))
+    number: Mapping[bytes, int] = field(default_factory=dict)
+
+    def with_more(self, rows: OptionRows) -> tuple[Coded, KnownTables]:
+        """A column of the tables of some jobs, and these tables with those that are new."""
+        known, new, numbers = dict(self.number), list[int](), list[int]()
+        for i, content in enumerate(_contents_of(rows, self.tables.rows.pool.values)):
+            number = known.setdefault(content, len(known))
+            if number == len(self.tables) + len(new):
+                new.append(i)
+            numbers.append(number)
+        if not new:
+            return Coded(np.array(numbers, dtype=np.int64), self.tables), self
+        tables = self.tables.with_more(rows.take(np.array(new, dtype=np.int64)))
+        return Coded(np.array(numbers, dtype=np.int64), tables), KnownTables(tables, known)
+
+    def used_by(self, numbers: IntArray) -> tuple[IntArray, KnownTables]:
+        """What is left of these tables when only some are used, and the numbers that those have then."""
+        used = np.unique(numbers[numbers != NONE])
+        place = np.full(len(self.tables) + 1, NONE)
+        place[used] = np.arange(len(used))
+        places = place.tolist()
+        left = {content: places[n] for content, n in self.number.items() if places[n] != NONE}
+        return place[numbers], KnownTables(self.tables.take(used), left)
+
+
+def _contents_of(rows: OptionRows, pools: Sequence[str]) -> Iterator[bytes]:
+    """What each table is known by, where the pools of those before are these."""
+    number = {name: code for code, name in enumerate(pools)}
+    codes = [number.setdefault(name, len(number)) for name in rows.pool.values]
+    pool = np.array(codes, dtype=float)[rows.pool.codes]
+    every = np.stack([pool, rows.gpus.astype(float), *(getattr(rows, name) for name in NUMBERS)], axis=1)
+    return (every[first:end].tobytes() for first, end in pairwise(rows.start.tolist()))
+
+
+def _listed(field: str, column: Any) -> Any:
+    """A column of a table as a list, or one name for all rows."""
+    if isinstance(column, str):
+        return column
+    if isinstance(column, Coded) or hasattr(column, "tolist"):
+        return column.tolist()
+    if hasattr(column, "to_pylist"):
+        return column.to_pylist()
+    if not isinstance(column, Sequence):
+        raise InputError([f"{field}: must be a column, got {column!r:.80}"])
+    return list(column)
