@@ -63,11 +63,10 @@ class Part:
 def parts_of(known: RoundJobs, objective: str) -> list[Part]:
     """All parts of a round's nodes that sleep."""
     found, budgets = list[Part](), budgets_of(known)
-    per_joule = known.per_joule[objective] if objective in ENERGY else 0.0
     for room in rooms_of(known):
         watts, counts = np.unique(room.awake_w, return_counts=True)
         for each_w, nodes in zip(watts.tolist(), counts.tolist(), strict=True):
-            uses, cost = _each(known, budgets, room, each_w), each_w * _counted_s(known) * per_joule
+            uses, cost = uses_of_node(known, budgets, room, each_w), cost_of_node(known, objective, each_w)
             for number, size in enumerate(part_sizes(nodes)):
                 scaled = {name: size * use for name, use in uses.items()}
                 found.append(Part(room.pool.name, each_w, number, size, size * cost, scaled))
@@ -88,8 +87,13 @@ def _counted_s(known: RoundJobs) -> float:
     return known.round_s if known.counts_rounds else 0.0
 
 
-def _each(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w: float) -> dict[str, float]:
-    """What a node that is woken uses of rows."""
+def cost_of_node(known: RoundJobs, objective: str, each_w: float) -> float:
+    """What it costs in the objective that a node is awake."""
+    return each_w * _counted_s(known) * known.per_joule[objective] if objective in ENERGY else 0.0
+
+
+def uses_of_node(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w: float) -> dict[str, float]:
+    """What a node that is woken uses of rows, by their names; room is given."""
     whole = room.pool.gpus_per_node
     uses = {room.name(size): -float(room.gain(size)) for size in range(1, whole + 1) if room.gain(size)}
     uses[f"cuts:{room.pool.name}:{whole}"] = -1.0

@@ -24,7 +24,8 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.sizing.sleepers import part_sizes as parts_of_checker
 
 TABLE = {"gpus": [1, 2, 8], "pool": ["A"] * 3, "rate": [1.0, 1.8, 6.0], "power_w": [250.0, 600.0, 2000.0]}
-HOW = ["auto", "price", "highs", "cpsat", "greedy", "powerflow"]
+HOW = [*(("mckp", name) for name in ("auto", "price", "highs", "cpsat", "greedy", "powerflow"))]
+HOW += [("assignment", "highs"), ("assignment", "cpsat")]
 
 
 def cluster_of(capacity: str, *base_w: float, gpus: int = 4, **fields: Any) -> dict[str, Any]:
@@ -46,17 +47,17 @@ def round_of(cluster: dict[str, Any], jobs: int, **fields: Any) -> Instance:
     instance=sleeping(small_instances() | instances_with_sets()),
     objective=st.sampled_from(sorted(OBJECTIVES)) | st.just("energy"),
     least=st.sampled_from([None, 0.5, 1.5]),
-    solver=st.sampled_from(HOW),
+    how=st.sampled_from(HOW),
     kinds=st.booleans(),
 )
 def test_every_solver_wakes_what_is_best(
-    instance: Instance, objective: str, least: float | None, solver: str, kinds: bool
+    instance: Instance, objective: str, least: float | None, how: tuple[str, str], kinds: bool
 ) -> None:
     budgets = instance.budgets.model_copy(update={"least_goodput": least})
     instance = instance.model_copy(update={"budgets": budgets, "objective": objective})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        result = wattsched.solve(instance, gap=0.0, solver=solver)
+        result = wattsched.solve(instance, gap=0.0, formulation=how[0], solver=how[1])
     best = optimum(instance, objective)
     assert verdict_on(instance, result.model_dump(mode="json")).faults == []
     if result.objective is not None:
@@ -153,9 +154,8 @@ def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(InputError, match=told):
         session.update(reserved_w={"n1": 5.0})
     session.update(reserved_w={"n1": 5.0}, unavailable={"n1": [0]})
-    for formulation in ("assignment", "intervals"):
-        with pytest.raises(UnsuitableError, match=f"'{formulation}' takes no nodes that sleep"):
-            wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation=formulation)
+    with pytest.raises(UnsuitableError, match="'intervals' takes no nodes that sleep as long as no job"):
+        wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation="intervals")
 
 
 def test_parts_make_all_numbers() -> None:

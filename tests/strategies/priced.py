@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import rows_of
 from wattsched.verification.sizing.least_cost import RowPrices, reach_of
@@ -32,7 +32,10 @@ SIX = Instance.model_validate(
 
 
 def with_objective(instance: Instance, objective: str) -> Instance:
-    return instance.model_copy(update={"objective": objective})
+    """The same under an objective, with what that needs to know."""
+    needed = PER_KWH.get(objective)
+    known = {} if needed is None or getattr(instance, needed) is not None else {needed: 400.0}
+    return instance.model_copy(update={"objective": objective, **known})
 
 
 def better(a: float, b: float, objective: str) -> bool:
