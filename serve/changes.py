@@ -23,7 +23,7 @@ SERVICE = ("every_s",)
 UPDATES = tuple(signature(Session.update).parameters)[1:]
 """What `Session.update` takes."""
 
-_LIMITS = ("power_w", "energy_j", "carbon_g", "carbon_g_per_kwh")
+_LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh", "price_per_kwh")
 
 
 @contextmanager

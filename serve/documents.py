@@ -38,6 +38,7 @@ def session_document(session: RecordedSession, every_s: float | None) -> dict[st
         "every_s": every_s,
         "budgets": now.budgets.model_dump(),
         "carbon_g_per_kwh": now.carbon_g_per_kwh,
+        "price_per_kwh": now.price_per_kwh,
         "nodes": len(gpus),
         "gpus": int(gpus.sum()),
         "jobs": len(jobs),
