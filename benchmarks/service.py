@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,12 @@ TYPES = {"A": {"idle_power_w": 50.0}}
 GPUS = [1, 2, 4]
 TABLE = {"gpus": GPUS, "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
 JOBS = 20
+LOADS = [
+    *(("decision", 1, clients) for clients in (1, 2, 8)),
+    *(("decision", 2, clients) for clients in (2, 8)),
+    *((kind, 1, clients) for kind in ("change", "read") for clients in (1, 2, 8)),
+]
+"""Requests, servers, clients."""
 
 
 def document(nodes: int = 8) -> dict[str, Any]:
@@ -80,37 +86,41 @@ def served(path: Path, *options: str) -> Iterator[tuple[int, psutil.Process]]:
 
 def throughput(folder: Path, seconds: float) -> str:
     rows = []
-    for kind in ("decision", "change", "read"):
-        for clients in (1, 2, 8):
-            with served(folder / f"{kind}-{clients}.db", "--rate", "100000") as (port, _):
-                taken, statuses = ask_for(port, kind, clients, seconds)
-            p50, p99 = np.percentile(taken, [50, 99])
-            rate = len(taken) / seconds
-            rows.append([kind, clients, f"{rate:,.0f}", f"{p50:.1f}", f"{p99:.1f}", told(statuses)])
-    header = ["request", "clients", "per second", "p50, ms", "p99, ms", "answers"]
-    about = f"{JOBS} jobs on 64 GPUs; a decision is of a round in which a job has changed, and is recorded."
+    for kind, servers, clients in LOADS:
+        with ExitStack() as running:
+            files = [folder / f"{kind}-{servers}-{clients}-{number}.db" for number in range(servers)]
+            ports = [running.enter_context(served(file, "--rate", "100000"))[0] for file in files]
+            taken, statuses = ask_for(ports, kind, clients, seconds)
+        p50, p99 = np.percentile(taken, [50, 99])
+        rate = len(taken) / seconds
+        rows.append([kind, servers, clients, f"{rate:,.0f}", f"{p50:.1f}", f"{p99:.1f}", told(statuses)])
+    header = ["request", "servers", "clients", "per second", "p50, ms", "p99, ms", "answers"]
+    about = (
+        f"{JOBS} jobs on 64 GPUs; a decision is a request that changes a job, decides, records and applies. "
+        "Two servers have a journal each."
+    )
     return f"{about}\n\n{tables.table(header, rows)}"
 
 
-def ask_for(port: int, kind: str, clients: int, seconds: float) -> tuple[list[float], Counter[int]]:
+def ask_for(ports: list[int], kind: str, clients: int, seconds: float) -> tuple[list[float], Counter[int]]:
     """Milliseconds of every answer, and the statuses; each client has a session of its own."""
     taken: list[float] = []
     statuses: Counter[int] = Counter()
     ready, until = threading.Barrier(clients), [0.0]
 
     def work(number: int) -> None:
-        ask, rng, name = Client(port), random.Random(number), f"/v1/sessions/s{number}"
+        ask, rng = Client(ports[number % len(ports)]), random.Random(number)
+        name = f"/v1/sessions/s{number}"
         ask("PUT", name, document())
         ask("PUT", f"{name}/jobs", jobs(0, JOBS, rng))
         ask("POST", f"{name}/solve", {"apply": True})
         ready.wait()
         until[0] = time.monotonic() + seconds
         while time.monotonic() < until[0]:
-            if kind == "decision":
-                ask("PUT", f"{name}/jobs", jobs(rng.randrange(JOBS), 1, rng))
             began = time.perf_counter()
             if kind == "decision":
-                status, _ = ask("POST", f"{name}/solve", {"apply": True})
+                changed = jobs(rng.randrange(JOBS), 1, rng)
+                status, _ = ask("POST", f"{name}/solve", {**changed, "apply": True})
             elif kind == "change":
                 status, _ = ask("PUT", f"{name}/jobs", jobs(rng.randrange(JOBS), 1, rng))
             else:

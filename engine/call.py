@@ -196,6 +196,8 @@ class Call:
         """Decision of a candidate, and what the checker says of it."""
         if candidate.report is not None:
             return candidate.decision, candidate.report
+        if candidate.decision is not None:
+            return candidate.decision, self.checked(candidate.of, candidate.decision).report or Report([])
         solution = candidate.solution
         if candidate.model is None or solution is None or solution.x is None:
             return None, Report([])
@@ -207,6 +209,12 @@ class Call:
         checked = self.checked(candidate.of, decision)
         return decision, checked.report or Report([])
 
+    def check_what_is_known(self) -> None:
+        """Check decisions that are known where none was checked yet."""
+        if self.held is None:
+            for candidate in list(self.unchecked):
+                self.decided(candidate)
+
     def set_aside(self) -> None:
         """Keep time back for decoding and checking, as long as they took before or are expected to take."""
         took = self.timer.phase_s
@@ -217,9 +225,8 @@ class Call:
 
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
         """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
-        if self.held is None and self.latest is None:
-            for candidate in list(self.unchecked):
-                self.decided(candidate)
+        if self.latest is None:
+            self.check_what_is_known()
         held, made = self.held, self.latest  # another thread may better them meanwhile
         latest = None if made is None else made()
         if held is not None and (latest is None or self.sign * (latest.objective or 0.0) > held.cost):

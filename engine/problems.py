@@ -88,6 +88,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
     strangers: Callable[[InstanceT, DecisionT], list[str]] = lambda instance, decision: []
     misspelt: Callable[[InstanceT], list[str]] | None = None
+    lacking: Callable[[InstanceT], list[str]] = lambda instance: []
     left_out: Callable[[DataT], Mapping[str, str]] = lambda data: {}
     diagnose: Callable[[DataT], list[str]] = lambda data: []
     listed: Callable[[DecisionT | None], DecisionT | None] = lambda decision: decision
@@ -173,7 +174,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing.left_out import decided_jobs
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
-    from wattsched.instances.sizing.instance import Instance
+    from wattsched.instances.sizing.instance import Instance, lacking
     from wattsched.instances.sizing.validity import faults_of, misspelt, strangers
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
@@ -197,6 +198,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         faults=faults_of,
         strangers=strangers,
         misspelt=misspelt,
+        lacking=lacking,
         diagnose=diagnose,
         left_out=lambda known: known.left_out,
         listed=lambda decision: None if decision is None else decision.listed(),

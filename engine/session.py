@@ -28,7 +28,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
-from wattsched.instances.sizing.validity import faults_of
+from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.session_columns import (
@@ -46,8 +46,9 @@ from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.column import Coded
 
-BUDGETS = ("power_w", "energy_j", "carbon_g", "scope")
-CHANGEABLE = ("budgets", "round_s", "change_cost", "carbon_g_per_kwh", "tenants")
+BUDGETS = ("power_w", "energy_j", "carbon_g", "scope", "least_goodput")
+PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")
+CHANGEABLE = ("budgets", "round_s", "change_cost", *PER_KWH, "tenants", "objective")
 
 
 # A round by which fields are validated that do not depend on jobs and cluster.
@@ -86,6 +87,8 @@ class Session:
         Time until the next decision.
     change_cost : float
         What the objective pays for every running job that changes or stops, where the job does not say.
+    carbon_g_per_kwh, price_per_kwh : float, optional
+        Carbon and price of energy.
     tables : mapping of str to mapping, optional
         Options that jobs share, which they name as their ``options``.
     profiles : sequence, optional
@@ -107,6 +110,8 @@ class Session:
         capacity: str | Mapping[str, Any] | None = None,
         round_s: float = 300.0,
         change_cost: float = 0.0,
+        carbon_g_per_kwh: float | None = None,
+        price_per_kwh: float | None = None,
         tables: Mapping[str, Any] | None = None,
         profiles: Sequence[Any] = (),
         formulation: str | None = None,
@@ -119,12 +124,16 @@ class Session:
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
         require("change_cost", change_cost, (Real,), "a number")
         require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
+        for name, per_kwh in zip(PER_KWH, (carbon_g_per_kwh, price_per_kwh), strict=True):
+            require(name, per_kwh, (Real, NoneType), "a number")
+            require_range(per_kwh is None or 0.0 <= per_kwh < np.inf, name, "at least 0 and finite", per_kwh)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         require("profiles", profiles, (Sequence,), "a sequence")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"change_cost": change_cost, "name": "session", "profiles": list(profiles)}
+        document |= {"carbon_g_per_kwh": carbon_g_per_kwh, "price_per_kwh": price_per_kwh}
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
         self._site = Site.of(self._round.cluster)
@@ -234,6 +243,8 @@ class Session:
         carbon_g: Limit = SAME,
         scope: Literal["round", "completion"] | None = None,
         carbon_g_per_kwh: Limit = SAME,
+        price_per_kwh: Limit = SAME,
+        least_goodput: Limit = SAME,
         tenants: Mapping[str, Any] | None = None,
         reserved_w: Mapping[str, float] | None = None,
         down: Iterable[str] = (),
@@ -245,8 +256,10 @@ class Session:
 
         Parameters
         ----------
-        objective, round_s, change_cost, power_w, energy_j, carbon_g, scope, carbon_g_per_kwh
-            As an instance and its budgets have them.
+        objective, round_s, change_cost, carbon_g_per_kwh, price_per_kwh
+            As an instance has them.
+        power_w, energy_j, carbon_g, scope, least_goodput
+            As its budgets have them.
         tenants : mapping of str to mapping, optional
             Quotas and weights of all tenants, instead of those so far; jobs name them as their ``tenant``.
         reserved_w : mapping of str to float, optional
@@ -265,7 +278,8 @@ class Session:
         InputError, ValueError
             With every fault; then nothing is changed.
         """
-        limits = dict(zip(BUDGETS, (power_w, energy_j, carbon_g, scope or SAME), strict=True))
+        given = power_w, energy_j, carbon_g, scope or SAME, least_goodput
+        limits = dict(zip(BUDGETS, given, strict=True))
         told = {name: value for name, value in limits.items() if not isinstance(value, _Same)}
         gone, back = named("down", down), named("up", up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
@@ -275,12 +289,19 @@ class Session:
         require("objective", objective, (str, NoneType), "a name")
         with self._changing:
             now, faults = self._round, list[str]()
+            goal = now.objective
+            try:
+                if objective is not None:
+                    goal = require_names(problem("sizing"), *self._names, objective)
+            except ValueError as error:
+                faults.append(str(error))
             document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
+            document["objective"] = goal
             document["round_s"] = now.round_s if round_s is None else round_s
             document["change_cost"] = now.change_cost if change_cost is None else change_cost
             document["tenants"] = now.tenants if tenants is None else plain(tenants)
-            same = isinstance(carbon_g_per_kwh, _Same)
-            document["carbon_g_per_kwh"] = now.carbon_g_per_kwh if same else carbon_g_per_kwh
+            for name, per_kwh in zip(PER_KWH, (carbon_g_per_kwh, price_per_kwh), strict=True):
+                document[name] = getattr(now, name) if isinstance(per_kwh, _Same) else per_kwh
             changes: dict[str, Any] = {}
             site = self._site
             try:
@@ -290,13 +311,12 @@ class Session:
             except InputError as error:
                 faults += error.faults
             try:
-                if objective is not None:
-                    changes["objective"] = require_names(problem("sizing"), *self._names, objective)
                 if cluster is not None:
                     site = site.replaced(cluster)
                 if reserved_w or gone or back or unavailable:
                     site = site.changed(reserved_w or {}, gone, back, unavailable or {})
                 changes["cluster"] = site.cluster
+                faults += sleep_faults(site.cluster)
             except (InputError, ValueError) as error:
                 faults += error.faults if isinstance(error, InputError) else [str(error)]
             if faults:

@@ -42,8 +42,8 @@ and checked, and is often the answer."""
 IN_THREAD = 5_000
 """Up to this many columns a solver that may be given up runs in a thread instead of a process."""
 
-QUICKLY_CHECKED = 25_000
-"""Decisions about up to so many jobs are checked in the moment that a call has when it is stopped."""
+CHECKED_AT_ONCE, QUICKLY_CHECKED = 250, 25_000
+"""Decisions about up to so many jobs are checked in no time, and in the moment that a stopped call has."""
 
 _NET_SHARE = 0.3
 # An instance that takes as long to expand makes a large program: the process loads while we build.
@@ -81,6 +81,7 @@ def decide(call: Call, earlier: Any) -> Result:
         known += _by_net(call, Start()) if early else []
         model = call.model(call.formulation)
     except InfeasibleError as error:
+        call.check_what_is_known()
         return refuted(call, error)
     if model.cut and model.program.n_columns == 0:
         return call.in_hand("the formulation could not be built in time", "time")
@@ -105,26 +106,44 @@ def decide(call: Call, earlier: Any) -> Result:
 
 
 def _earlier_candidate(call: Call, decision: Any) -> Candidate:
-    """An earlier decision: of another round, with other jobs, it need not be checked any further."""
+    """An earlier decision: of another round, with other jobs, it need not be checked any further.
+
+    Where there is time later it is first looked at as a point of the program.
+    """
     strange = call.problem.strangers(call.instance, decision)
     if strange:
         return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
-    return call.checked(EARLIER, decision)
+    if not _soon_checked(call):
+        return call.checked(EARLIER, decision)
+    known = Candidate(EARLIER, np.inf, decision=decision)
+    call.unchecked.append(known)
+    return known
+
+
+def _soon_checked(call: Call) -> bool:
+    """Whether what is known can still be checked in the moment in which the call is given up."""
+    most = QUICKLY_CHECKED if call.limits.time_s is None else CHECKED_AT_ONCE
+    return call.problem.size(call.instance) <= most
 
 
 def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list[Candidate]:
     """Put as much of an earlier decision as is possible now in its place, where it is not as a whole."""
-    if model.nearest is None:
-        return known
     carried = []
     for one in known:
-        if one.of == EARLIER and one.report is not None and one.report.faults:
-            point = model.nearest(one.decision)
-            if point is not None and model.program.violation(point) <= _ROUNDING:
-                begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
-                one = _in_hand(call, begun)[0]
+        if one.of == EARLIER and one.report is None:
+            one = _of_point(call, model, model.encode(one.decision)) or call.checked(EARLIER, one.decision)
+        if one.of == EARLIER and one.report is not None and one.report.faults and model.nearest is not None:
+            one = _of_point(call, model, model.nearest(one.decision)) or one
         carried.append(one)
     return carried
+
+
+def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
+    """An earlier decision as a point of the program, None where it is none."""
+    if point is None or model.program.violation(point) > _ROUNDING:
+        return None
+    begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
+    return _in_hand(call, begun)[0]
 
 
 def _in_reach(model: Model[Any], start: Start) -> bool:
@@ -178,11 +197,11 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
 def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:
     """Decode and check what is known at once where the call may be given up: there may be no time later.
 
-    Where only somebody's word ends the call, there is for few jobs.
+    For few jobs there is.
     """
     if not call.watched:
         return found
-    if call.limits.time_s is None and call.problem.size(call.instance) <= QUICKLY_CHECKED:
+    if _soon_checked(call):
         call.unchecked += found
         return found
     checked = []

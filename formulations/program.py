@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -321,6 +321,13 @@ class ProgramBuilder(Entries):
         """Lower and upper bounds of the rows so far."""
         lower, upper = _spread(self._rows, (float, float))
         return lower, upper
+
+    def numbered(self) -> Iterator[tuple[int, Block]]:
+        """Blocks of the rows so far, with the number of the first row of each."""
+        number = 0
+        for block, _ in self._rows:
+            yield number, block
+            number += block.size
 
     def row_blocks(self) -> tuple[Block, ...]:
         """Blocks of the rows so far."""

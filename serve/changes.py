@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
-from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.errors import InputError, repeated, shown, validated
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Job
 from wattsched.session import Session
@@ -23,7 +23,7 @@ SERVICE = ("every_s",)
 UPDATES = tuple(signature(Session.update).parameters)[1:]
 """What `Session.update` takes."""
 
-_LIMITS = ("power_w", "energy_j", "carbon_g", "carbon_g_per_kwh")
+_LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh", "price_per_kwh")
 
 
 @contextmanager
@@ -144,6 +144,28 @@ def remove(session: Session, ids: Sequence[str]) -> None:
     """
     with told_of_fields():
         session.remove(ids)
+
+
+def change_jobs(session: Session, records: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> None:
+    """Add or change jobs, and take others out; all of it or nothing.
+
+    Raises
+    ------
+    InputError
+        With every fault; those that are taken out must be there, and not among the others.
+    """
+    _require_records(records)
+    both = {record["name"] for record in records}
+    faults = [f"remove: must be names, got {shown(name)}" for name in gone if not isinstance(name, str)]
+    faults += [] if faults else list(repeated("job to remove", gone))
+    if not faults:
+        faults += [f"remove: job '{name:.80}' is among the jobs, too" for name in gone if name in both]
+        faults += [f"remove: there is no job '{name:.80}'" for name in gone if name not in session]
+    if faults:
+        raise InputError(faults)
+    upsert(session, records)
+    if gone:
+        remove(session, gone)
 
 
 def update(session: Session, changes: Mapping[str, Any]) -> None:

@@ -38,6 +38,7 @@ def session_document(session: RecordedSession, every_s: float | None) -> dict[st
         "every_s": every_s,
         "budgets": now.budgets.model_dump(),
         "carbon_g_per_kwh": now.carbon_g_per_kwh,
+        "price_per_kwh": now.price_per_kwh,
         "nodes": len(gpus),
         "gpus": int(gpus.sum()),
         "jobs": len(jobs),
@@ -60,7 +61,7 @@ def jobs_document(session: RecordedSession, first: int, most: int) -> dict[str, 
 def decision_document(made: Round) -> dict[str, Any]:
     """A decision: what every job does, what that is worth, and what changes by it."""
     decision, result = made.decision, made.decision.result
-    assignments = decision.assignments
+    assignments = [] if result.decision is None else result.decision.jobs
     running = {one.job: _assignment(one) for one in assignments}
     return {
         "round": made.number,

@@ -34,6 +34,8 @@ class SessionRequest(Strict):
     capacity: str | dict[str, str] | None = None
     round_s: Positive = 300.0
     change_cost: NonNegative = 0.0
+    carbon_g_per_kwh: NonNegative | None = None
+    price_per_kwh: NonNegative | None = None
     tables: dict[str, OptionTable] = {}
     profiles: list[Profile] = []
     formulation: str | None = None
@@ -51,7 +53,9 @@ class UpdateRequest(Strict):
     energy_j: Positive | None = None
     carbon_g: Positive | None = None
     scope: Literal["round", "completion"] = "round"
+    least_goodput: Positive | None = None
     carbon_g_per_kwh: NonNegative | None = None
+    price_per_kwh: NonNegative | None = None
     tenants: dict[str, Tenant] = {}
     reserved_w: dict[str, NonNegative] = {}
     down: list[str] = []
@@ -73,8 +77,10 @@ class IdsRequest(Strict):
 
 
 class SolveRequest(Strict):
-    """How to decide, and whether to take the decision for what runs at once."""
+    """Jobs that came, changed and went, how to decide, and whether that is what runs at once."""
 
+    jobs: list[Job] = []
+    remove: list[str] = []
     deadline_s: Positive | None = None
     gap: float = Field(1e-4, ge=0, lt=1)
     prove: NonNegative | None = 0.0

@@ -179,8 +179,12 @@ class Service:
     # -- decisions ---------------------------------------------------------------------------------------
 
     async def solve(self, name: str, document: Any = None) -> dict[str, Any]:
-        """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not."""
-        asked = _fields(document, ("deadline_s", "gap", "prove", "apply"))
+        """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
+
+        Before that add or change ``jobs``, and take out those in ``remove``, in the same request.
+        """
+        asked = _fields(document, ("jobs", "remove", "deadline_s", "gap", "prove", "apply"))
+        jobs, gone = _list_in(asked, "jobs"), _list_in(asked, "remove")
         deadline_s = self._deadline_s(asked.pop("deadline_s", None))
         apply = asked.pop("apply", False)
         if not isinstance(apply, bool):
@@ -195,10 +199,8 @@ class Service:
             left_s = until - loop.time() - _MARGIN_S
             if left_s <= 0:
                 raise LateError
-            made = session.solve(deadline_s=left_s, **asked)
+            made = session.solve(jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, **asked)
             loop.call_soon_threadsafe(self._decided, name, made)
-            if apply and made.decision.solved:
-                session.apply(made.number)
             return {**decision_document(made), "applied": apply and made.decision.solved}
 
         # Where it is applied, the answer says so, be it a little late.
@@ -358,9 +360,14 @@ def _listed(document: Any, field: str) -> list[Any]:
     asked = _fields(document, (field,))
     if field not in asked:
         raise InputError([f"{field}: is missing"])
-    if not isinstance(asked[field], list):
-        raise InputError([f"{field}: must be a list, got {shown(asked[field])}"])
-    found: list[Any] = asked[field]
+    return _list_in(asked, field)
+
+
+def _list_in(asked: dict[str, Any], field: str) -> list[Any]:
+    """Take a list out of a request, an empty one where it has none."""
+    found = asked.pop(field, [])
+    if not isinstance(found, list):
+        raise InputError([f"{field}: must be a list, got {shown(found)}"])
     return found
 
 

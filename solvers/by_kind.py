@@ -347,7 +347,10 @@ def _ascended(
 
 def _frugal(program: KindProgram) -> IntArray | None:
     """The point whose groups use least of the rows, relative to their limits; None where it violates one."""
-    limit = np.where(np.isfinite(program.row_upper), np.maximum(np.abs(program.row_upper), 1.0), np.inf)
-    dear = -_DEAR * program.cost_range() / limit
-    point = program.cheapest(dear)
+    limits = (
+        np.where(np.isfinite(ends), np.maximum(np.abs(ends), 1.0), np.inf)
+        for ends in (program.row_lower, program.row_upper)
+    )
+    at_least, at_most = (_DEAR * program.cost_range() / limit for limit in limits)
+    point = program.cheapest(at_least - at_most)
     return point if program.violation(point) <= VIOLATION else None

@@ -49,6 +49,10 @@ def short_rows(
     if may_grow is not None:
         fixed = ~np.array([may_grow(name) for name in program.row_names()], dtype=bool)
     timer = Timer(time_s)
+    demands = ~fixed & np.isfinite(program.row_lower) & np.isinf(program.row_upper)
+    if may_grow is None and demands.any():
+        # What can be had under the limits as they are says more than which limits would do.
+        found = found or _extended(program, demands, timer)
     found = found or _extended(program, ~fixed, timer)
     if may_grow is None and fixed.any():
         # What links choices is no limit, unless there is no other way.

@@ -134,5 +134,6 @@ def _rows_in_gpus(slack: RowSlack, gpus: FloatArray) -> BoolArray:
     column = np.repeat(np.arange(slack.uses.shape[0]), np.diff(slack.uses.indptr))
     count = gpus[column]
     block = np.exp2(np.ceil(np.log2(np.maximum(count, 1.0))))
-    other = (slack.uses.data != count) & (slack.uses.data != block)
+    # What is given and not used, as by nodes that are woken, makes no row a budget.
+    other = (slack.uses.data > 0) & (slack.uses.data != count) & (slack.uses.data != block)
     return np.asarray(np.bincount(slack.uses.indices[other], minlength=len(slack.limits)) == 0)

@@ -83,9 +83,12 @@ class Node(Strict):
         GPUs that are broken or used by somebody outside this instance, kept in ascending order. They
         take no job and their watts are not counted.
     base_power_w : float
-        Draw of the server without its GPUs, always counted.
+        Draw of the server without its GPUs.
     reserved_w : float
         Draw of jobs on the node that are not of this instance, on its unavailable GPUs; always counted.
+    sleeps : bool
+        Whether it draws nothing as long as no job is there: neither its base power nor the idle draw of its
+        GPUs.
     pool : str, optional
         Puts the node into a named pool; otherwise pools are derived (`topology.pools`). Nodes with one
         label must be interchangeable: same GPU type, GPU count and power domains.
@@ -100,6 +103,7 @@ class Node(Strict):
     base_power_w: Standing = 0.0
     reserved_w: Standing = 0.0
     unavailable: Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(sorted)] = []
+    sleeps: bool = False
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None
 

@@ -22,13 +22,13 @@ Sizes such as 2 and 3 need more: ways to cut nodes up (`cuts`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.pools import Pool
 
@@ -71,11 +71,29 @@ class Room:
     pool : Pool
     free : bool array, shape (n_gpus,)
         By the pool's line.
+    sleeping : int array, shape (n_sleeping,)
+        Nodes, all of whose GPUs are free, that sleep as long as no job is there, those first that draw least.
+    awake_w : float array, shape (n_sleeping,)
+        What each of them draws awake.
     """
 
     number: int
     pool: Pool
     free: BoolArray
+    sleeping: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    awake_w: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @cached_property
+    def rested(self) -> BoolArray:
+        """Free GPUs of nodes that are awake whatever is decided."""
+        if not len(self.sleeping):
+            return self.free
+        return np.asarray(self.free & ~np.isin(self.pool.node_index, self.sleeping))
+
+    def woken(self, nodes: IntArray) -> Room:
+        """The room where of the nodes that sleep only these are awake, and the others of no use."""
+        free = self.rested | (self.free & np.isin(self.pool.node_index, nodes))
+        return Room(self.number, self.pool, free)
 
     @cached_property
     def on_nodes(self) -> IntArray:
@@ -85,6 +103,10 @@ class Room:
     @cached_property
     def _by_level(self) -> IntArray:
         return free_by_level(self.pool.blocks, self.free)
+
+    @cached_property
+    def _rested_by_level(self) -> IntArray:
+        return free_by_level(self.pool.blocks, self.rested)
 
     def pieces(self, taken: IntArray) -> IntArray:
         """Sizes of the pieces of jobs that take so much in a pool of nodes, ascending."""
@@ -102,12 +124,36 @@ class Room:
         return sorted({1, *(sizes if divides(sizes) else np.arange(sizes[-1]) + 1).tolist()})
 
     def capacity(self, size: int) -> int:
-        """Free GPUs in disjoint sets of a size; a part of one of these sets is taken by nobody."""
+        """Free GPUs in disjoint sets of a size; a part of one of these sets is taken by nobody.
+
+        Those of nodes that sleep count in blocks that are larger than a node alone; see `gain`.
+        """
         if self.pool.capacity == "count":
-            return int(np.count_nonzero(self.free))
+            return int(np.count_nonzero(self.rested))
         if self.pool.capacity == "blocks":
-            return int(self._by_level[size.bit_length() - 1])
-        return int((size * (self.on_nodes // size)).sum())
+            levels = self._rested_by_level if size <= self.pool.gpus_per_node else self._by_level
+            return int(levels[size.bit_length() - 1])
+        on_nodes = np.bincount(self.pool.node_index[self.rested], minlength=len(self.pool.nodes))
+        return int((size * (on_nodes // size)).sum())
+
+    def gain(self, size: int) -> int:
+        """By how much a node that sleeps adds to the capacity of a size when it is woken."""
+        whole = self.pool.gpus_per_node
+        if self.pool.capacity == "count":
+            return whole
+        if self.pool.capacity == "nodes":
+            return size * (whole // size)
+        # Of a node its binary digits are blocks; what is larger counts already.
+        return whole & -size if size <= whole else 0
+
+    def least_awake(self, taken: IntArray) -> int:
+        """How many of the nodes that sleep jobs that take so much need at least, by the rows by size."""
+        most = 0
+        for size in self.sizes(taken) if len(taken) else ():
+            lacking = int(self.use(taken, size).sum()) - self.capacity(size)
+            if lacking > 0 and (gain := self.gain(size)):
+                most = max(most, -(-lacking // gain))
+        return most
 
     def use(self, taken: IntArray, size: int) -> IntArray:
         """What jobs that take so much take of these sets."""

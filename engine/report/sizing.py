@@ -63,6 +63,8 @@ def _print_cluster(out: Console, instance: Instance, options: Options) -> None:
     in_blocks = all(room.pool.capacity == "blocks" for room in rooms)
     columns = POOL_COLUMNS if in_blocks else (*POOL_COLUMNS[:-1], "free GPUs")
     table(out, columns, rows, most=MOST_POOLS)
+    if sleepers := int(np.count_nonzero(cluster.node_columns().flags("sleeps"))):
+        line(out, f"{count(sleepers, 'node')} may sleep as long as no job is there", indent=2)
 
 
 def _pool_row(instance: Instance, room: Room) -> tuple[str, ...]:
@@ -102,13 +104,13 @@ def _blocks(levels: list[int]) -> str:
 
 def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
     budgets, cluster = instance.budgets, instance.cluster
-    idle, full = standing_power_w(instance, options.pools), full_power_w(cluster, cluster.nodes)
+    idle, full = standing_power_w(options.of), full_power_w(cluster, cluster.nodes)
     rows = [_power_row("site", budgets.power_w, idle, full)]
     nodes, feeds = cluster.node_columns(), cluster.node_domains()
     for domain in cluster.power_domains[:MOST_DOMAINS]:
         inside = np.array([domain.name in names for names in feeds.values])[feeds.codes]
         fed = nodes.take(np.flatnonzero(inside))
-        standing = standing_power_w(instance, options.pools, domain.name)
+        standing = standing_power_w(options.of, domain.name)
         full_w = full_power_w(cluster, fed) + domain.reserved_w
         rows.append(_power_row(domain.name, domain.power_cap_w, standing, full_w))
     heading(out, "Power", "the cap between the idle cluster and every GPU at its board limit")
@@ -122,6 +124,10 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
         line(out, f"carbon budget {quantity(budgets.carbon_g, 'g')} of CO2 {scope}", indent=2)
     if instance.carbon_g_per_kwh is not None:
         line(out, f"carbon intensity {number(instance.carbon_g_per_kwh)} g/kWh", indent=2)
+    if instance.price_per_kwh is not None:
+        line(out, f"price of energy {number(instance.price_per_kwh)} per kWh", indent=2)
+    if budgets.least_goodput is not None:
+        line(out, f"least goodput {number(budgets.least_goodput)}", indent=2)
 
 
 def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:
@@ -336,6 +342,9 @@ VIEW = View(
         "proportional": Goal("weighted sum of log slowdowns"),
         "goodput": Goal("goodput", "", "gain"),
         "work-value": Goal("value of the work done", "", "gain"),
+        "energy": Goal("energy", "J"),
+        "carbon": Goal("carbon", "g"),
+        "money": Goal("cost"),
     },
     about=about,
     print_instance=print_instance,

@@ -124,7 +124,7 @@ def _print_prices(
     out: Console, stated: Mapping[str, float], goal: Goal, problem: View, instance: Any
 ) -> None:
     capacities = {} if instance is None else _capacities(problem, instance)
-    prices = {row: price for row, price in stated.items() if price > 0}
+    prices = {row: price for row, price in stated.items() if price != 0}
     if not prices and not capacities:
         return
     heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")

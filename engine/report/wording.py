@@ -182,6 +182,7 @@ SCARCE = {
     "carbon_g": ("carbon budget", "g"),
     "money": ("money budget", "unit of money"),
     "completion_s": ("bound on average completion", "s"),
+    "least_goodput": ("least goodput", "unit of goodput"),
 }
 """Row of a budget to what it limits, and its unit."""
 
@@ -231,6 +232,8 @@ def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | N
     if not known.unit:
         return ""
     step = 1.0 if capacity is None else _round_part(capacity)
+    if price < 0:  # there must be so much of it
+        return f"{number(step)} more of it would cost {goal.amount(-price * step)}"
     return f"{quantity(step, known.unit)} more would {goal.verb} {goal.amount(price * step)}"
 
 

@@ -13,7 +13,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "most")
+PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "credit", "most")
 """Arrays with an entry for every group."""
 
 
@@ -29,8 +29,8 @@ class KindRows:
         Cost per worth of the group.
     pace : float array, shape (n_kind_rows,)
         Seconds per work of the group; ascending within a kind.
-    fixed, metered : csr arrays, shape (n_kind_rows, n_rows)
-        What is used of the program's rows: at once, and per second.
+    fixed, metered, credited : csr arrays, shape (n_kind_rows, n_rows)
+        What is used of the program's rows: at once, per second, and per credit of the group.
     """
 
     start: IntArray
@@ -38,6 +38,7 @@ class KindRows:
     pace: FloatArray
     fixed: csr_array
     metered: csr_array
+    credited: csr_array
 
     def __len__(self) -> int:
         return len(self.value)
@@ -48,8 +49,8 @@ class KindRows:
 
         At given prices one of them is best for all groups.
         """
-        metered = self.metered[:, np.unique(self.metered.indices)].toarray()
-        differs = np.diff(np.column_stack([self.value, self.pace, metered]), axis=0).any(axis=1)
+        varying = [uses[:, np.unique(uses.indices)].toarray() for uses in (self.metered, self.credited)]
+        differs = np.diff(np.column_stack([self.value, self.pace, *varying]), axis=0).any(axis=1)
         first = np.concatenate([np.ones(min(1, len(self)), dtype=bool), differs])
         first[self.start[:-1][self.start[:-1] < len(self)]] = True
         return np.flatnonzero(first)
@@ -100,6 +101,8 @@ class KindGroups:
     worth, work : float arrays, shape (n_groups,)
     surcharge, lost_s : float arrays, shape (n_groups,)
         What all of its kind's rows cost and take besides; not its own columns.
+    credit : float array, shape (n_groups,)
+        How often it counts what its kind's rows use per credit.
     most : int array, shape (n_groups,)
         How many of its kind's rows, from the quickest on, a group may choose: all or none that are as quick.
     kinds : KindRows
@@ -115,6 +118,7 @@ class KindGroups:
     work: FloatArray
     surcharge: FloatArray
     lost_s: FloatArray
+    credit: FloatArray
     most: IntArray
     kinds: KindRows
     own: OwnColumns
@@ -164,10 +168,14 @@ class KindGroups:
         of_kind = np.flatnonzero(code >= len(self.own))
         own = np.flatnonzero(code < len(self.own))
         row = code[of_kind] - len(self.own)
-        metered = self.kinds.metered[row]
-        seconds = self._seconds(group[of_kind], row)
-        metered.data = metered.data * np.repeat(seconds, np.diff(metered.indptr))
-        parts = vstack([self.kinds.fixed[row] + metered, self.own.uses[code[own]]], format="csr")
+        metered, credited = self.kinds.metered[row], self.kinds.credited[row]
+        for uses, times in (
+            (metered, self._seconds(group[of_kind], row)),
+            (credited, self.credit[group[of_kind]]),
+        ):
+            uses.data = uses.data * np.repeat(times, np.diff(uses.indptr))
+        of_kinds = self.kinds.fixed[row] + metered + credited
+        parts = vstack([of_kinds, self.own.uses[code[own]]], format="csr")
         place = np.empty(len(code), dtype=np.int64)
         place[np.concatenate([of_kind, own])] = np.arange(len(code))
         return csr_array(parts[place])
@@ -183,6 +191,8 @@ class KindGroups:
         shape = (parts, self.n_rows)
         use = _used(kinds.fixed, row, once[of_kind], number[of_kind], shape)
         use += _used(kinds.metered, row, self._seconds(group[of_kind], row), number[of_kind], shape)
+        if kinds.credited.nnz:
+            use += _used(kinds.credited, row, self.credit[group[of_kind]], number[of_kind], shape)
         use += _used(self.own.uses, code[of_own], once[of_own], number[of_own], shape)
         return use[0] if part is None else use
 

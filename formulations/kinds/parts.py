@@ -128,7 +128,8 @@ def _lost(program: KindProgram, group: IntArray, code: IntArray) -> FloatArray:
     broken = np.zeros(program.n_rows, dtype=bool)
     for uses in (program.own.uses, program.kinds.fixed):
         broken[uses.indices[uses.data % 1.0 != 0.0]] = True
-    broken[program.kinds.metered.indices] = True
+    for uses in (program.kinds.metered, program.kinds.credited):
+        broken[uses.indices] = True
     for limit in (program.row_lower, program.row_upper):
         broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
     size = np.abs(program.uses_in_all(group, code))

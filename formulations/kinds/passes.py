@@ -327,8 +327,8 @@ class _ByKind:
     Attributes
     ----------
     order : int array, shape (n_groups,)
-    features : float array, shape (n_groups, 5)
-        Work, worth, 1, surcharge and lost seconds.
+    features : float array, shape (n_groups, 5 or 6)
+        Work, worth, credit where rows use any, 1, surcharge and lost seconds.
     most : int array, shape (n_groups,)
         How many runs of rows each may choose.
     chunks : list of _Chunk
@@ -350,7 +350,8 @@ class _ByKind:
         starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
         alike = groups.kind * 4 + 2 * limited + starting
         order = np.argsort(alike, kind="stable")
-        columns = (groups.work, groups.worth, np.ones(len(order)), groups.surcharge, groups.lost_s)
+        credit = [groups.credit] if kinds.credited.nnz else []
+        columns = [groups.work, groups.worth, *credit, np.ones(len(order)), groups.surcharge, groups.lost_s]
         features = np.column_stack([column[order] for column in columns])
         kind = groups.kind[order]
         begin = np.flatnonzero(np.diff(alike[order], prepend=-9))
@@ -387,9 +388,11 @@ class _Priced:
         hits = np.flatnonzero(self._more == 0.0)
         self.best = hits[np.searchsorted(hits, runs)]
         self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
-        # What a work, a worth, a group, a surcharge and a second of it pay for each run.
+        # What a work, a worth, a credit, a group, a surcharge and a second of it pay for each run.
         self._pace = kinds.pace[runs]
-        self._terms = np.array([metered * self._pace, kinds.value[runs], least, np.ones(len(runs)), metered])
+        credited = [-(kinds.credited @ prices)[runs]] if kinds.credited.nnz else []
+        once = [*credited, least, np.ones(len(runs))]
+        self._terms = np.array([metered * self._pace, kinds.value[runs], *once, metered])
 
     def spelled_out(
         self, group: IntArray, run: IntArray, above: FloatArray
@@ -405,16 +408,17 @@ class _Priced:
         features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.runs]
         if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
             features = np.repeat(features, 2, axis=0)
+        last = len(terms) - 1
         if self._linear:
-            known = 5 if chunk.starting else 3
+            known = last + 1 if chunk.starting else last - 1
             cells = features[:, :known] @ terms[:known]
         else:
-            known = 4 if chunk.starting else 3
+            known = last if chunk.starting else last - 1
             cells = np.multiply.outer(features[:, 0], self._pace[chunk.runs])
             if chunk.starting:
-                cells += features[:, 4:]
+                cells += features[:, last:]
             np.minimum(cells, self._horizon_s, out=cells)
-            cells *= terms[4]
+            cells *= terms[last]
             cells += features[:, 1:known] @ terms[1:known]
         if single:
             cells = cells[:1]

@@ -63,7 +63,8 @@ class KindProgram(KindGroups):
     @cached_property
     def nonzeros(self) -> int:
         """Entries of the matrix that there would be."""
-        size = np.diff(self.kinds.fixed.indptr) + np.diff(self.kinds.metered.indptr)
+        kinds = self.kinds
+        size = sum(np.diff(uses.indptr) for uses in (kinds.fixed, kinds.metered, kinds.credited))
         until = np.concatenate([[0], np.cumsum(size)])
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
         return int(self.own.uses.nnz + (until[begin + self.most] - until[begin]).sum())
@@ -221,4 +222,6 @@ class KindProgram(KindGroups):
             longest_s = min(self.horizon_s, longest_s)
             most = np.asarray(abs(self.kinds.metered).max(axis=0).todense()).ravel()
             largest.append(longest_s * most)
+            most = np.asarray(abs(self.kinds.credited).max(axis=0).todense()).ravel()
+            largest.append(float(np.abs(self.credit).max()) * most)
         return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))

@@ -24,6 +24,7 @@ from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import room_of, room_rows
+from wattsched.formulations.sizing.sleeping import refuse_sleepers
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
@@ -114,10 +115,14 @@ class Round:
 
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:
-        """Power caps and budgets of energy and carbon, without those that no choice uses."""
+        """Power caps, budgets and quotas, without those that no choice uses.
+
+        The least goodput is one where both sides are negative.
+        """
         return tuple(
-            _limit(row.name, row.column, row.use, float(row.capacity))
+            _limit(row.name, row.column, sign * row.use, float(sign * row.capacity))
             for row in self.columns.budgets
+            for sign in [-1.0 if row.least else 1.0]
             if len(row.column)
         )
 
@@ -154,6 +159,7 @@ def _build(
 ) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
     options = expanded(known)
+    refuse_sleepers(options.of, external.source)
     columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
         model, variables = _parts(external.formulate(Round(columns)), len(columns))
@@ -202,7 +208,8 @@ def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
         for link in columns.links:
             first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
             model.wattsched_share.add(first - other == 0)
-    broken = [row.capacity for row in columns.budgets if row.capacity < 0 and not len(row.column)]
+    unused = [row for row in columns.budgets if not len(row.column)]
+    broken = [-abs(row.capacity) for row in unused if row.least or row.capacity < 0]
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))
         model.wattsched_idle = pyo.Constraint(expr=model.wattsched_nothing <= min(broken))

@@ -9,24 +9,25 @@ r"""`assignment`: an algebraic Pyomo model that names every aligned block a job 
 
 It needs no theorem about buddy blocks, and it is where constraints that tell blocks apart would go. In pools
 of nodes it names for each option the nodes that a job may have whole, and the one that it has a part of; in
-pools that are counted there is nothing to name.
+pools that are counted there is nothing to name. Of nodes that sleep it names those that are awake.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from wattsched.formulations.model import Model, Starts, not_built
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
-from wattsched.formulations.sizing.budgets import rooms_of
+from wattsched.formulations.sizing.budgets import budgets_of, rooms_of
 from wattsched.formulations.sizing.columns import choices
 from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.sleeping import cost_of_node, uses_of_node
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray
@@ -109,17 +110,55 @@ def algebra(given: Round, most: float = np.inf) -> Any:
             == 0
         ),
     )
+    sleepers = {
+        (room.number, node): each_w
+        for room in rooms
+        for node, each_w in zip(room.sleeping.tolist(), room.awake_w.tolist(), strict=True)
+    }
+    m.awake = pyo.Var(list(sleepers), domain=pyo.Binary)
+
+    def is_up(pool: int, node: int) -> Any:
+        """Whether a node is awake: 1, or a variable."""
+        return m.awake[pool, node] if (pool, node) in sleepers else 1
+
     m.gpu = pyo.Constraint(
-        list(covering), rule=lambda m, p, g: pyo.quicksum(m.y[at] for at in covering[p, g]) <= 1
+        list(covering),
+        rule=lambda m, p, g: (
+            pyo.quicksum(m.y[at] for at in covering[p, g]) <= is_up(p, int(rooms[p].pool.node_index[g]))
+        ),
     )
-    _add_other_pools(m, rooms, sized)
-    m.budget = pyo.ConstraintList()
-    for limit in given.budgets:
-        m.budget.add(pyo.quicksum(use * m.x[c] for c, use in limit.use.items()) <= limit.capacity)
+    _add_other_pools(m, rooms, sized, is_up)
+    _add_budgets(m, given, rooms, sleepers)
     return m
 
 
-def _add_other_pools(m: Any, rooms: list[Room], sized: Mapping[tuple[int, int, int], list[int]]) -> None:
+def _add_budgets(m: Any, given: Round, rooms: list[Room], sleepers: Mapping[tuple[int, int], float]) -> None:
+    """Add the budgets and, where nodes sleep, the objective, with what those that are awake use and cost."""
+    import pyomo.environ as pyo
+
+    known, budgets = given.options.of, budgets_of(given.options.of)
+    uses = {at: uses_of_node(known, budgets, rooms[at[0]], each_w) for at, each_w in sleepers.items()}
+    m.budget, limits = pyo.ConstraintList(), {limit.name: limit for limit in given.budgets}
+    for row in given.columns.budgets:
+        of_nodes = [use[row.name] * m.awake[at] for at, use in uses.items() if use.get(row.name)]
+        if (limit := limits.get(row.name)) is not None:
+            used = [use * m.x[c] for c, use in limit.use.items()]
+            m.budget.add(pyo.quicksum(used + of_nodes) <= limit.capacity)
+        elif of_nodes:
+            m.budget.add(pyo.quicksum(of_nodes) <= float(row.capacity))
+    if sleepers and given.combine == "sum":
+        costs = [choice.cost * m.x[c] for c, choice in enumerate(given.choices)]
+        for at, each_w in sleepers.items():
+            costs.append(cost_of_node(known, given.objective, each_w) * m.awake[at])
+        m.cost = pyo.Objective(expr=pyo.quicksum(costs))
+
+
+def _add_other_pools(
+    m: Any,
+    rooms: list[Room],
+    sized: Mapping[tuple[int, int, int], list[int]],
+    is_up: Callable[[int, int], Any],
+) -> None:
     """Add the rows of pools that are no blocks: of counts one, of nodes which ones each job is on."""
     import pyomo.environ as pyo
 
@@ -147,9 +186,11 @@ def _add_other_pools(m: Any, rooms: list[Room], sized: Mapping[tuple[int, int, i
             for node in able:
                 used[p, node].append(size * name[j, p, s, node])
     for (p, node), gpus_used in used.items():
-        m.on_nodes.add(pyo.quicksum(gpus_used) <= int(rooms[p].on_nodes[node]))
+        m.on_nodes.add(pyo.quicksum(gpus_used) - int(rooms[p].on_nodes[node]) * is_up(p, node) <= 0)
     for p, gpus_used in counted.items():
-        m.counted.add(pyo.quicksum(gpus_used) <= int(np.count_nonzero(rooms[p].free)))
+        room = rooms[p]
+        woken = [room.pool.gpus_per_node * is_up(p, node) for node in room.sleeping.tolist()]
+        m.counted.add(pyo.quicksum(gpus_used) - pyo.quicksum(woken) <= int(np.count_nonzero(room.rested)))
 
 
 def free_blocks(rooms: list[Room]) -> dict[tuple[int, int], list[int]]:

@@ -10,8 +10,6 @@ import numpy as np
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
-from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.pools import Pool
@@ -34,6 +32,8 @@ class BudgetRow:
         The budget as the instance states it.
     standing : float
         What idle GPUs and nodes use of it whatever is decided.
+    least : bool
+        Whether the limit is one from below: there must be as much at least.
     """
 
     name: str
@@ -41,12 +41,15 @@ class BudgetRow:
     use: FloatArray
     limit: float
     standing: float
+    least: bool = False
 
     @classmethod
-    def of(cls, name: str, use: FloatArray, limit: float, standing: float) -> BudgetRow:
+    def of(
+        cls, name: str, use: FloatArray, limit: float, standing: float, *, least: bool = False
+    ) -> BudgetRow:
         """Row of the uses of all columns, shape (n_columns,)."""
         column = np.flatnonzero(use)
-        return cls(name, column, use[column], limit, standing)
+        return cls(name, column, use[column], limit, standing, least)
 
     @property
     def capacity(self) -> float:
@@ -57,14 +60,6 @@ class BudgetRow:
 def extra_power_w(options: Options) -> FloatArray:
     """Draw of each option beyond the idle draw of the GPUs it takes."""
     return options.power_w - options.idle_w
-
-
-def energy_j(options: Options) -> FloatArray:
-    """Energy of each option in the scope of the budgets (see `Budgets`)."""
-    instance = options.instance
-    if instance.budgets.scope == "round":
-        return extra_power_w(options) * np.minimum(options.completion_s, instance.round_s)
-    return options.energy_j
 
 
 @dataclass(frozen=True)
@@ -99,30 +94,25 @@ class Budget:
 def budgets_of(known: RoundJobs) -> list[Budget]:
     """All budgets and power caps of the round."""
     instance, pools, budgets = known.instance, known.pools, known.instance.budgets
-    idle_w, everywhere = standing_power_w(instance, pools), np.arange(len(pools))
+    idle_w, everywhere = standing_power_w(known), np.arange(len(pools))
     found = []
     if budgets.power_w is not None:
         found.append(Budget("power_w", "power", everywhere, budgets.power_w, idle_w))
     for domain in instance.cluster.power_domains:
         inside = np.flatnonzero([domain.name in pool.domains for pool in pools])
-        standing = standing_power_w(instance, pools, domain.name)
+        standing = standing_power_w(known, domain.name)
         found.append(Budget(f"power_w:{domain.name}", "power", inside, domain.power_cap_w, standing))
     standing = idle_w * instance.round_s if budgets.scope == "round" else 0.0
     if budgets.energy_j is not None:
         found.append(Budget("energy_j", "energy", everywhere, budgets.energy_j, standing))
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
-        grams = grams_per_j(instance)
-        found.append(Budget("carbon_g", "carbon", everywhere, budgets.carbon_g, standing * grams))
+        grams = standing * known.per_joule["carbon"]
+        found.append(Budget("carbon_g", "carbon", everywhere, budgets.carbon_g, grams))
     return found
 
 
-def grams_per_j(instance: Instance) -> float:
-    """Carbon of a joule; of no use without a carbon intensity."""
-    return (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
-
-
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
-    """Rows of all budgets and power caps of the instance, and of the quotas of its tenants.
+    """Rows of all budgets and power caps of the instance, of quotas of its tenants, and of the least goodput.
 
     Parameters
     ----------
@@ -134,7 +124,7 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     extra, pool = extra_power_w(options)[index], options.pool[index]
     by_pool = np.argsort(pool, kind="stable")
     ends = np.searchsorted(pool[by_pool], np.arange(len(options.pools) + 1))
-    energy = energy_j(options)[index] if any(b.counts != "power" for b in budgets) else extra[:0]
+    energy = options.counted_j[index] if any(b.counts != "power" for b in budgets) else extra[:0]
     rows = []
     for budget in budgets:
         if budget.name == "power_w":
@@ -145,27 +135,51 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
             column = column[extra[column] != 0.0]
             rows.append(BudgetRow(budget.name, column, extra[column], budget.limit, budget.standing))
         else:
-            use = energy * (grams_per_j(options.instance) if budget.counts == "carbon" else 1.0)
+            use = energy * options.per_joule[budget.counts]
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
     for quota in quotas_of(options.instance):
         rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
+    if (least := options.instance.budgets.least_goodput) is not None:
+        rows.append(BudgetRow.of("least_goodput", options.goodput[index], least, 0.0, least=True))
     return rows
 
 
-def standing_power_w(instance: Instance, pools: tuple[Pool, ...], domain: str | None = None) -> float:
+def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
     """What is drawn whatever is decided, in the site or through a power domain.
 
-    It is the idle draw of all available GPUs, the base power of nodes, and what others draw.
+    It is the idle draw of all available GPUs and the base power of nodes, without those that sleep as long as
+    no job is there, and what others draw.
     """
-    types, nodes = instance.cluster.gpu_types, instance.cluster.node_columns()
-    servers_w = nodes.numbers("base_power_w") + nodes.numbers("reserved_w")
-    of_nodes_w = sum(
-        types[pool.gpu_type].idle_power_w * int(pool.available.sum()) + servers_w[pool.members].sum()
-        for pool in pools
-        if domain is None or domain in pool.domains
-    )
-    besides_w = sum(one.reserved_w for one in instance.cluster.power_domains if one.name == domain)
+    cluster = known.instance.cluster
+    nodes = cluster.node_columns()
+    base_w, reserved_w = nodes.numbers("base_power_w"), nodes.numbers("reserved_w")
+    of_nodes_w = 0.0
+    for pool, sleeping in zip(known.pools, sleepers_of(known), strict=True):
+        if domain is None or domain in pool.domains:
+            up, idle_w = np.delete(pool.members, sleeping), cluster.gpu_types[pool.gpu_type].idle_power_w
+            awake = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
+            of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
+    besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)
     return float(of_nodes_w + besides_w)
+
+
+@remembered
+def sleepers_of(known: RoundJobs) -> list[IntArray]:
+    """Per pool the nodes that draw nothing as long as no job is there, by their places in `Pool.nodes`.
+
+    A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
+    where a job keeps its GPUs.
+    """
+    nodes = known.instance.cluster.node_columns()
+    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
+    if not sleeps.any():
+        return [np.empty(0, dtype=np.int64) for _ in known.pools]
+    sleeps[nodes.broken[0]] = False
+    job, position = known.held_gpus
+    kept, pool_of = known.jobs.fixed[job], known.held[1][job]
+    for p, pool in enumerate(known.pools):
+        sleeps[pool.members[pool.node_index[position[kept & (pool_of == p)]]]] = False
+    return [np.flatnonzero(sleeps[pool.members]) for pool in known.pools]
 
 
 def free_gpus(known: RoundJobs) -> list[BoolArray]:
@@ -186,8 +200,20 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
     """What is free in each pool as jobs can take it."""
-    free = zip(known.pools, free_gpus(known), strict=True)
-    return [Room(p, pool, left) for p, (pool, left) in enumerate(free)]
+    free = zip(known.pools, free_gpus(known), sleepers_of(known), strict=True)
+    return [_room(known, p, *parts) for p, parts in enumerate(free)]
+
+
+def _room(known: RoundJobs, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
+    """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
+    cluster, taken = known.instance.cluster, pool.node_index[~free]
+    sleeping = np.setdiff1d(sleepers, taken)
+    if not len(sleeping):
+        return Room(number, pool, free)
+    idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
+    awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
+    order = np.argsort(awake_w, kind="stable")
+    return Room(number, pool, free, sleeping[order], awake_w[order])
 
 
 def _reserved(pool: Pool, job: IntArray, position: IntArray) -> IntArray:

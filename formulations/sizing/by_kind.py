@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Entries, ProgramBuilder
 from wattsched.formulations.sizing import mckp
-from wattsched.formulations.sizing.budgets import budgets_of, grams_per_j, rooms_of
+from wattsched.formulations.sizing.budgets import budgets_of, rooms_of
 from wattsched.formulations.sizing.columns import beaten_in_runs, undominated
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.formulations.sizing.data import Options, allowed, chosen_options, options_in
@@ -26,9 +26,10 @@ from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
 from wattsched.formulations.sizing.mckp import add_room_rows
-from wattsched.formulations.sizing.objectives import Objective
+from wattsched.formulations.sizing.objectives import Objective, useful_share
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.sizing.quotas import quotas_of
+from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -78,6 +79,8 @@ class _Round:
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
         self.own = self._own_pairs()
+        # Parts of the nodes that sleep are groups behind those of the jobs, of two own columns each.
+        self.parts = parts_of(known, objective.name)
 
     def model(self) -> Model[Decision]:
         """Program, and the way between its points and decisions."""
@@ -93,20 +96,22 @@ class _Round:
             lagrangian=True,
             written_out=lambda: mckp.build(self.known, self.objective.name),
             options=self.known.n_options,
-            dropped=self.known.n_options - program.n_columns + int(again),
+            dropped=self.known.n_options - program.n_columns + 2 * len(self.parts) + int(again),
         )
 
     def program(self) -> KindProgram:
         """Costs and rows of the kinds, and of what jobs have for themselves."""
         known, scaled, own = self.known, self.scaled, self.own
         rows = known.configurations.taken(self.index)
-        fixed, metered, builder = self._uses()
+        fixed, metered, credited, builder = self._uses()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
         # Rows of jobs that keep their GPUs are there once more, without the room.
         at = np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job])
         taken = metered[at]
         taken.data = taken.data * np.repeat(np.minimum(own.seconds, horizon_s), np.diff(taken.indptr))
+        given = credited[at]
+        given.data = given.data * np.repeat(own.credit, np.diff(given.indptr))
         lower, upper = builder.row_bounds()
         of_group = {
             "kind": np.where(self.of_kind, known.kind, -1),
@@ -114,10 +119,15 @@ class _Round:
             "work": known.work,
             "surcharge": np.where(self.of_kind, scaled.surcharge, 0.0),
             "lost_s": np.where(self.of_kind, known.restart_s, 0.0),
+            "credit": known.weight * np.maximum(0.0, 1.0 - known.restart_s / known.round_s),
             "most": self._most(rows),
         }
-        groups: dict[str, Any] = {name: values[self.order] for name, values in of_group.items()}
-        n_own = np.bincount(own.job, minlength=len(known))[self.order]
+        of_part, n_parts = {"kind": -1, "worth": 1.0}, len(self.parts)
+        groups: dict[str, Any] = {
+            name: np.append(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
+            for name, values in of_group.items()
+        }
+        n_own = np.append(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
         return KindProgram(
             **groups,
             kinds=KindRows(
@@ -126,11 +136,12 @@ class _Round:
                 pace=1.0 / rows.rate,
                 fixed=fixed[self.index],
                 metered=metered[self.index],
+                credited=credited[self.index],
             ),
             own=OwnColumns(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
-                cost=own.cost,
-                uses=csr_array(fixed[at] + taken),
+                cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
+                uses=self._with_parts(csr_array(fixed[at] + taken + given), builder),
             ),
             row_lower=lower,
             row_upper=upper,
@@ -139,21 +150,35 @@ class _Round:
             sense=self.objective.sense,
         )
 
-    def _uses(self) -> tuple[csr_array, csr_array, ProgramBuilder]:
-        """What every configuration uses at once and by the second, with its room and without, and waiting.
+    def _with_parts(self, uses: csr_array, builder: ProgramBuilder) -> csr_array:
+        """What own columns use, and those of parts: asleep nothing."""
+        if not self.parts:
+            return uses
+        number, of_parts = {block.name: place for place, block in builder.numbered()}, Entries()
+        for i, part in enumerate(self.parts):
+            for name, use in part.uses.items():
+                if name in number:
+                    of_parts.add(2 * i + 1, number[name], use)
+        below = of_parts.matrix(2 * len(self.parts), builder.n_rows)
+        return csr_array(vstack([uses, below], format="csr"))
+
+    def _uses(self) -> tuple[csr_array, csr_array, csr_array, ProgramBuilder]:
+        """What every configuration uses at once, by the second and by the credit, with its room, and without.
+
+        The last is waiting.
 
         Returns
         -------
-        fixed, metered : csr arrays, shape (2 n_configurations + 1, n_rows)
+        fixed, metered, credited : csr arrays, shape (2 n_configurations + 1, n_rows)
         builder : ProgramBuilder
             With the rows.
         """
         known, rows, budgets = self.known, self.known.configurations, self.known.instance.budgets
-        n, builder, metered = len(rows), ProgramBuilder(), Entries()
+        n, builder, metered, credited = len(rows), ProgramBuilder(), Entries(), Entries()
         pool = np.concatenate([rows.pool, rows.pool, [WAIT]])
         room = np.concatenate([rows.block, np.zeros(n + 1, dtype=np.int64)])
         add_room_rows(builder, rooms_of(known), pool, room)
-        extra_w = rows.power_w - _idle_w(known, rows)
+        extra_w = rows.power_w - known.row_idle_w
         at_once = np.concatenate([extra_w, extra_w, [0.0]])
         # A job that waits pays for the energy that it needs at least: by the joule.
         to_completion = np.concatenate([rows.power_w, rows.power_w, [1.0]])
@@ -162,16 +187,20 @@ class _Round:
             inside = np.flatnonzero(np.isin(pool, budget.pools)) if budget.counts == "power" else pool[:0]
             number = builder.row(budget.name, inside, at_once[inside], upper=budget.capacity)
             if budget.counts != "power":
-                per_joule = grams_per_j(known.instance) if budget.counts == "carbon" else 1.0
-                metered.add(number, np.arange(len(pool)), by_second * per_joule)
+                metered.add(number, np.arange(len(pool)), by_second * known.per_joule[budget.counts])
         tenant = np.append(np.tile(known.kind_tenant[rows.kind], 2), NONE)
         amounts = {"gpus": rows.gpus, "power": rows.power_w}
         for quota in quotas_of(known.instance):
             inside = np.flatnonzero(np.isin(tenant, quota.tenants))
             amount = np.tile(amounts[quota.counts], 2)
             builder.row(quota.name, inside, amount[inside], upper=quota.limit)
+        if budgets.least_goodput is not None:
+            number = builder.row("least_goodput", pool[:0], at_once[:0], lower=budgets.least_goodput)
+            speed = rows.rate / rows.reference_rate[rows.kind]
+            credited.add(number, np.arange(2 * n), np.tile(speed, 2))
         shape = builder.n_rows, len(pool)
-        return csr_array(builder.matrix(*shape).T), csr_array(metered.matrix(*shape).T), builder
+        fixed, by_time, given = (csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))
+        return fixed, by_time, given, builder
 
     def _most(self, rows: Configurations) -> IntArray:
         """How many of its kind's rows keep a job's deadline; those before a slow one are quicker."""
@@ -198,7 +227,8 @@ class _Round:
         options = chosen_options(known, np.full(len(known), WAIT))
         waits = self.of_kind & ~known.must_run & (options.completion_s <= known.latest_s)
         job, cost = np.flatnonzero(waits), self.objective.cost(options)
-        return _OwnPairs(job, np.full(len(job), WAIT), cost[job], self._metered_s(options)[job])
+        seconds = self._metered_s(options)[job]
+        return _OwnPairs(job, np.full(len(job), WAIT), cost[job], seconds, np.zeros(len(job)))
 
     def _kept(self) -> _OwnPairs:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
@@ -211,7 +241,8 @@ class _Round:
         keep = undominated[row] & self.scaled.scales[job] & ~self._is_odd[job]
         keep &= seconds <= known.latest_s[job]
         job, row, seconds = job[keep], row[keep], seconds[keep]
-        return _OwnPairs(job, row, self.scaled.worth[job] * self.scaled.value[row], seconds)
+        cost = self.scaled.worth[job] * self.scaled.value[row]
+        return _OwnPairs(job, row, cost, seconds, known.weight[job])
 
     @cached_property
     def _is_odd(self) -> BoolArray:
@@ -227,7 +258,9 @@ class _Round:
         options, row = options.take(possible), row[possible]
         cost = self.objective.cost(options)
         keep = np.flatnonzero(undominated(options, cost))
-        return _OwnPairs(options.job[keep], row[keep], cost[keep], self._metered_s(options)[keep])
+        credit = known.weight[options.job] * useful_share(options, known.round_s)
+        seconds = self._metered_s(options)
+        return _OwnPairs(options.job[keep], row[keep], cost[keep], seconds[keep], credit[keep])
 
     def _metered_s(self, options: Options) -> FloatArray:
         """`_OwnPairs.seconds` of options."""
@@ -237,8 +270,8 @@ class _Round:
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
-        row = np.empty_like(self.order)
-        row[self.order] = np.append(self.own.row, self.index)[point]
+        row, of_parts = np.empty_like(self.order), np.full(2 * len(self.parts), WAIT)
+        row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
                 return place(chosen_options(self.known, row), np.arange(len(self.known)))
@@ -273,7 +306,8 @@ class _Round:
         point, waiting = self._columns_of(decision), np.full(len(self.known), UNKNOWN)
         waits = np.flatnonzero(self.own.row == WAIT)
         waiting[self.own.job[waits]] = waits
-        point = np.where(point >= 0, point, waiting[self.order])
+        jobs = len(waiting)
+        point[:jobs] = np.where(point[:jobs] >= 0, point[:jobs], waiting[self.order])
         return point if (point >= 0).all() else None
 
     def _columns_of(self, decision: Decision) -> IntArray:
@@ -281,11 +315,20 @@ class _Round:
         known, own = self.known, self.own
         row = matching_rows(known, decision)
         place = np.full(len(known.configurations) + 1, UNKNOWN)
-        place[self.index] = len(own.job) + np.arange(len(self.index))
+        beyond = len(own.job) + 2 * len(self.parts)
+        place[self.index] = beyond + np.arange(len(self.index))
         point = np.where(self.of_kind & (row >= 0), place[np.maximum(row, WAIT)], UNKNOWN)
         same = np.flatnonzero(own.row == row[own.job])
         point[own.job[same]] = same
-        return point[self.order]
+        return np.append(point[self.order], self._awake(row))
+
+    def _awake(self, row: IntArray) -> IntArray:
+        """Columns of parts, of which as few are awake as jobs in rows of their kinds need."""
+        known, rows = self.known, self.known.configurations
+        needs = (row >= 0) & ~known.jobs.fixed
+        woken = nodes_awake(rooms_of(known), rows.pool[row[needs]], rows.block[row[needs]])
+        first = len(self.own.job) + 2 * np.arange(len(self.parts))
+        return np.asarray(first + awake_parts(self.parts, woken), dtype=np.int64)
 
 
 class _OwnPairs(NamedTuple):
@@ -298,19 +341,22 @@ class _OwnPairs(NamedTuple):
     cost : float array, shape (n,)
     seconds : float array, shape (n,)
         For which it draws its watts; for waiting the joules that it pays for.
+    credit : float array, shape (n,)
+        Goodput at the speed of the smallest configuration.
     """
 
     job: IntArray
     row: IntArray
     cost: FloatArray
     seconds: FloatArray
+    credit: FloatArray
 
 
 def _saves_by_restarts(known: RoundJobs) -> BoolArray:
     """Jobs of which a restart saves energy: a row draws less than its GPUs when they are idle."""
     rows, budgets = known.configurations, known.instance.budgets
     metered = budgets.energy_j is not None or budgets.carbon_g is not None
-    if not metered or budgets.scope == "completion" or not (rows.power_w < _idle_w(known, rows)).any():
+    if not metered or budgets.scope == "completion" or not (rows.power_w < known.row_idle_w).any():
         return np.zeros(len(known), dtype=bool)
     return known.restart_s > 0.0
 
@@ -318,7 +364,7 @@ def _saves_by_restarts(known: RoundJobs) -> BoolArray:
 def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolArray:
     """Rows of the kinds that no other row of the kind that is alike beats for all jobs; see `undominated`."""
     rows, budgets = known.configurations, known.instance.budgets
-    extra_w = rows.power_w - _idle_w(known, rows)
+    extra_w = rows.power_w - known.row_idle_w
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
     pace = 1.0 / rows.rate
     criteria = [value, rows.block.astype(float)]
@@ -341,9 +387,3 @@ def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolAr
     beaten = np.empty(len(rows), dtype=bool)
     beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(criteria)[:, order])
     return ~beaten
-
-
-def _idle_w(known: RoundJobs, rows: Configurations) -> FloatArray:
-    types = known.instance.cluster.gpu_types
-    per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in known.pools] + [0.0])
-    return np.asarray(per_gpu[rows.pool] * rows.gpus)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, energy_j, extra_power_w
+from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, extra_power_w
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
@@ -51,16 +51,16 @@ def _criteria(options: Options, cost: FloatArray) -> FloatArray:
 
 
 def _budget_criteria(options: Options) -> list[FloatArray]:
-    """Watts and joules, where they are limited; grams and the caps of domains are proportional to them."""
+    """Watts, joules and goodput, where these are limited; grams and watts of domains follow from them."""
     budgets = options.instance.budgets
     capped = np.array([budgets.power_w is not None or bool(p.domains) for p in options.pools] + [False])
     power = np.where(capped[options.pool], extra_power_w(options), 0.0)
     criteria = [power] if capped.any() else []
     if budgets.energy_j is not None or budgets.carbon_g is not None:
-        energy = energy_j(options)
+        energy = options.counted_j
         if not np.array_equal(energy, power * options.instance.round_s):
             criteria.append(energy)
-    return criteria
+    return criteria if budgets.least_goodput is None else [*criteria, -options.goodput]
 
 
 def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:

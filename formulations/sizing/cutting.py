@@ -11,7 +11,7 @@ as 2 and 3, let :math:`N_f` nodes have :math:`f` free GPUs, and let a way :math:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,6 +68,10 @@ class Cutting:
         for size in self.sizes.tolist():
             yield size, (part == size) + (nodes if size == whole else 0)
 
+    def pieces_of(self, taken: IntArray) -> IntArray:
+        """How many pieces of each size jobs take together that take so much."""
+        return np.array([pieces.sum() for _, pieces in self.demand(taken)], dtype=np.int64)
+
     def add(self, rows: ProgramBuilder, inside: IntArray, taken: IntArray) -> None:
         """Add the columns, and the rows of the formula.
 
@@ -85,13 +89,21 @@ class Cutting:
             rows.add(row, inside[some], pieces[some].astype(float))
         for f, (count, many) in enumerate(zip(free.tolist(), nodes.tolist(), strict=True)):
             mine = columns[of_way == f]
-            rows.row(f"cuts:{name}:{count}", mine, np.ones(len(mine)), upper=float(many))
+            awake = many - len(self.room.sleeping) * (count == self.room.pool.gpus_per_node)
+            rows.row(f"cuts:{name}:{count}", mine, np.ones(len(mine)), upper=float(awake))
 
-    def ways_for(self, pieces: IntArray) -> IntArray | None:
-        """How many nodes to cut in each way for so many pieces of each size; None where they do not fit."""
+    def ways_for(self, pieces: IntArray, asleep: int = 0) -> IntArray | None:
+        """How many nodes to cut in each way for so many pieces of each size; None where they do not fit.
+
+        Parameters
+        ----------
+        asleep : int
+            Nodes, all of whose GPUs are free, that are not cut.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         free, nodes = self.nodes()
+        nodes = nodes - asleep * (free == self.room.pool.gpus_per_node)
         if not len(self.free):
             return None if pieces.any() else np.zeros(0, dtype=np.int64)
         cut = (self.free == free[:, None]).astype(float)
@@ -131,12 +143,21 @@ def cutting_of(room: Room, taken: IntArray) -> Cutting | None:
     return Cutting.of(room, sizes)
 
 
-def points_of(cuttings: Sequence[Cutting], pool: IntArray, taken: IntArray) -> FloatArray | None:
-    """Values of the columns of all cuttings for what jobs take of some pools; None where it does not fit."""
+def points_of(
+    cuttings: Sequence[Cutting], pool: IntArray, taken: IntArray, woken: Mapping[str, int] = {}
+) -> FloatArray | None:
+    """Values of the columns of all cuttings for what jobs take of some pools; None where it does not fit.
+
+    Parameters
+    ----------
+    woken : mapping of str to int
+        How many of the nodes that sleep are awake in each pool.
+    """
     values = [np.zeros(0)]
     for cutting in cuttings:
         here = taken[(taken > 0) & (pool == cutting.room.number)]
-        ways = cutting.ways_for(np.array([pieces.sum() for _, pieces in cutting.demand(here)]))
+        asleep = len(cutting.room.sleeping) - woken.get(cutting.room.pool.name, 0)
+        ways = cutting.ways_for(cutting.pieces_of(here), asleep)
         if ways is None:
             return None
         values.append(ways.astype(float))

@@ -5,6 +5,7 @@ A declared set of jobs that may share GPUs is, in each pool that it can run in, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from wattsched.formulations.sizing.configurations import COLUMNS, SETTINGS, WAIT, Columns
 from wattsched.formulations.sizing.jobs import JobSetOption, RoundJobs, jobs_of
+from wattsched.formulations.sizing.objectives import goodput
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -145,6 +147,23 @@ class Options:
         """Energy of each option to the completion of its job; for waiting the least."""
         least_j = self.of.least_energy_j[self.job]
         return np.where(self.waiting, least_j, self.power_w * self.completion_s)
+
+    @cached_property
+    def counted_j(self) -> FloatArray:
+        """Energy of each option in the scope of the budgets (see `Budgets`)."""
+        if self.instance.budgets.scope == "completion":
+            return self.energy_j
+        return np.asarray((self.power_w - self.idle_w) * np.minimum(self.completion_s, self.round_s))
+
+    @property
+    def per_joule(self) -> Mapping[str, float]:
+        """What a joule is of each objective that counts energy."""
+        return self.of.per_joule
+
+    @cached_property
+    def goodput(self) -> FloatArray:
+        """What each option is worth by the objective of that name."""
+        return goodput(self)
 
     @cached_property
     def idle_w(self) -> FloatArray:

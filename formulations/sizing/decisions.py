@@ -13,11 +13,12 @@ from wattsched.formulations.sizing.budgets import rooms_of
 from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
 from wattsched.formulations.sizing.cutting import slots_for
 from wattsched.formulations.sizing.data import ALONE, Options
+from wattsched.formulations.sizing.sleeping import counts_watts, rooms_awake
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import Coded, Column
-from wattsched.topology.node_allocation import Exact, Held, allocate_any, allocate_on_nodes
+from wattsched.topology.node_allocation import Exact, Held, NoRoomError, allocate_any, allocate_on_nodes
 from wattsched.topology.room import Room
 
 
@@ -93,10 +94,38 @@ def place(
         here = chosen_pool[held.job] == room.number
         own = Held(np.searchsorted(jobs, held.job[here]), held.position[here])
         wanted = chosen[jobs]
-        known = slots.get(room.number)
-        position = positions_of(room, options.block[wanted], options.gpus[wanted], own, known)
+        taken, gpus = options.block[wanted], options.gpus[wanted]
+        if len(room.sleeping):
+            position = positions_awake(room, taken, gpus, own, few=counts_watts(options.of))
+        else:
+            position = positions_of(room, taken, gpus, own, slots.get(room.number))
         parts.append(Places(np.repeat(jobs, options.gpus[chosen[jobs]]), position))
     return decide(options, chosen, Places.joined(parts))
+
+
+def positions_awake(room: Room, block: IntArray, gpus: IntArray, held: Held, *, few: bool) -> IntArray:
+    """The same in a pool of which some nodes sleep; few of them are awake where watts count."""
+    large = np.flatnonzero(block > room.pool.gpus_per_node) if room.pool.capacity == "blocks" else block[:0]
+    first = room.sleeping[:0]
+    if len(large):
+        # Blocks that are larger than a node choose the nodes that are woken first.
+        here = np.isin(held.job, large)
+        own = Held(np.searchsorted(large, held.job[here]), held.position[here])
+        begins = positions_of(room, block[large], gpus[large], own)
+        first = _nodes_of_blocks(room, begins, gpus[large], block[large])
+    lacking: ValueError | None = None
+    for awake in rooms_awake(room, block, held.position, first, few=few):
+        try:
+            return positions_of(awake, block, gpus, held)
+        except ValueError as error:
+            lacking = error
+    raise lacking or NoRoomError(room, gpus)
+
+
+def _nodes_of_blocks(room: Room, position: IntArray, gpus: IntArray, block: IntArray) -> IntArray:
+    """Nodes of the aligned blocks that jobs' GPUs lie in."""
+    begin = np.minimum.reduceat(position, np.cumsum(gpus) - gpus) // block * block
+    return np.unique(room.pool.node_index[ranges(begin, block)])
 
 
 def positions_of(

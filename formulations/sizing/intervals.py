@@ -18,6 +18,7 @@ from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, cuttings_of, room_of
+from wattsched.formulations.sizing.sleeping import refuse_sleepers
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray
@@ -26,6 +27,7 @@ from wattsched.topology.arrays import BoolArray
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
     options = expanded(known)
+    refuse_sleepers(options.of, "intervals")
     columns = choices(options, objective)
     rows = ProgramBuilder()
     rooms, pool, taken = room_of(columns)

@@ -16,7 +16,7 @@ from wattsched.formulations.sizing.configurations import (
     usable_pools,
 )
 from wattsched.formulations.tolerances import LAST_DIGITS
-from wattsched.instances.sizing.instance import Instance, JobSet
+from wattsched.instances.sizing.instance import Instance, JobSet, per_joule
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import weights_of
@@ -202,6 +202,23 @@ class RoundJobs:
             each_j = power_w * (self.work[late][place] / rate + self.restart_s[late][place])
             energy_j[late] = np.minimum.reduceat(each_j, start[:-1])
         return np.asarray(energy_j)
+
+    @cached_property
+    def row_idle_w(self) -> FloatArray:
+        """Draw of the GPUs of each row of the kinds when they are idle."""
+        types, rows = self.instance.cluster.gpu_types, self.configurations
+        per_gpu = np.array([types[pool.gpu_type].idle_power_w for pool in self.pools] + [0.0])
+        return np.asarray(per_gpu[rows.pool] * rows.gpus)
+
+    @property
+    def counts_rounds(self) -> bool:
+        """Whether energy counts as far as it is used in the round, and not to completion."""
+        return self.instance.budgets.scope == "round"
+
+    @property
+    def per_joule(self) -> Mapping[str, float]:
+        """What a joule is of each objective that counts energy."""
+        return per_joule(self.instance)
 
     @cached_property
     def in_sets(self) -> BoolArray:

@@ -6,7 +6,8 @@ r"""`mckp`: multiple-choice knapsack with one row per pool and size, no placemen
     \sum_{(j,o)\ \text{in pool}\ p} b_{ok} x_{jo} \le F_{pk}\ \forall p, k,\quad
     \sum_{j,o} u^r_{jo} x_{jo} \le U^r\ \forall r
 
-and, for each job but the first of a set that may share GPUs, :math:`x_{\text{first},S} = x_{jS}`.
+and, for each job but the first of a set that may share GPUs, :math:`x_{\text{first},S} = x_{jS}`. Nodes that
+sleep are choice groups besides those of the jobs (`sleeping`).
 
 Here :math:`F_{pk}` are the free GPUs of a pool in sets of a size, such as aligned blocks, and :math:`b_{ok}`
 what an option takes of these (`topology.room`). These rows are exact for blocks (`topology.buddy`) and for
@@ -30,11 +31,14 @@ from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.matching import matching_options
+from wattsched.formulations.sizing.sleeping import Part, add_uses, awake_parts, nodes_awake, parts_of
 from wattsched.formulations.sizing.splits import split_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.room import Room
+
+STATES = ("asleep", "awake")
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -61,31 +65,36 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     rows = ProgramBuilder()
     add_room_rows(rows, *room_of(columns))
     add_limits(rows, columns.budgets)
-    cuttings = cuttings_of(columns)
-    program = assemble(columns, rows, cuttings)
+    cuttings, parts = cuttings_of(columns), parts_of(options.of, objective)
+    program = assemble(columns, rows, cuttings, parts)
     return Model(
         program=program,
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
-        encode=lambda decision: _point_of(columns, cuttings, matching_options(options, decision)),
+        encode=lambda decision: _point_of(columns, cuttings, parts, matching_options(options, decision)),
         named_prices=program.named_prices,
         lagrangian=True,
-        split=lambda inside, outside: split_of(columns, inside, outside),
+        split=lambda inside, outside: split_of(columns, parts, inside, outside),
         options=len(options),
         dropped=columns.dropped,
     )
 
 
-def _point_of(columns: Choices, cuttings: list[Cutting], chosen: IntArray) -> FloatArray | None:
+def _point_of(
+    columns: Choices, cuttings: list[Cutting], parts: list[Part], chosen: IntArray
+) -> FloatArray | None:
     """Point of the program that chooses these options, None where one was dropped or they do not fit."""
     places = np.searchsorted(columns.index, chosen)
     places = np.minimum(places, len(columns) - 1)
     if len(chosen) != len(columns.start) - 1 or not np.array_equal(columns.index[places], chosen):
         return None
-    x = np.zeros(len(columns))
+    x = np.zeros(len(columns) + 2 * len(parts))
     x[places] = 1.0
+    rooms, pool, taken = room_of(columns)
+    woken = nodes_awake(rooms, pool[places], taken[places]) if parts else {}
+    x[len(columns) + 2 * np.arange(len(parts)) + awake_parts(parts, woken)] = 1.0
     if columns.objective.combine == "worst":
         x = np.append(x, columns.cost[places].max(initial=worst_range(columns.start, columns.cost)[0]))
-    ways = points_of(cuttings, columns.pool[places], room_of(columns)[2][places])
+    ways = points_of(cuttings, pool[places], taken[places], woken)
     return None if ways is None else np.append(x, ways)
 
 
@@ -144,12 +153,15 @@ def room_rows(
 
 
 def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:
-    """What the columns use of each budget is at most what is left of it."""
+    """What the columns use of each budget is at most what is left of it, or at least as much as it says."""
     for budget in budgets:
-        rows.row(budget.name, budget.column, budget.use, upper=budget.capacity)
+        side = "lower" if budget.least else "upper"
+        rows.row(budget.name, budget.column, budget.use, **{side: budget.capacity})
 
 
-def assemble(columns: Choices, rows: ProgramBuilder, cuttings: Sequence[Cutting] = ()) -> Program:
+def assemble(
+    columns: Choices, rows: ProgramBuilder, cuttings: Sequence[Cutting] = (), parts: Sequence[Part] = ()
+) -> Program:
     """Program of the choice columns under the gathered rows; of a set all jobs share its GPUs, or none."""
     for link in columns.links:
         places = [(c, v) for c, v in ((link.first, 1.0), (link.other, -1.0)) if c is not None]
@@ -165,7 +177,14 @@ def assemble(columns: Choices, rows: ProgramBuilder, cuttings: Sequence[Cutting]
         return rows.n_columns - before
 
     program = program_of(
-        columns.start, columns.cost, rows, columns.attributes(), worst=worst, job=names.__getitem__, cut=cut
+        columns.start,
+        columns.cost,
+        rows,
+        columns.attributes(),
+        parts,
+        worst=worst,
+        job=names.__getitem__,
+        cut=cut,
     )
     named = (Block("option", len(columns), columns.name_of), *program.columns[1:])
     return replace(program, columns=named, sense=columns.objective.sense)
@@ -176,6 +195,7 @@ def program_of(
     cost: FloatArray,
     rows: ProgramBuilder,
     attributes: Mapping[str, FloatArray],
+    parts: Sequence[Part] = (),
     *,
     worst: bool = False,
     job: Callable[[int], str] = str,
@@ -192,6 +212,8 @@ def program_of(
         Without columns.
     attributes : mapping of str to float array, shape (n_columns,)
         Quantities that published rules read.
+    parts : sequence of Part
+        Nodes that sleep; each part is a choice group behind those of the jobs.
     worst : bool
         Whether the largest cost of a job counts, which a column of its own bounds, and not their sum.
     job : callable
@@ -201,13 +223,24 @@ def program_of(
     """
     n, jobs = len(cost), len(start) - 1
     choice = rows.columns(Block("option", n), cost=0.0 if worst else cost)
+    if parts:
+        awake = np.array([[0.0, part.cost] for part in parts]).ravel()
+        label = [f"{state}:{part.pool}:{part.each_w:g}W:{part.number}" for part in parts for state in STATES]
+        rows.columns(Block.named("awake", label), cost=awake)
+        start = np.append(start, n + 2 + 2 * np.arange(len(parts)))
+        # Rules that begin with what takes least begin with all nodes awake.
+        attributes = {
+            name: np.append(values, np.tile([0.0, -1.0], len(parts))) for name, values in attributes.items()
+        }
     if worst:
-        least, most = worst_range(start, cost)
+        least, most = worst_range(start[: jobs + 1], cost)
         bottleneck = rows.columns(Block("worst", 1), cost=1.0, lower=least, upper=most, integer=False)
         of_job = rows.rows(Block("worst", jobs, lambda j: f"worst:{job(j)}"), upper=0.0)
-        rows.add(np.repeat(of_job, np.diff(start)), choice, cost)
+        rows.add(np.repeat(of_job, np.diff(start[: jobs + 1])), choice, cost)
         rows.add(of_job, bottleneck, -1.0)
     supply = cut()
-    beyond = np.zeros(rows.n_columns - n)
+    add_uses(rows, parts, n)
+    choices = n + 2 * len(parts)
+    beyond = np.zeros(rows.n_columns - choices)
     padded = {name: np.append(values, beyond) for name, values in attributes.items()}
-    return rows.program(start, attributes=padded, bottleneck=n if worst else None, supply=supply)
+    return rows.program(start, attributes=padded, bottleneck=choices if worst else None, supply=supply)

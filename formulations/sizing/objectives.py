@@ -20,8 +20,9 @@ that is the same for all, its derivative by :math:`T_k` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -105,6 +106,14 @@ class OptionArrays(Protocol):
     def reference_rate(self) -> FloatArray:
         """Best rate of each job at its smallest GPU count."""
 
+    @property
+    def counted_j(self) -> FloatArray:
+        """Energy of each option in the scope of the budgets."""
+
+    @property
+    def per_joule(self) -> Mapping[str, float]:
+        """What a joule is of each objective that counts energy."""
+
 
 class RowArrays(Protocol):
     """What objectives read of the rows of kinds; see `sizing.configurations.Configurations`."""
@@ -124,6 +133,10 @@ class RowArrays(Protocol):
     @property
     def reference_rate(self) -> FloatArray:
         """Highest rate of each kind at its smallest GPU count."""
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Draw of each row's GPUs."""
 
 
 class KindArrays(Protocol):
@@ -158,8 +171,24 @@ class KindArrays(Protocol):
         """Best rate of each job at its smallest GPU count."""
 
     @property
+    def kind(self) -> IntArray:
+        """Kind of each job."""
+
+    @property
     def configurations(self) -> RowArrays:
         """Rows of the kinds."""
+
+    @property
+    def row_idle_w(self) -> FloatArray:
+        """Draw of the GPUs of each row of the kinds when they are idle."""
+
+    @property
+    def counts_rounds(self) -> bool:
+        """Whether energy counts as far as it is used in the round, and not to completion."""
+
+    @property
+    def per_joule(self) -> Mapping[str, float]:
+        """What a joule is of each objective that counts energy."""
 
 
 class ByKind(NamedTuple):
@@ -244,9 +273,14 @@ def _log_slowdown(options: OptionArrays) -> FloatArray:
     return options.weight[options.job] * np.log(slowdown)
 
 
-def _goodput(options: OptionArrays) -> FloatArray:
+def goodput(options: OptionArrays) -> FloatArray:
     """Weighted speed-up over the job's smallest configuration, restarts deducted (Pollux, Sia)."""
     return options.weight[options.job] * _speed(options, options.round_s)
+
+
+def _energy(name: str, options: OptionArrays) -> FloatArray:
+    """Energy in the scope of the budgets, or the carbon or money that it stands for."""
+    return options.counted_j * options.per_joule[name]
 
 
 def _work_value(options: OptionArrays) -> FloatArray:
@@ -294,6 +328,18 @@ def _goodput_by_kind(known: KindArrays) -> ByKind:
     return ByKind(known.weight, value, known.weight * useful, none, np.ones(len(useful), dtype=bool))
 
 
+def _energy_by_kind(name: str, known: KindArrays) -> ByKind:
+    rows, work, per_joule = known.configurations, known.work, known.per_joule[name]
+    none = np.zeros(len(work))
+    if not known.counts_rounds:
+        return _of_beginners(known, work * per_joule, rows.power_w / rows.rate)
+    # Jobs that are not complete within the round draw as much whether they restart or not.
+    with np.errstate(divide="ignore"):
+        lasts = known.work / rows.best_rate[known.kind] >= known.round_s
+    worth = np.full(len(work), known.round_s * per_joule)
+    return ByKind(worth, rows.power_w - known.row_idle_w, worth, none, lasts)
+
+
 def _work_value_by_kind(known: KindArrays) -> ByKind:
     worth = work_values(known.work / known.reference_rate, known.weight)
     hold_s, lost_s = max(HOLD_S, known.round_s), known.restart_s
@@ -311,8 +357,12 @@ OBJECTIVES = {
         Objective("makespan", "min", _completion, "worst"),
         Objective("max-min", "max", _normalised_progress, "worst"),
         Objective("proportional", "min", _log_slowdown, by_kind=_log_slowdown_by_kind),
-        Objective("goodput", "max", _goodput, by_kind=_goodput_by_kind),
+        Objective("goodput", "max", goodput, by_kind=_goodput_by_kind),
         Objective("work-value", "max", _work_value, by_kind=_work_value_by_kind),
+        *(
+            Objective(name, "min", partial(_energy, name), by_kind=partial(_energy_by_kind, name))
+            for name in ("energy", "carbon", "money")
+        ),
     )
 }
 

@@ -8,7 +8,7 @@ settings (a pool, a pool and a GPU count, ...) as tell them apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,14 +16,17 @@ import numpy as np
 
 from wattsched.formulations.sizing.columns import Choices
 from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.sleeping import Part
 from wattsched.topology.arrays import BoolArray, IntArray
 
 Key = tuple[Any, ...]
 WAIT: Key = (None,)
 
 
-def split_of(columns: Choices, inside: IntArray, outside: IntArray) -> tuple[dict[str, Any], bool] | None:
-    """Split of the columns of one job that are left, on two sides.
+def split_of(
+    columns: Choices, parts: Sequence[Part], inside: IntArray, outside: IntArray
+) -> tuple[dict[str, Any], bool] | None:
+    """Split of the columns of one job, or of a part of the nodes that sleep, that are left, on two sides.
 
     Returns
     -------
@@ -35,6 +38,10 @@ def split_of(columns: Choices, inside: IntArray, outside: IntArray) -> tuple[dic
         Where a table repeats a setting on both sides.
     """
     options = columns.options
+    if inside[0] >= len(columns):
+        i, awake = divmod(int(inside[0]) - len(columns), 2)
+        part = parts[i]
+        return {"awake": part.pool, "each_w": part.each_w, "part": part.number}, not awake
     j = int(columns.job[inside[0]])
     span = np.arange(options.start[j], options.start[j + 1])
     beaten = [_stood_for(columns, side, span) for side in (inside, outside)]

@@ -12,6 +12,7 @@ from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
+from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
@@ -20,7 +21,23 @@ from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
 
 
+PER_KWH = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
+"""Objectives that are energy at so much for a kilowatt hour, and the field that says how much."""
+
 Budget = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+
+
+def lacking(instance: Instance) -> list[str]:
+    """What the objective needs to know that the instance does not say."""
+    needed = PER_KWH.get(instance.objective)
+    missing = needed is not None and getattr(instance, needed) is None
+    return [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
+
+
+def per_joule(instance: Instance) -> dict[str, float]:
+    """What a joule is of each objective that counts energy; of no use where the instance does not say."""
+    priced = {name: getattr(instance, field) or 0.0 for name, field in PER_KWH.items()}
+    return {"energy": 1.0, **{name: each / J_PER_KWH for name, each in priced.items()}}
 
 
 class JobSet(Strict):
@@ -60,7 +77,7 @@ class JobSet(Strict):
 
 
 class Budgets(Strict):
-    """Upper limits of the round; None is no limit.
+    """Limits of the round; None is no limit.
 
     Attributes
     ----------
@@ -72,12 +89,15 @@ class Budgets(Strict):
         ``round``: what the whole cluster draws during this round. ``completion``: what the
         GPUs of the jobs draw until every job is complete, a waiting job with its
         least-energy option (as PowerFlow's budget, Gu et al., arXiv 2304.06381).
+    least_goodput : float, optional
+        What the objective `goodput` would be worth, at least.
     """
 
     power_w: Budget | None = None
     energy_j: Budget | None = None
     carbon_g: Budget | None = None
     scope: Literal["round", "completion"] = "round"
+    least_goodput: Budget | None = None
 
 
 class Instance(Strict):
@@ -94,6 +114,8 @@ class Instance(Strict):
         where the job does not say.
     carbon_g_per_kwh : float, optional
         Carbon intensity of the round.
+    price_per_kwh : float, optional
+        What energy costs in the round, in any currency.
     profiles : list of Profile
         Performance models besides those of the catalogue.
     tables : dict of str to OptionTable
@@ -113,6 +135,7 @@ class Instance(Strict):
     round_s: Positive = 300.0
     change_cost: NonNegative = 0.0
     carbon_g_per_kwh: NonNegative | None = None
+    price_per_kwh: NonNegative | None = None
     budgets: Budgets = Budgets()
     cluster: Cluster
     profiles: list[Profile] = Field(default_factory=list)
@@ -170,3 +193,4 @@ class Instance(Strict):
         yield from tenant_faults(self.tenants, jobs)
         if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
             yield "a carbon budget needs 'carbon_g_per_kwh'"
+        yield from lacking(self)

@@ -17,7 +17,7 @@ from wattsched.instances.sizing.option_rows import OptionTables, rows_of, rows_o
 from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import models
 from wattsched.topology.arrays import BoolArray, IntArray
-from wattsched.topology.cluster import Node
+from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
@@ -39,6 +39,7 @@ def faults_of(instance: Instance) -> list[str]:
         return [f"cluster: {error}"]
     jobs = instance.by_column()
     faults = chain(
+        sleep_faults(instance.cluster),
         _unknown_pools(instance, jobs, pools),
         _ambiguous_rows(instance, jobs, pools),
         _jobs_without_options(instance, jobs, pools),
@@ -62,11 +63,35 @@ def misspelt(instance: Instance) -> list[str]:
         return [f"cluster: {error}"]
     jobs = instance.by_column()
     faults = chain(
+        sleep_faults(instance.cluster),
         _unknown_pools(instance, jobs, pools),
         _unknown_models(instance, jobs),
         _bad_placements(instance, jobs, pools),
     )
     return list(islice(faults, MOST_FAULTS))
+
+
+def sleep_faults(cluster: Cluster) -> Iterator[str]:
+    """Pools of which it cannot be said by numbers of nodes alone what can sleep.
+
+    A block that is larger than a node takes nodes that lie together: those that are free must all be alike.
+    """
+    nodes = cluster.node_columns()
+    sleeps, reserved_w = nodes.flags("sleeps"), nodes.numbers("reserved_w")
+    if not sleeps.any():
+        return
+    base_w, whole = nodes.numbers("base_power_w"), nodes.available == nodes.counts("gpus")
+    for pool in pools_of(cluster):
+        members = pool.members[whole[pool.members]]
+        asleep = members[sleeps[members] & (reserved_w[members] == 0.0)]
+        if not len(asleep) or pool.capacity != "blocks" or pool.largest_block <= pool.gpus_per_node:
+            continue
+        first = int(asleep[0])
+        other = members[~np.isin(members, asleep) | (base_w[members] != base_w[first])]
+        if len(other):
+            pair = f"'{nodes.names[first]}' and '{nodes.names[int(other[0])]}'"
+            told = "have blocks of several nodes, all of which must sleep then, with one base_power_w and no"
+            yield f"cluster: nodes {pair} of pool '{pool.name}' {told} reserved_w; or set capacity to 'nodes'"
 
 
 def strangers(instance: Instance, decision: Decision) -> list[str]:

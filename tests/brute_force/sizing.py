@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -37,6 +37,7 @@ class Choice:
     energy_to_completion_j: float
     value: float
     set: str | None = None
+    goodput: float = 0.0
 
 
 def next_power(gpus: int) -> int:
@@ -266,9 +267,11 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         idle = instance.cluster.gpu_types[str(kind[0])].idle_power_w * gpus
         if completion <= deadline:
             rate = 1 / (time / job.remaining_work)
-            value = _value(instance, job, objective, completion, best, rate / reference, paid)
+            joules = counted_j(instance, completion, power, idle)
+            value = _value(instance, job, objective, completion, best, rate / reference, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
-            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value))
+            good = _value(instance, job, "goodput", completion, best, rate / reference, paid)
+            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value, None, good))
     for declared, kind, part in parts_of(instance, job):
         current, batch = job.current, declared.batch_sizes.get(job.name)
         unchanged = current is not None and (declared.gpus, batch) == (current.gpus, current.batch_size)
@@ -279,17 +282,27 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         power = declared.power_w * part
         if completion <= deadline:
             speedup = declared.rates[job.name] / reference
-            value = _value(instance, job, objective, completion, best, speedup, paid)
+            joules = counted_j(instance, completion, power, idle)
+            value = _value(instance, job, objective, completion, best, speedup, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
             gpus = declared.gpus if next(iter(declared.rates)) == job.name else 0
             energy = power * completion
-            found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name))
+            good = _value(instance, job, "goodput", completion, best, speedup, paid)
+            found.append(Choice(gpus, kind, completion, power, idle, energy, value, declared.name, good))
     late = instance.round_s + best
     if job.can_wait and job.preemptible and late <= deadline:
-        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True)
+        joules = least_energy if instance.budgets.scope == "completion" else 0.0
+        value = _value(instance, job, objective, late, best, 0.0, 0.0, waiting=True, joules=joules)
         value += price_of_change(instance, job, objective, False)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found
+
+
+def counted_j(instance: Instance, completion: float, power: float, idle: float) -> float:
+    """Energy of a job that runs, in the scope of the budgets."""
+    if instance.budgets.scope == "completion":
+        return power * completion
+    return (power - idle) * min(completion, instance.round_s)
 
 
 def price_of_change(instance: Instance, job: Job, objective: str, unchanged: bool) -> float:
@@ -337,6 +350,7 @@ def _value(
     speedup: float,
     paid: float,
     waiting: bool = False,
+    joules: float = 0.0,
 ) -> float:
     match objective:
         case "total-completion" | "makespan":
@@ -353,6 +367,12 @@ def _value(
         case "work-value":
             held = min(max(600.0, instance.round_s), completion)
             return 0.0 if waiting else work_value(instance, job) * speedup * max(0.0, 1 - paid / held)
+        case "energy":
+            return joules
+        case "carbon":
+            return joules * (instance.carbon_g_per_kwh or 0.0) / 3.6e6
+        case "money":
+            return joules * (instance.price_per_kwh or 0.0) / 3.6e6
     raise AssertionError(objective)
 
 
@@ -382,14 +402,42 @@ def work_value(instance: Instance, job: Job) -> float:
 # -- budgets and the search --------------------------------------------------------------------------
 
 
-def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
+def sleepers(instance: Instance) -> list[Node]:
+    """Nodes that draw nothing as long as no job is there."""
+    kept = {
+        name for job in instance.jobs if not job.preemptible and job.current for name in job.current.nodes
+    }
+    return [
+        node
+        for node in instance.cluster.nodes
+        if node.sleeps and not node.unavailable and node.reserved_w == 0 and node.name not in kept
+    ]
+
+
+def awake_w(instance: Instance, nodes: Iterable[Node]) -> float:
+    """What nodes draw without jobs."""
+    types = instance.cluster.gpu_types
+    return sum(node.base_power_w + node.gpus * types[node.gpu_type].idle_power_w for node in nodes)
+
+
+def price_of_waking(instance: Instance, objective: str, nodes: Iterable[Node]) -> float:
+    """What it costs in the objective that nodes are awake."""
+    per_joule = {"energy": 1.0, "carbon": (instance.carbon_g_per_kwh or 0.0) / 3.6e6}
+    per_joule["money"] = (instance.price_per_kwh or 0.0) / 3.6e6
+    if instance.budgets.scope == "completion":
+        return 0.0
+    return awake_w(instance, nodes) * instance.round_s * per_joule.get(objective, 0.0)
+
+
+def within_budgets(instance: Instance, combination: tuple[Choice, ...], asleep: Collection[str] = ()) -> bool:
     """Site power, power domains, energy and carbon."""
     types = instance.cluster.gpu_types
 
     def power(domain: str | None) -> float:
         total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
         for node in instance.cluster.nodes:
-            if domain is None or domain in domains_of(instance, node):
+            inside = domain is None or domain in domains_of(instance, node)
+            if inside and node.name not in asleep:
                 total += node.base_power_w + node.reserved_w
                 total += types[node.gpu_type].idle_power_w * (node.gpus - len(node.unavailable))
         for choice in combination:
@@ -409,6 +457,8 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...]) -> bool:
     else:
         energy = sum(choice.energy_to_completion_j for choice in combination)
     carbon = energy * (instance.carbon_g_per_kwh or 0.0) / 3.6e6
+    if sum(choice.goodput for choice in combination) < (budgets.least_goodput or 0.0) * (1 - 1e-9):
+        return False
     return (
         below(power(None), budgets.power_w)
         and all(below(power(d.name), d.power_cap_w) for d in instance.cluster.power_domains)
@@ -437,24 +487,31 @@ def optimum(instance: Instance, objective: str) -> float | None:
     fixed = [not job.preemptible for job in instance.jobs]
     placeable: dict[tuple[object, ...], bool] = {}
     best: float | None = None
+    able = sleepers(instance)
+    awake = [set(some) for n in range(len(able) + 1) for some in combinations([n.name for n in able], n)]
     for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
-        if not together(instance, combination) or not within_budgets(instance, combination):
+        if not together(instance, combination) or not within_quotas(instance, combination):
             continue
-        if not within_quotas(instance, combination):
-            continue
-        fits = True
-        for kind, nodes in by_kind.items():
-            counts = sorted(
-                c.gpus
-                for c, keep in zip(combination, fixed, strict=True)
-                if c.kind == kind and c.gpus and not keep
-            )
-            key = (kind, *counts)
-            if key not in placeable:
-                placeable[key] = fit(instance, kind, nodes, free, counts)
-            fits = fits and placeable[key]
-        if fits:
-            best = _better(best, _total(objective, [c.value for c in combination]), objective)
+        value = _total(objective, [c.value for c in combination])
+        for woken in awake:
+            asleep = {node.name for node in able} - woken
+            if not within_budgets(instance, combination, asleep):
+                continue
+            left = {(node, gpu) for node, gpu in free if node not in asleep}
+            fits = True
+            for kind, nodes in by_kind.items():
+                counts = sorted(
+                    c.gpus
+                    for c, keep in zip(combination, fixed, strict=True)
+                    if c.kind == kind and c.gpus and not keep
+                )
+                key = (kind, *sorted(asleep), *counts)
+                if key not in placeable:
+                    placeable[key] = fit(instance, kind, nodes, left, counts)
+                fits = fits and placeable[key]
+            if fits:
+                price = price_of_waking(instance, objective, [n for n in able if n.name in woken])
+                best = _better(best, value + price, objective)
     return best
 
 

@@ -12,12 +12,15 @@ from brute_force.sizing import (
     Kind,
     _value,
     capacity_of,
+    counted_j,
     decided,
     domains_of,
     may_be_had,
     next_power,
     price_of_change,
+    price_of_waking,
     quotas,
+    sleepers,
     structural_blocks,
     within_quota_alone,
 )
@@ -41,6 +44,7 @@ class Ran:
     idle_w: float
     least_j: float
     value: float
+    goodput: float = 0.0
 
 
 def gpus_of(nodes: dict[str, list[int]]) -> set[Gpu]:
@@ -80,9 +84,15 @@ class Judge:
         ran = [one for one in jobs if one is not None]
         if len(ran) < len(jobs) or not self._sets(decision) or not self._gpus(decision):
             return None
-        if not self._within_budgets(ran) or not self._within_quotas(ran):
+        used = {name for a in decision.jobs for name, gpus in a.nodes.items() if gpus}
+        able = sleepers(self.instance)
+        asleep = {node.name for node in able} - used
+        if not self._within_budgets(ran, asleep) or not self._within_quotas(ran):
             return None
         values = [one.value for one in ran]
+        woken = [node for node in able if node.name in used]
+        if price := price_of_waking(self.instance, self.instance.objective, woken):
+            values.append(price)
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
         return math.fsum(values) if worst is None or not values else worst(values)
 
@@ -116,7 +126,9 @@ class Judge:
         deadline_s = (job.deadline_s or math.inf) * (1 + TOLERANCE)
         if a is None:
             later_s = instance.round_s + best_s
-            value = _value(instance, job, instance.objective, later_s, best_s, 0.0, 0.0, waiting=True)
+            joules = least_j if instance.budgets.scope == "completion" else 0.0
+            asked = instance, job, instance.objective
+            value = _value(*asked, later_s, best_s, 0.0, 0.0, waiting=True, joules=joules)
             value += price_of_change(instance, job, instance.objective, False)
             allowed = job.can_wait and job.preemptible and later_s <= deadline_s
             return Ran(job, None, later_s, 0.0, 0.0, least_j, value) if allowed else None
@@ -131,11 +143,13 @@ class Judge:
         if seconds > deadline_s or (not job.preemptible and (moved or not stays)):
             return None
         speed = reference_s / unit_s
-        value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s)
-        value += price_of_change(instance, job, instance.objective, stays)
         gpu_type = next(node.gpu_type for name, node in self.nodes.items() if self.pool_of[name] == a.pool)
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
-        return Ran(job, a, seconds, power_w / members, idle_w, least_j, value)
+        joules = counted_j(instance, seconds, power_w / members, idle_w)
+        value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s, joules=joules)
+        value += price_of_change(instance, job, instance.objective, stays)
+        good = _value(instance, job, "goodput", seconds, best_s, speed, lost_s)
+        return Ran(job, a, seconds, power_w / members, idle_w, least_j, value, good)
 
     def _row(
         self, job: Job, a: Assignment, rows: list[tuple[tuple[Any, ...], float, float]]
@@ -219,7 +233,7 @@ class Judge:
                 return False
         return True
 
-    def _within_budgets(self, ran: list[Ran]) -> bool:
+    def _within_budgets(self, ran: list[Ran], asleep: set[str]) -> bool:
         """Whether site, power domains, energy and carbon keep to their limits."""
         instance = self.instance
         budgets, intensity = instance.budgets, instance.carbon_g_per_kwh or 0.0
@@ -227,7 +241,7 @@ class Judge:
         def power_w(domain: str | None) -> float:
             total = sum(d.reserved_w for d in instance.cluster.power_domains if d.name == domain)
             inside = {n for n, node in self.nodes.items() if domain in (None, *domains_of(instance, node))}
-            for name in inside:
+            for name in inside - asleep:
                 node = self.nodes[name]
                 idle_w = instance.cluster.gpu_types[node.gpu_type].idle_power_w
                 total += node.base_power_w + node.reserved_w + idle_w * (node.gpus - len(node.unavailable))
@@ -240,6 +254,8 @@ class Judge:
             early = [max(0.0, instance.round_s - o.completion_s) if o.chosen else 0.0 for o in ran]
             saved_j = sum((o.power_w - o.idle_w) * s for o, s in zip(ran, early, strict=True))
             energy_j = power_w(None) * instance.round_s - saved_j
+        if sum(one.goodput for one in ran) < (budgets.least_goodput or 0.0) * (1 - TOLERANCE):
+            return False
         limits = [(power_w(None), budgets.power_w), (energy_j, budgets.energy_j)]
         limits += [(energy_j * intensity / 3.6e6, budgets.carbon_g)]
         limits += [(power_w(d.name), d.power_cap_w) for d in instance.cluster.power_domains]

@@ -344,7 +344,7 @@ def test_a_job_that_must_keep_what_no_option_has_is_named() -> None:
 def test_last_rounds_prices_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from wattsched.solvers import dual
 
-    instance = generate("uniform", jobs=300, seed=3)
+    instance = generate("uniform", jobs=600, seed=3)
     first = wattsched.solve(instance, solver="greedy")
     calls: list[int] = []
     oracle = dual._KindOracle.__call__

@@ -25,7 +25,7 @@ def test_an_option_goes_only_if_another_is_at_least_as_good_in_everything(
     keep = undominated(options, cost)
     uses = np.zeros((len(rows := budget_rows(options)), len(options)))
     for use, row in zip(uses, rows, strict=True):
-        use[row.column] = row.use
+        use[row.column] = -row.use if row.least else row.use
     vectors = np.array([cost, options.block, *uses]).T
     for i in np.flatnonzero(~keep):
         rivals = np.flatnonzero(keep & (options.job == options.job[i]))

@@ -134,7 +134,8 @@ def test_sets_of_jobs_that_are_left_out_cannot_be_formed_and_others_follow() -> 
 
 def test_a_round_of_nobody_else_is_empty() -> None:
     for objective in OBJECTIVES:
-        found = wattsched.solve(round_of({"options": LARGE}, objective=objective))
+        priced = {"carbon_g_per_kwh": 400.0, "price_per_kwh": 0.25}
+        found = wattsched.solve(round_of({"options": LARGE}, objective=objective, **priced))
         assert (found.termination.reason, found.objective, found.decision.waiting) == ("optimal", 0.0, ["j0"])
 
 

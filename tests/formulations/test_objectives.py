@@ -30,13 +30,25 @@ EXPECTED = {
     "goodput": [2 * 1.0, 2 * 3.0 * 0.9, 0.0],
     # The only job: its value is its weight, the root of 2 * (0 + 2). It ends before the 600 s are over.
     "work-value": [2 * 1.0, 2 * 3.0 * (1 - 30 / 430), 0.0],
+    # Above idle draw, for the round of 300 s; nobody is complete before.
+    "energy": [90 * 300, 310 * 300, 0.0],
+    "carbon": [90 * 300 / 9000, 310 * 300 / 9000, 0.0],
+    "money": [90 * 300 / 14.4e6, 310 * 300 / 14.4e6, 0.0],
 }
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_values_of_one_job(name: str) -> None:
-    options = expand(Instance.model_validate({"cluster": CLUSTER, "jobs": [JOB], "round_s": 300.0}))
+    document = {"cluster": CLUSTER, "jobs": [JOB], "carbon_g_per_kwh": 400.0, "price_per_kwh": 0.25}
+    options = expand(Instance.model_validate(document))
     assert objective(name).value(options) == pytest.approx(EXPECTED[name])
+
+
+def test_energy_to_completion() -> None:
+    document = {"cluster": CLUSTER, "jobs": [JOB], "budgets": {"scope": "completion"}}
+    options = expand(Instance.model_validate(document))
+    # A job that waits needs the least later: on one GPU, with its restart.
+    assert objective("energy").value(options) == pytest.approx([100 * 1200, 350 * 430, 100 * 1230])
 
 
 def test_the_checker_knows_in_which_objectives_the_worst_job_counts() -> None:

@@ -74,8 +74,12 @@ def test_relabelling_nodes_changes_nothing(instance: Instance, objective: str) -
 @MANY
 @given(instance=small_instances(), objective=OBJECTIVE, factor=st.sampled_from([0.125, 3.0, 40.0]))
 def test_scaling_weights_scales_the_objective(instance: Instance, objective: str, factor: float) -> None:
-    jobs = [{**job, "weight": job["weight"] * factor} for job in instance.model_dump()["jobs"]]
-    scaled = changed(instance, jobs=jobs)
+    document = instance.model_dump()
+    jobs = [{**job, "weight": job["weight"] * factor} for job in document["jobs"]]
+    budgets = document["budgets"]
+    if budgets["least_goodput"] is not None:
+        budgets["least_goodput"] *= factor
+    scaled = changed(instance, jobs=jobs, budgets=budgets)
     value = OBJECTIVES[objective].value
     values, scaled_values = value(expand(instance)), value(expand(scaled))
     # All values by the same number; some objectives divide by the weight, and some may have none.
@@ -83,7 +87,8 @@ def test_scaling_weights_scales_the_objective(instance: Instance, objective: str
     assert scales
     prices = [None if job["change_cost"] is None else job["change_cost"] * scales[0] for job in jobs]
     jobs = [{**job, "change_cost": price} for job, price in zip(jobs, prices, strict=True)]
-    scaled = changed(instance, jobs=jobs, change_cost=instance.change_cost * scales[0])
+    prices = {"change_cost": instance.change_cost * scales[0]}
+    scaled = changed(instance, jobs=jobs, budgets=budgets, **prices)
     before, after = optimum(instance, objective), optimum(scaled, objective)
     assert after == pytest.approx(before * scales[0], rel=1e-6, abs=1e-7)
 
@@ -108,10 +113,11 @@ def test_a_tighter_budget_never_improves(instance: Instance, objective: str, nam
 
 
 def lp_optimum(program: Program, row: int, step: float) -> float:
-    """Optimal cost of the linear relaxation with one capacity moved; inf when infeasible."""
-    upper = program.row_upper.copy()
-    upper[row] += step
-    solution = solve_lp(replace(program, row_upper=upper), EXACT)
+    """Optimal cost of the linear relaxation with one limit moved; inf when infeasible."""
+    lower, upper = program.row_lower.copy(), program.row_upper.copy()
+    for ends in (lower, upper):
+        ends[row] += step if np.isfinite(ends[row]) else 0.0
+    solution = solve_lp(replace(program, row_lower=lower, row_upper=upper), EXACT)
     return np.inf if solution.x is None else program.objective(solution.x)
 
 
@@ -124,7 +130,8 @@ def test_prices_lie_between_finite_differences(instance: Instance, objective: st
     assert relaxed.prices is not None
     centre = program.objective(relaxed.x)
     for row in range(program.n_rows):
-        step = 1e-3 * max(1.0, abs(program.row_upper[row]))
+        ends = np.array([program.row_lower[row], program.row_upper[row]])
+        step = 1e-3 * np.abs(ends[np.isfinite(ends)]).max(initial=1.0)
         # The LP's optimum is convex in the capacity: left difference <= derivative <= right difference.
         right = (lp_optimum(program, row, step) - centre) / step
         left = (centre - lp_optimum(program, row, -step)) / step

@@ -62,6 +62,30 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert ask("GET", "/v1/sessions/s")[0] == 404
 
 
+def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
+    """Jobs that came, changed and went, the decision and its being applied: all of it, or nothing."""
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        first = ask("POST", "/v1/sessions/s/solve", {**jobs("a", "b"), "apply": True})[1]
+        assert first["changes"] == {"a": "start", "b": "start"}
+        for wrong, told in (
+            ({"remove": ["c"]}, "remove: there is no job 'c'"),
+            ({"remove": ["a"]}, "remove: job 'a' is among the jobs, too"),
+            ({"remove": ["b", "b"]}, "duplicate job to remove 'b'"),
+            ({"remove": [1]}, "remove: must be names, got 1"),
+            ({"remove": "b"}, "remove: must be a list, got 'b'"),
+            ({"jobs": [{"name": "a", "weight": -1.0}]}, "jobs[0].weight: must be"),
+        ):
+            status, refused = ask("POST", "/v1/sessions/s/solve", {**jobs("a", weight=2.0), **wrong})
+            assert (status, refused["faults"][0][: len(told)]) == (422, told)
+        assert [job.get("weight") for job in ask("GET", "/v1/sessions/s/jobs")[1]["jobs"]] == [None, None]
+        second = ask("POST", "/v1/sessions/s/solve", {**jobs("c"), "remove": ["a"], "apply": True})[1]
+        assert (set(second["options"]), second["changes"]) == ({"b", "c"}, {"c": "start"})
+        known = ask("GET", "/v1/sessions/s/jobs")
+    with serve(tmp_path / "j.db") as ask:
+        assert ask("GET", "/v1/sessions/s/jobs") == known
+
+
 def test_a_restart_continues(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db") as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)

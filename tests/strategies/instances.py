@@ -6,6 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.validity import sleep_faults
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 
@@ -30,6 +31,7 @@ def clusters(draw: st.DrawFn) -> dict:
                 "gpus": gpus,
                 "parent": draw(st.sampled_from([None, "site", *[g["name"] for g in groups]])),
                 "base_power_w": draw(st.sampled_from([0.0, 50.0])),
+                "sleeps": False,
                 "reserved_w": draw(st.sampled_from([0.0, 0.0, 35.0])),
                 "unavailable": draw(st.lists(st.integers(0, gpus - 1), unique=True, max_size=2)),
             }
@@ -90,7 +92,9 @@ def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> In
     for name, most in (("power_w", 3000), ("energy_j", 1_500_000), ("carbon_g", 170)):
         if draw(st.integers(0, 2)) == 0:
             budgets[name] = draw(st.integers(most // 6, most)) * 1.0
-    document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0}
+    if draw(st.integers(0, 4)) == 0:
+        budgets["least_goodput"] = draw(st.integers(1, 8)) * 0.5
+    document = {"cluster": cluster, "jobs": jobs, "budgets": budgets, "round_s": 300.0, "price_per_kwh": 0.25}
     document |= {"carbon_g_per_kwh": 400.0, "change_cost": draw(st.sampled_from([0.0, 0.0, 0.5, 200.0]))}
     if draw(st.integers(0, 2)) == 0:
         document["tenants"] = draw(tenants())
@@ -147,6 +151,21 @@ def _let_run(draw: st.DrawFn, job: dict, cluster: dict, taken: set[tuple[str, in
     if sound and job.get("can_wait", True) and draw(st.integers(0, 3)) == 0:
         job["preemptible"] = False
         job.pop("deadline_s", None)
+
+
+@st.composite
+def sleeping(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Instance:
+    """An instance with nodes that sleep, where they may: of base powers that make a difference."""
+    content = draw(instances).model_dump()
+    alike = draw(st.booleans())
+    for node in content["cluster"]["nodes"]:
+        node["sleeps"] = alike or draw(st.booleans())
+        node["base_power_w"] = 120.0 if alike else draw(st.sampled_from([0.0, 60.0, 300.0]))
+        node["reserved_w"] = 0.0 if alike else node["reserved_w"]
+        node["unavailable"] = draw(st.sampled_from([node["unavailable"], []]))
+    cluster = Cluster.model_validate(content["cluster"])
+    assume(not list(sleep_faults(cluster)))
+    return Instance.model_validate(content)
 
 
 @st.composite

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.bound import rows_of
 from wattsched.verification.sizing.least_cost import RowPrices, reach_of
@@ -32,7 +32,10 @@ SIX = Instance.model_validate(
 
 
 def with_objective(instance: Instance, objective: str) -> Instance:
-    return instance.model_copy(update={"objective": objective})
+    """The same under an objective, with what that needs to know."""
+    needed = PER_KWH.get(objective)
+    known = {} if needed is None or getattr(instance, needed) is not None else {needed: 400.0}
+    return instance.model_copy(update={"objective": objective, **known})
 
 
 def better(a: float, b: float, objective: str) -> bool:
@@ -70,10 +73,12 @@ def priced(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Priced:
         "worst": 1.0,
         "share": 300.0,
         "quota": 100.0,
+        "goodput": 300.0,
     }
     prices = {}
     for name in draw(st.lists(st.sampled_from(sorted(rows)), unique=True)) if rows else []:
         share = draw(st.one_of(st.floats(0.0, 1.0), st.sampled_from([1.0, 0.5, 1e-9, 30.0])))
-        turned = -1.0 if rows[name].kind == "share" and draw(st.booleans()) else 1.0
+        either = rows[name].kind == "share" and draw(st.booleans())
+        turned = -1.0 if either or rows[name].kind == "goodput" else 1.0
         prices[name] = turned * sign * share * scale[rows[name].kind]
     return instance, prices

@@ -27,6 +27,7 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
 from wattsched.verification.report import TOLERANCE, Proof, charges
 from wattsched.verification.sizing.configurations import JobConfigurations
@@ -41,7 +42,25 @@ from wattsched.verification.sizing.least_cost import (
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options, Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
-from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes
+from wattsched.verification.sizing.pools import (
+    Pool,
+    entirely_free,
+    free_gpus,
+    free_on_nodes,
+    places_of,
+)
+from wattsched.verification.sizing.sleepers import (
+    Key,
+    Sleeping,
+    States,
+    cost_of,
+    counted_s,
+    of_pools,
+    part_sizes,
+    sleepers,
+    sleeping_of,
+    states,
+)
 from wattsched.verification.sizing.splits import Allowed, Splits
 from wattsched.verification.sizing.tenants import quotas_of
 from wattsched.verification.tree import Taken
@@ -80,6 +99,7 @@ class Prover:
 
     def __init__(self, instance: Instance):
         self.instance, self.configurations, _ = decided(instance)
+        self.nodes = sleeping_in(self.instance, self.configurations.pools)
         self.rows = rows_of(self.instance, self.configurations)
         self.sense = OBJECTIVES[instance.objective]
         self.splits = Splits(self.configurations)
@@ -100,26 +120,27 @@ class Prover:
             If a split is none.
         """
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
-        charged, faults = charges(prices, self.rows.keys() - shares, shares, self.sense)
+        demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
+        charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)
         if faults:
             return Proof(faults)
-        allowed = self.splits.allowed(taken)
+        allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
         try:
             self._require_configurations()
-            return self._proof(charged, allowed)
+            return self._proof(charged, allowed, of_nodes)
         except NoOptionError:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof([], bound, bound, excess=math.inf, exact=True)
         except ValueError as error:
             return Proof([f"certificate: {error}"])
 
-    def _proof(self, charged: Mapping[str, float], allowed: Allowed) -> Proof:
+    def _proof(self, charged: Mapping[str, float], allowed: Allowed, of_nodes: States) -> Proof:
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
-        used.append(
-            (Row("room", {}, _cut_up(self.instance, self.configurations.pools, charged)), Fraction(1))
-        )
+        pieces, of_node = _cut_up(self.instance, self.configurations.pools, charged)
+        least = self._least_of_nodes(paid, of_node, of_nodes)
+        used += [(Row("room", {}, pieces), Fraction(1)), (Row("room", {}, -least), Fraction(1))]
         given: Given
         if self.instance.objective in BOTTLENECK:
             given = self._given_here(paid, allowed)
@@ -131,6 +152,34 @@ class Prover:
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), given.exact)
+
+    def _least_of_nodes(self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States) -> Fraction:
+        """What nodes that sleep cost at least at prices, awake or asleep.
+
+        Parameters
+        ----------
+        pieces : mapping of str to Fraction
+            What the pieces that a node of a pool can be cut up into are charged together.
+        """
+        least, instance, nothing = Fraction(0), self.instance, Fraction(0)
+        for key, (each_w, nodes) in self.nodes.items():
+            pool = key[0]
+            watts = paid.get(("node_watt", pool), nothing) + paid.get(("node_joule",), nothing) * counted_s(
+                instance
+            )
+            awake = cost_of(instance, each_w) + paid.get(("node", pool), nothing) + each_w * watts
+            awake -= pieces.get(pool, nothing)
+            for number, size in enumerate(part_sizes(nodes)):
+                may = of_nodes.get((key, number), {True, False})
+                if not may:
+                    raise NoOptionError
+                least += size * min(awake if state else nothing for state in may)
+        return least
+
+    def dearest_nodes(self) -> Fraction:
+        """What nodes that sleep cost at most in the objective."""
+        each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
+        return sum(each, Fraction(0))
 
     def given(self, paid: RowPrices, allowed: Allowed) -> Given:
         """Least costs at prices, where splits leave the jobs so much."""
@@ -204,7 +253,7 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
-    terms = sum((price * (row.limit + row.standing) for row, price in charged), cheapest.size)
+    terms = sum((abs(price) * (abs(row.limit) + row.standing) for row, price in charged), cheapest.size)
     instance = given.prover.instance
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
@@ -213,7 +262,8 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
     reach = _claimed(bound.high, abs(bound.high) + terms)
-    return bound.low, reach, leeway, bound.low - leeway - cheapest.dearest
+    dearest = cheapest.dearest + given.prover.dearest_nodes()
+    return bound.low, reach, leeway, bound.low - leeway - dearest
 
 
 def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
@@ -238,7 +288,8 @@ def _capacity(charged: Charged) -> Fraction:
 
 def _tolerated(charged: Charged) -> Fraction:
     """What the checker lets decisions exceed their budgets by, at prices."""
-    limits = (price * row.limit for row, price in charged if row.kind in ("power", "energy"))
+    kinds = ("power", "energy", "goodput")
+    limits = (abs(price) * row.limit for row, price in charged if row.kind in kinds)
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))
 
 
@@ -252,9 +303,11 @@ def _claimed(bound: Fraction, size: Fraction) -> Fraction:
 class Row:
     """A row ``uses of the options <= limit - standing`` of the aggregated program; of a set ``= 0``.
 
+    The least goodput is one from below, ``>= limit``, and is charged for less than nothing.
+
     Attributes
     ----------
-    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"}
+    kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"}
         What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle (of a
         tenant all watts); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
         of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof.
@@ -264,7 +317,7 @@ class Row:
         What there is, and what idle GPUs and nodes use of it whatever is decided.
     """
 
-    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota"]
+    kind: Literal["room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"]
     uses: Mapping[Use, int | Fraction]
     limit: Fraction = Fraction(0)
     standing: Fraction = Fraction(0)
@@ -273,31 +326,37 @@ class Row:
 def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, Row]:
     """Rows of the aggregated program by name, also those that are implied by others."""
     pools = configurations.pools
-    free, capacities = free_gpus(instance, pools), {pool.capacity for pool in pools.values()}
-    on_nodes = free_on_nodes(instance, pools) if "nodes" in capacities else {}
+    asleep = sleepers(instance, places_of(instance.cluster))
+    free, capacities = free_gpus(instance, pools, asleep), {pool.capacity for pool in pools.values()}
+    on_nodes = free_on_nodes(instance, pools, asleep) if "nodes" in capacities else {}
     counts = configurations.in_pools() if capacities != {"blocks"} else {}
     rows: dict[str, Row] = {}
     for name, pool in pools.items():
         if pool.capacity == "blocks":
-            rows |= _block_rows(name, free[name])
+            rows |= _block_rows(pool, free[name])
         elif pool.capacity == "count":
             uses: dict[Use, int] = {("room", name, gpus): gpus for gpus in counts[name]}
+            uses["node", name] = -pool.gpus_per_node
             rows[f"gpus:{name}"] = Row("room", uses, Fraction(free[name][1]))
         else:
             rows |= dict(_node_rows(pool, on_nodes[name], counts[name]))
     rows |= dict([*_budget_rows(instance, configurations.pools), *_share_rows(configurations)])
     rows |= dict(_quota_rows(instance))
+    if (least := instance.budgets.least_goodput) is not None:
+        rows["least_goodput"] = Row("goodput", {("goodput",): 1}, Fraction(least))
     if instance.objective in BOTTLENECK:
         rows |= dict.fromkeys((f"worst:{name}" for name in configurations.jobs.names), Row("worst", {}))
     return rows
 
 
-def _block_rows(pool: str, free: Mapping[int, int]) -> dict[str, Row]:
+def _block_rows(pool: Pool, free: Mapping[int, int]) -> dict[str, Row]:
     """Of every size of blocks: GPUs in blocks at least as large."""
-    rows = {}
+    rows, name, whole = {}, pool.name, pool.gpus_per_node
     for size, gpus in free.items():
-        uses: dict[Use, int] = {("room", pool, block): block for block in free if block >= size}
-        rows[f"gpus:{pool}" if size == 1 else f"buddy:{pool}:{size}"] = Row("room", uses, Fraction(gpus))
+        uses: dict[Use, int] = {("room", name, block): block for block in free if block >= size}
+        if size <= whole:  # the blocks of a node are the powers of two that its GPUs are the sum of
+            uses["node", name] = -(whole - whole % size)
+        rows[f"gpus:{name}" if size == 1 else f"buddy:{name}:{size}"] = Row("room", uses, Fraction(gpus))
     return rows
 
 
@@ -314,11 +373,12 @@ def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> It
             ("room", name, gpus): size * sum(many * (piece // size) for piece, many in its.items())
             for gpus, its in pieces.items()
         }
+        sets["node", name] = -size * (whole // size)
         room = sum(size * (gpus // size) * nodes for gpus, nodes in free.items())
         yield f"gpus:{name}" if size == 1 else f"parts:{name}:{size}", Row("room", sets, Fraction(room))
         exact: dict[Use, int] = {("room", name, gpus): its[size] for gpus, its in pieces.items()}
         yield f"pieces:{name}:{size}", Row("pieces", exact)
-    for gpus in free:
+    for gpus in {*free, whole}:
         yield f"cuts:{name}:{gpus}", Row("cuts", {})
 
 
@@ -337,28 +397,50 @@ def _no_less_for_more(pools: dict[str, Pool], charged: Mapping[str, float]) -> M
     return found
 
 
-def _cut_up(instance: Instance, pools: dict[str, Pool], charged: Mapping[str, float]) -> Fraction:
-    """The most that pieces which nodes can be cut up into are charged together, each size its price."""
+def _cut_up(
+    instance: Instance, pools: dict[str, Pool], charged: Mapping[str, float]
+) -> tuple[Fraction, dict[str, Fraction]]:
+    """The most that pieces which nodes can be cut up into are charged together, each size its price.
+
+    Returns
+    -------
+    most : Fraction
+        Of all nodes that are awake whatever is decided.
+    of_node : dict of str to Fraction
+        Of a node, all of whose GPUs are free, by pool.
+    """
     worth: dict[str, dict[int, Fraction]] = defaultdict(dict)
     for row, price in charged.items():
         if row.startswith("pieces:"):
             pool, _, size = row.removeprefix("pieces:").rpartition(":")
             worth[pool][int(size)] = Fraction(price)
-    most = Fraction(0)
-    free = free_on_nodes(instance, pools) if worth else {}
+    most, of_node = Fraction(0), dict[str, Fraction]()
+    asleep = sleepers(instance, places_of(instance.cluster))
+    free = free_on_nodes(instance, pools, asleep) if worth else {}
     for pool, prices in worth.items():
         best = [Fraction(0)]
-        for gpus in range(1, max(free[pool]) + 1):
+        for gpus in range(1, pools[pool].gpus_per_node + 1):
             best.append(max([best[-1], *(best[gpus - s] + p for s, p in prices.items() if s <= gpus)]))
         most += sum((nodes * best[gpus] for gpus, nodes in free[pool].items()), Fraction(0))
-    return most
+        of_node[pool] = best[-1]
+    return most, of_node
+
+
+def sleeping_in(instance: Instance, pools: dict[str, Pool]) -> dict[Key, Sleeping]:
+    """Nodes that sleep, all of whose GPUs are free, by pool and watts."""
+    asleep = sleepers(instance, places_of(instance.cluster))
+    return sleeping_of(instance, pools, entirely_free(instance, pools, asleep) if asleep.any() else {})
 
 
 def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:
     budgets, types = instance.budgets, instance.cluster.gpu_types
+    places = places_of(instance.cluster)
+    down = of_pools(places, sleepers(instance, places))
     standing_w = {
-        name: Fraction(types[pool.gpu_type].idle_power_w) * pool.available + _servers_w(pool)
-        for name, pool in pools.items()
+        name: Fraction(types[pool.gpu_type].idle_power_w) * (pool.available - pool.gpus_per_node * len(nodes))
+        + _servers_w(pool)
+        - _base_w(instance, nodes)
+        for (name, pool), nodes in zip(pools.items(), down, strict=True)
     }
     capped = [
         (f":{d.name}", d.power_cap_w, d.reserved_w, [p for p in pools if d.name in pools[p].domains])
@@ -367,16 +449,20 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
     for name, limit_w, besides_w, inside in [("", budgets.power_w, 0.0, list(pools)), *capped]:
         if limit_w is not None:
             standing = sum((standing_w[pool] for pool in inside), Fraction(besides_w))
-            uses: dict[Use, int] = {("watt", pool): 1 for pool in inside}
+            uses: dict[Use, int] = {(use, pool): 1 for pool in inside for use in ("watt", "node_watt")}
             yield f"power_w{name}", Row("power", uses, Fraction(limit_w), standing)
     standing_j = Fraction(0)
     if budgets.scope == "round":
         standing_j = sum(standing_w.values(), Fraction(0)) * Fraction(instance.round_s)
     if budgets.energy_j is not None:
-        yield "energy_j", Row("energy", {("joule",): 1}, Fraction(budgets.energy_j), standing_j)
+        yield (
+            "energy_j",
+            Row("energy", {("joule",): 1, ("node_joule",): 1}, Fraction(budgets.energy_j), standing_j),
+        )
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
-        yield "carbon_g", Row("energy", {("joule",): grams}, Fraction(budgets.carbon_g), standing_j * grams)
+        uses_g: dict[Use, Fraction] = {("joule",): grams, ("node_joule",): grams}
+        yield "carbon_g", Row("energy", uses_g, Fraction(budgets.carbon_g), standing_j * grams)
 
 
 def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
@@ -389,7 +475,16 @@ def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
 
 def _servers_w(pool: Pool) -> Fraction:
     """Draw of a pool's servers without their GPUs, and of others' jobs there."""
-    each_w = np.concatenate([pool.base_power_w, pool.reserved_w])
+    return _summed(np.concatenate([pool.base_power_w, pool.reserved_w]))
+
+
+def _base_w(instance: Instance, nodes: IntArray) -> Fraction:
+    """Base power of some nodes."""
+    return _summed(instance.cluster.node_columns().numbers("base_power_w")[nodes])
+
+
+def _summed(each_w: FloatArray) -> Fraction:
+    """Sum without rounding."""
     watts, counts = np.unique(each_w, return_counts=True)
     known = zip(watts.tolist(), counts.tolist(), strict=True)
     return sum((Fraction(each_w) * count for each_w, count in known), Fraction(0))

@@ -2,13 +2,15 @@ r"""The least costs of jobs of one kind together: few rows for all of them, and 
 
 What option :math:`o` costs job :math:`j` at some prices is, for the objectives that are sums,
 
-.. math:: v_j A_o + w_j C_o + r_j D_o + B_o + z_j ,
+.. math:: v_j A_o + w_j C_o + r_j D_o + g_j E_o + B_o + z_j ,
 
-where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its work
-and :math:`r_j` the seconds that it takes to begin anew, none of them negative. A row of which another has no
-larger :math:`A, C, D, B` is not needed, whatever the jobs are; few are left. So the least over the rows of a
-kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above idle
-until it is complete or the round over, whichever is first: the less of two such costs, so each row is two.
+where :math:`v_j` is by how much more the job is worth than a job of weight 1 and work 1, :math:`w_j` its
+work, :math:`r_j` the seconds that it takes to begin anew, and :math:`g_j` its goodput with the fewest GPUs,
+none of them negative. What energy is worth as an objective is what a joule pays. A row of which another has
+no larger :math:`A, C, D, E, B` is not needed, whatever the jobs are; few are left. So the least over the rows
+of a kind is a small product of matrices for all its jobs. In the scope of a round a job draws watts above
+idle until it is complete or the round over, whichever is first: the less of two such costs, so each row is
+two.
 
 Left to `least_cost`, which looks at one option after the other, are jobs that may run in sets, keep what they
 hold or are split, kinds of few jobs, objectives for which a restart is no such sum, watts below idle, and
@@ -17,10 +19,10 @@ rounds with tenants.
 Errors. For a row at its true coefficients, let :math:`S` be the sum of the sizes of its terms, as in
 `DOUBLES`. The coefficients have two roundings more than the factors that `DOUBLES` counts, by which they are
 shifted down, and up, by :math:`\varepsilon = 32u` times their sizes; the product with a job's numbers has
-four terms, and so an error of at most :math:`5u S` in whatever order it is summed (Higham 2002, "Accuracy and
+five terms, and so an error of at most :math:`6u S` in whatever order it is summed (Higham 2002, "Accuracy and
 stability of numerical algorithms", section 3.1); adding :math:`z_j`, a sum of two, rounds twice more. A term
 has at most :math:`10u` from its own factors, :math:`9u` absolute where it is a logarithm, so together less
-than :math:`19u S`: what is found with coefficients shifted down is below every option, and what is found with
+than :math:`20u S`: what is found with coefficients shifted down is below every option, and what is found with
 those shifted up above one. Rows are compared by the coefficients that are shifted down, without any error: to
 leave out a row where another one is as good leaves the least of what these lead to as it is, and any row may
 be left out of what is above the cheapest one.
@@ -39,7 +41,15 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Numbers
 from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import SHORTEST_HOLD_S, Choices, JobTerms, costs_of
+from wattsched.verification.sizing.outcomes import (
+    ENERGY,
+    SHORTEST_HOLD_S,
+    Choices,
+    JobTerms,
+    costs_of,
+    goodput_of,
+    per_joule,
+)
 from wattsched.verification.sizing.skyline import MOST_COMPARED, skyline
 
 SEVERAL = 16
@@ -48,10 +58,10 @@ SEVERAL = 16
 PRODUCT = 1 << 16
 """Numbers of a product of matrices that are found at once: they stay in the processor's cache."""
 
-VALUE, WORK, RESTART, ONE = range(4)
+VALUE, WORK, RESTART, GOODPUT, ONE = range(5)
 """Columns of coefficients, and what of a job they are multiplied with."""
 
-ALWAYS = ("total-completion", "goodput", "work-value")
+ALWAYS = ("total-completion", "goodput", "work-value", *ENERGY)
 """Objectives that are sums of this form for jobs that restart, too; of `work-value` where none that does is
 complete before the shortest time that a configuration is expected to be kept."""
 
@@ -60,7 +70,7 @@ SUMS = (*ALWAYS, "progress", "proportional")
 
 
 class Rows(NamedTuple):
-    """Coefficients of the rows of all kinds at some prices, shape (n_ways, n_rows, 4).
+    """Coefficients of the rows of all kinds at some prices, shape (n_ways, n_rows, 5).
 
     Of a row there are as many ways as of what it costs the least is taken.
     """
@@ -152,12 +162,14 @@ class ByKind:
 
     def dearest(self, jobs: IntArray) -> FloatArray:
         """Not below what the dearest options to run of some of the jobs cost, without charges."""
-        near, size = self._worth
+        options, (near, size) = self._options, self._worth
         above, found = near + DOUBLES.epsilon * size, np.full(len(self._code), -np.inf)
         for group in self.groups(jobs):
-            worth, unit_s = above[self._slices[group.kind]], self._options.unit_s[self._slices[group.kind]]
+            worth, unit_s = above[self._slices[group.kind]], options.unit_s[self._slices[group.kind]]
             value = self._value[0][group.jobs]
-            if group.timed:
+            if options.instance.objective in ENERGY:
+                found[group.jobs] = self._most_energy(group)
+            elif group.timed:
                 for part in _parts(len(group.jobs), len(worth)):
                     possible, _ = self._in_time(unit_s, group.jobs[part])
                     costs = np.where(possible, np.multiply.outer(worth, value[part]), -np.inf)
@@ -168,9 +180,21 @@ class ByKind:
             found[group.jobs] += ends[1]
         return found[jobs]
 
+    def _most_energy(self, group: Group) -> FloatArray:
+        """Not below what the energy of jobs counts at most."""
+        options, of = self._options, self._slices[group.kind]
+        power_w, unit_s = options.power_w[of], options.unit_s[of]
+        if options.instance.budgets.scope == "round":
+            most_j = np.full(len(group.jobs), (power_w + options.idle_w[of]).max() * options.round_s)
+        else:
+            most_j = (power_w * unit_s).max() * options.work[group.jobs]
+            most_j += power_w.max() * options.restart_s[group.jobs]
+        return np.asarray(most_j * (per_joule(options.instance, DOUBLES) * (1 + DOUBLES.epsilon)))
+
     def _least(self, rows: Rows, group: Group) -> FloatArray:
         of, jobs = self._slices[group.kind], group.jobs
-        columns = [VALUE, WORK, RESTART, ONE] if group.restarts else [VALUE, WORK, ONE]
+        columns = [VALUE, WORK, *([RESTART] if group.restarts else [])]
+        columns += [*([GOODPUT] if rows.low[0, of, GOODPUT].any() else []), ONE]
         low, high = (ends[:, of, columns].reshape(-1, len(columns)) for ends in rows)
         unit_s = np.tile(self._options.unit_s[of], len(rows.low))
         # To compare rows with so many takes as long as to multiply all of them with the jobs' numbers.
@@ -178,7 +202,8 @@ class ByKind:
         left = skyline([*low.T, unit_s] if group.timed else list(low.T), most)
         low, high, unit_s = low[left], high[left], unit_s[left]
         options = self._options
-        numbers = [self._value[0][jobs], options.work[jobs], options.restart_s[jobs], np.ones(len(jobs))]
+        own = self._value[0], options.work, options.restart_s, self._goodput[0]
+        numbers = [*(number[jobs] for number in own), np.ones(len(jobs))]
         known = np.stack([numbers[column] for column in columns])
         found = np.empty((3, len(jobs)))
         for part in _parts(len(jobs), len(left)):
@@ -191,7 +216,7 @@ class ByKind:
             found[0, part], found[1, part] = below.min(axis=0), above.min(axis=0)
         if not group.timed:
             found[2] = found[1]
-        down, up = self._beside(group)
+        down, up = self._beside(group, np.abs(rows.low[0, of, GOODPUT]).max())
         return found + np.stack([down, up, up])
 
     def _in_time(self, unit_s: FloatArray, jobs: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -205,6 +230,8 @@ class ByKind:
         """What every row of a kind is worth as a cost to a job of weight 1 and work 1, and the sizes."""
         options, of = self._options, self._options.configurations
         n_rows, n_of_kind = int(of.start[-1]), np.diff(of.start)
+        if options.instance.objective in ENERGY:  # for which joules pay
+            return np.zeros(n_rows), np.zeros(n_rows)
         unit_s, ones = options.unit_s[:n_rows], np.ones(n_rows)
         of_kind = (options.kind_best_s, options.kind_reference_s)
         best_s, reference_s = (np.repeat(column, n_of_kind) for column in of_kind)
@@ -230,6 +257,8 @@ class ByKind:
                 value = weight / options.work
             case "proportional":
                 value = weight
+            case name if name in ENERGY:
+                value = 0.0 * weight
             case _:
                 # What a job gains by running as fast as with the fewest GPUs, less what a restart takes.
                 never, ones = np.full(len(every), np.inf), np.ones(len(every))
@@ -238,8 +267,21 @@ class ByKind:
                 return 0.0 - cost, size
         return value, value
 
-    def _beside(self, group: Group) -> tuple[FloatArray, FloatArray]:
-        """What comes to a job's costs whatever it runs as: not above, and not below that."""
+    @cached_property
+    def _goodput(self) -> tuple[FloatArray, FloatArray]:
+        """Goodput of each job with the fewest GPUs, less what a restart takes, and the sizes."""
+        options = self._options
+        found = goodput_of(np.ones(len(options.weight)), options.weight, options.restart_s, options.round_s)
+        return found, options.weight
+
+    def _beside(self, group: Group, charge: float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """What comes to a job's costs whatever it runs as: not above, and not below that.
+
+        Parameters
+        ----------
+        charge : float
+            The most that goodput is charged, or given.
+        """
         value, size = (column[group.jobs] for column in self._value)
         late = 0.0 * value
         if self._options.instance.objective == "total-completion":
@@ -247,6 +289,9 @@ class ByKind:
         late = late + self._options.change_cost[group.jobs]
         # The size of a value that is a difference is larger than it.
         error = DOUBLES.epsilon * (late + (size - value) * self._worth[1][self._slices[group.kind]].max())
+        if charge:
+            good, of = (column[group.jobs] for column in self._goodput)
+            error += DOUBLES.epsilon * charge * (of - good)
         return late - error, late + error
 
     def _rows(self, paid: Numbers) -> Rows:
@@ -256,17 +301,20 @@ class ByKind:
             column[:n_rows]
             for column in (options.power_w, options.idle_w, options.unit_s, options.watt, options.room)
         )
-        joule, ends = paid[1], []
+        instance, ends = options.instance, []
+        joule = paid[1] + (per_joule(instance, DOUBLES) if instance.objective in ENERGY else 0.0)
+        of_kind = np.repeat(options.kind_reference_s, np.diff(options.configurations.start))
+        goodput = paid[2] * (of_kind / unit_s) if paid[2] else 0.0
         for worth, above_w in zip(self._worth, (power_w - idle_w, power_w + idle_w), strict=True):
             once = paid[room] + paid[watt] * above_w
-            ways = np.zeros((2, n_rows, 4))
-            ways[:, :, VALUE], ways[:, :, ONE] = worth, once
+            ways = np.zeros((2, n_rows, 5))
+            ways[:, :, VALUE], ways[:, :, GOODPUT], ways[:, :, ONE] = worth, goodput, once
             drawn_w = power_w
-            if options.instance.budgets.scope == "round":
+            if instance.budgets.scope == "round":
                 drawn_w = above_w
                 ways[1, :, ONE] += joule * (above_w * options.round_s)
             ways[0, :, WORK], ways[0, :, RESTART] = joule * (drawn_w * unit_s), joule * drawn_w
-            two = joule and options.instance.budgets.scope == "round"
+            two = joule and instance.budgets.scope == "round"
             ends.append(ways if two else ways[:1])
         near, error = ends[0], DOUBLES.epsilon * np.abs(ends[1])
         return Rows(near - error, near + error)

@@ -14,7 +14,7 @@ from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.gpus import gpu_faults
@@ -25,12 +25,14 @@ from wattsched.verification.sizing.outcomes import (
     UNSAID,
     WAITS,
     Outcomes,
+    goodput_in_all,
     objective_of,
     outcomes_of,
     set_faults,
     total,
 )
 from wattsched.verification.sizing.pools import Pool, places_of
+from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
 from wattsched.verification.sizing.tenants import faults as quota_faults
 
 
@@ -46,12 +48,13 @@ def check(instance: Instance, decision: Decision) -> Report:
     Returns
     -------
     Report
-        With the totals ``power_w`` (running jobs, idle GPUs, node base power), ``energy_j`` and, where the
-        carbon intensity is known, ``carbon_g`` in the scope of the budgets, ``gpus_used``,
-        ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size or pool, or stop),
-        ``migrations`` (those that keep their configuration but on other GPUs) and, where changes cost
-        something, ``change_cost``, what the objective pays for them. The objective is None when some job
-        does nothing that it could do. Jobs without options wait, and are in none of this.
+        With the totals ``power_w`` (running jobs, idle GPUs, base power of nodes that are awake),
+        ``energy_j`` and, where the carbon intensity or the price is known, ``carbon_g`` and ``money`` in the
+        scope of the budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU
+        count, batch size or pool, or stop), ``migrations`` (those that keep their configuration but on other
+        GPUs) and, where there is such a thing, ``change_cost``, what the objective pays for changes,
+        ``goodput`` under a least one, and ``nodes_asleep``. The objective is None when some job does nothing
+        that it could do. Jobs without options wait, and are in none of this.
 
     Raises
     ------
@@ -72,7 +75,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     said = _said(assigned, decision.waiting, numbers)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
     faults += told
-    drawn = _Drawn(instance, pools, outcomes)
+    places = places_of(instance.cluster)
+    sleeping = sleepers(instance, places)
+    used = np.repeat(np.arange(len(places.size)), places.size)[assigned.number[assigned.number != UNKNOWN]]
+    asleep = sleeping & ~np.isin(np.arange(len(sleeping)), used)
+    drawn = _Drawn(instance, pools, outcomes, of_pools(places, asleep), of_pools(places, sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
         "gpus_used": int(assigned.gpus[assigned.users].sum()),
@@ -83,16 +90,26 @@ def check(instance: Instance, decision: Decision) -> Report:
         "restarts": int(outcomes.restarts.sum()),
         "migrations": int(outcomes.migrates.sum()),
         **({"change_cost": total(outcomes.change_cost.tolist())} if configurations.change_cost.any() else {}),
+        **({} if (price := instance.price_per_kwh) is None else {"money": energy_j * price / J_PER_KWH}),
+        **({"nodes_asleep": int(asleep.sum())} if sleeping.any() else {}),
+        **({} if instance.budgets.least_goodput is None else {"goodput": goodput_in_all(outcomes)}),
     }
     faults += _over_caps(instance, pools, drawn.power_w)
     faults += budget_faults(instance.budgets, totals, TOLERANCE)
-    faults += _over_quotas(instance, outcomes)
+    faults += [*_over_quotas(instance, outcomes), *_too_little(instance, totals)]
     objective = None
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
-        objective = objective_of(instance, outcomes)
+        objective = objective_of(instance, outcomes, drawn.by_job_j(), drawn.woken_j())
     return Report(faults, objective, totals, dropped=of.left_out)
+
+
+def _too_little(instance: Instance, totals: Mapping[str, float]) -> Iterator[str]:
+    """A goodput below the least."""
+    least = instance.budgets.least_goodput
+    if least is not None and not (found := totals["goodput"]) >= least * (1 - TOLERANCE):
+        yield f"budgets.least_goodput: the decision has {found:.9g}, it must be {least:.9g} at least"
 
 
 def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
@@ -127,9 +144,18 @@ class _Drawn:
     standing_w, power_w : dict of str to float
         Draw of each pool without its jobs, which is that of GPUs that no job uses and of servers; and with
         them.
+    woken_w : float
+        Draw of the nodes, without jobs, that would sleep if no job were there.
     """
 
-    def __init__(self, instance: Instance, pools: dict[str, Pool], outcomes: Outcomes):
+    def __init__(
+        self,
+        instance: Instance,
+        pools: dict[str, Pool],
+        outcomes: Outcomes,
+        asleep: list[IntArray],
+        woken: list[IntArray],
+    ):
         self._instance, self._outcomes = instance, outcomes
         types, runs, assigned = instance.cluster.gpu_types, outcomes.runs, outcomes.assigned
         self._idle_w = np.array([types[pool.gpu_type].idle_power_w for pool in pools.values()])
@@ -140,13 +166,38 @@ class _Drawn:
         order = np.argsort(self._pool, kind="stable")
         ends = np.searchsorted(self._pool, np.arange(len(pools) + 1), sorter=order).tolist()
         self.standing_w, self.power_w = {}, {}
-        for (name, pool), idle_w, start, end in zip(
-            pools.items(), self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
+        self.woken_w = total(
+            watts
+            for pool, nodes in zip(pools.values(), woken, strict=True)
+            for watts in awake_w(instance, nodes, pool).tolist()
+        )
+        base_w = instance.cluster.node_columns().numbers("base_power_w")
+        for (name, pool), down, idle_w, start, end in zip(
+            pools.items(), asleep, self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
         ):
             here = order[start:end]
-            servers_w = total([*pool.base_power_w.tolist(), *pool.reserved_w.tolist()])
-            self.standing_w[name] = (pool.available - int(leading[here].sum())) * idle_w + servers_w
+            servers_w = [*pool.base_power_w.tolist(), *pool.reserved_w.tolist(), *(-base_w[down]).tolist()]
+            idle = pool.available - pool.gpus_per_node * len(down) - int(leading[here].sum())
+            self.standing_w[name] = idle * idle_w + total(servers_w)
             self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
+
+    def woken_j(self) -> float:
+        """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
+        return self.woken_w * self._instance.round_s if self._instance.budgets.scope == "round" else 0.0
+
+    def by_job_j(self) -> FloatArray:
+        """Energy of each job in the scope of the budgets, in that of a round above idle; shape (n_jobs,)."""
+        outcomes, runs = self._outcomes, self._outcomes.runs
+        found = np.zeros(len(runs))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._instance.budgets.scope == "completion":
+                found[runs] = self._busy_w * outcomes.completion_s[runs]
+                found[~runs] = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
+                return found
+            idle_w = self._idle_w[self._pool] * (self._gpus / outcomes.members[runs])
+            busy_s = np.minimum(outcomes.completion_s[runs], self._instance.round_s)
+            found[runs] = (self._busy_w - idle_w) * busy_s
+        return found
 
     def energy_j(self) -> float:
         """Energy in the scope of the budgets."""

@@ -254,6 +254,8 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
     if options.instance.tenants:
         of_tenant = paid[worth.tenant_gpu] * worth.gpus + paid[worth.tenant_watt] * worth.draw_w
         charge, size = charge + of_tenant, size + of_tenant
+    if giving := paid[2]:
+        charge, size = charge + giving * worth.goodput, size + abs(giving) * worth.goodput_size
     return charge, size, link
 
 

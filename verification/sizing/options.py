@@ -23,7 +23,7 @@ from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.sizing.grouping import alike, ranges, together
-from wattsched.verification.sizing.outcomes import Choices, costs_of, terms_of
+from wattsched.verification.sizing.outcomes import Choices, costs_of, goodput_of, terms_of
 from wattsched.verification.sizing.skyline import skyline
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
@@ -35,7 +35,9 @@ SMALLEST, LARGEST = 1e-40, 1e40
 Use = tuple[str, ...] | tuple[str, str, int]
 """What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
-``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``."""
+``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``; or give, ``("goodput",)``. What a node that is woken
+gives as room, ``("node", POOL)``, and pays for its watts, ``("node_watt", POOL)``, and joules,
+``("node_joule",)``."""
 
 
 class Worth(NamedTuple):
@@ -56,6 +58,8 @@ class Worth(NamedTuple):
         Numbers of the uses that `gpus` and `draw_w` are of: whatever a job's tenant has; 0 for none.
     gpus, draw_w : arrays
         In a set an equal part of them.
+    goodput, goodput_size : arrays
+        Where there is a least one; else 0.
     """
 
     possible: BoolArray
@@ -73,6 +77,8 @@ class Worth(NamedTuple):
     tenant_watt: IntArray
     gpus: Numbers
     draw_w: Numbers
+    goodput: Numbers
+    goodput_size: Numbers
 
     def take(self, which: BoolArray) -> Worth:
         """Some of the options."""
@@ -138,7 +144,7 @@ class Options:
         What is held is a number of `place`, or -1.
     kind_best_s, kind_reference_s : arrays, shape (n_kinds,)
         Seconds per unit of work at best, and at best with the fewest GPUs.
-    terms, work, latest_s, surely_s, restart_s, change_cost, reference_s : arrays, shape (n_jobs,)
+    terms, work, weight, latest_s, surely_s, restart_s, change_cost, reference_s : arrays, shape (n_jobs,)
         Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
     change_costs : bool
         Whether there are any.
@@ -150,7 +156,7 @@ class Options:
 
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
         self.instance, self.configurations, self.arithmetic = instance, configurations, arithmetic
-        self.uses: dict[Use, int] = {("joule",): 1}
+        self.uses: dict[Use, int] = {("joule",): 1, ("goodput",): 2}
         self.dearest: Fraction | None = None
         self.by_kind: Any = None
         self.round_s = arithmetic.number(instance.round_s)
@@ -242,7 +248,7 @@ class Options:
         current = jobs.current
         self.runs = current.codes != NONE
         self.restart_s = np.where(self.runs, a.array(jobs.numbers("restart_s")), 0)
-        self.change_cost = a.array(of.change_cost)
+        self.change_cost, self.weight = a.array(of.change_cost), a.array(of.weight)
         self.change_costs = bool(of.change_cost.any())
         held = jobs.holdings
         first, number = together([held.gpus, held.batch_size, held.pool.codes])
@@ -272,7 +278,8 @@ class Options:
         idle_w = [t.idle_power_w for t in instance.cluster.gpu_types.values()]
         sets = [row for j in of.settable.tolist() for row in of.in_sets(of.jobs.names[j])]
         numbers = [
-            np.array([instance.round_s, instance.carbon_g_per_kwh or 0.0, *idle_w]),
+            np.array([instance.round_s, instance.carbon_g_per_kwh or 0.0, instance.price_per_kwh or 0.0]),
+            np.array(idle_w),
             np.array([value for row in sets for value in (row.rate, row.power_w)]),
             *(of.every.rate, of.every.power_w),
             *(of.jobs.numbers(name) for name in ("remaining_work", "restart_s")),
@@ -337,7 +344,7 @@ class Options:
     def _seen(self) -> Worth:
         """Options to run, as far as they were looked at."""
         n = len(self)
-        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (5, int), (8, object)))
+        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (5, int), (10, object)))
         return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
 
     @cached_property
@@ -387,7 +394,10 @@ class Options:
             joules = power_w * seconds
             joules_size = self.arithmetic.magnitude(joules)
         paid = np.where(restarts, self.change_cost[job], 0) if self.change_costs else 0
-        chosen = Choices(self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s, paid)
+        energy = joules, joules_size
+        chosen = Choices(
+            self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s, paid, *energy
+        )
         return Worth(
             *self._chosen(chosen, ~(restarts & self.kept[job])),
             # A job that keeps its GPUs needs no room: they were never free.
@@ -402,7 +412,16 @@ class Options:
             self.tenant_watt[job],
             self.gpus[row],
             power_w,
+            *self._goodput(job, unit_s, lost_s),
         )
+
+    def _goodput(self, job: IntArray, unit_s: Numbers, lost_s: Numbers) -> tuple[Numbers, Numbers]:
+        """Goodput of jobs at so many seconds per unit of work, and the sizes, where there is a least one."""
+        if self.instance.budgets.least_goodput is None:
+            return 0 * unit_s, 0 * unit_s
+        speed, weight = self.reference_s[job] / unit_s, self.weight[job]
+        found = goodput_of(speed, weight, lost_s, self.round_s)
+        return found, self.arithmetic.magnitude(weight * speed)
 
     def waiting(self, jobs: IntArray) -> Worth:
         """Options of waiting, which pay for the least energy that a job needs later."""
@@ -411,10 +430,10 @@ class Options:
         seconds = self.round_s + self.terms.best_s[jobs]
         # Who runs now is stopped; of all others a change costs nothing.
         paid = self.change_cost[jobs] if self.change_costs else 0
-        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid)
-        worth = self._chosen(chosen, self.can_wait[jobs])
         size = self.arithmetic.magnitude(joules)
-        uses = no_use, no_use, no_use, none, none, joules, size, no_use, no_use, none, none
+        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid, joules, size)
+        worth = self._chosen(chosen, self.can_wait[jobs])
+        uses = no_use, no_use, no_use, none, none, joules, size, no_use, no_use, none, none, none, none
         return Worth(*worth, *uses)
 
     def _least_joules(self, jobs: IntArray) -> Numbers:

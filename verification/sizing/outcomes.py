@@ -20,10 +20,10 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.units import S_PER_H
+from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
-from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Numbers
+from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.assigned import SETTINGS, UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
@@ -40,8 +40,14 @@ OBJECTIVES = {
     "proportional": "min",
     "goodput": "max",
     "work-value": "max",
+    "energy": "min",
+    "carbon": "min",
+    "money": "min",
 }
 """Objectives and their senses."""
+
+ENERGY = ("energy", "carbon", "money")
+"""Objectives that count joules."""
 
 WAITS, UNSAID = -1, -2
 """What a job may do instead of an assignment."""
@@ -325,6 +331,8 @@ class Choices(NamedTuple):
         The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
     change_cost : array, or 0 for none
         What is paid for changes of jobs that run now.
+    joules, joules_size : arrays, or 0 where these are asked for elsewhere
+        Energy in the scope of the budgets.
     """
 
     terms: JobTerms
@@ -334,6 +342,8 @@ class Choices(NamedTuple):
     lost_s: Numbers
     speed: Callable[[], Numbers]
     change_cost: Numbers | int = 0
+    joules: Numbers | int = 0
+    joules_size: Numbers | int = 0
 
 
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
@@ -380,9 +390,25 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
                 kept_s = np.minimum(max(arithmetic.number(SHORTEST_HOLD_S), kept_s), seconds)
             lost = np.minimum(0, chosen.lost_s / kept_s - 1)
             return weight * speed * lost, terms.weight_size[job] * speed
+        case "energy" | "carbon" | "money":
+            each = per_joule(instance, arithmetic)
+            return chosen.joules * each, chosen.joules_size * each
         case name:
             raise ValueError(f"objective '{name}' is not known")
     return cost, arithmetic.magnitude(cost)
+
+
+def per_joule(instance: Instance, arithmetic: Arithmetic) -> Number:
+    """What a joule counts in an objective of energy, carbon or money."""
+    if instance.objective == "energy":
+        return 1
+    priced = instance.carbon_g_per_kwh if instance.objective == "carbon" else instance.price_per_kwh
+    return arithmetic.number(priced or 0.0) / J_PER_KWH
+
+
+def goodput_of(speed: Numbers, weight: Numbers, lost_s: Numbers, round_s: Number) -> Numbers:
+    """Goodput of jobs of some speeds relative to the smallest configuration."""
+    return np.asarray(weight * speed * np.maximum(0, 1 - lost_s / round_s))
 
 
 def terms_of(
@@ -414,8 +440,23 @@ def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -
     return np.asarray(weight * (until[alike] + until[alike + 1]))
 
 
-def objective_of(instance: Instance, outcomes: Outcomes) -> float:
+def goodput_in_all(outcomes: Outcomes) -> float:
+    """Goodput of a decision."""
+    of, jobs, runs = outcomes.configurations, outcomes.jobs, outcomes.runs
+    speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rates(jobs)
+    lost_s = np.where(outcomes.restarts, of.jobs.numbers("restart_s")[jobs], 0.0)
+    return total(goodput_of(speed, of.weight[jobs], lost_s, of.instance.round_s).tolist())
+
+
+def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray, besides_j: float = 0.0) -> float:
     """Objective of a decision in which every job has an outcome.
+
+    Parameters
+    ----------
+    joules : float array, shape (n_jobs,)
+        Energy of each job in the scope of the budgets.
+    besides_j : float
+        Energy of nodes that are awake for jobs.
 
     Raises
     ------
@@ -432,9 +473,12 @@ def objective_of(instance: Instance, outcomes: Outcomes) -> float:
         lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
         speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
         change_cost=outcomes.change_cost,
+        joules=joules,
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+        if instance.objective in ENERGY:
+            costs.append(besides_j * per_joule(instance, DOUBLES))
     found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
     return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
 

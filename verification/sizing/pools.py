@@ -327,26 +327,67 @@ def _line(blocks: list[Block]) -> tuple[IntArray, IntArray]:
     return sizes, ranges(first, length)
 
 
-def free_gpus(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int, int]]:
+def free_gpus(
+    instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None = None
+) -> dict[str, dict[int, int]]:
     """For every pool and power of two: GPUs in entirely free aligned blocks of that size.
 
     Unavailable GPUs are not free, nor are the blocks of jobs that keep what they hold. Sizes go up to the
     pool's largest block.
+
+    Parameters
+    ----------
+    asleep : bool array, shape (n_nodes,), optional
+        Nodes whose GPUs are free in blocks alone that are larger than a node.
     """
-    free = _free(instance, pools)
-    return {name: _by_size(free[name], pool.sizes) for name, pool in pools.items()}
+    free, up = _free(instance, pools), _up(instance, pools, asleep)
+    found = {}
+    for name, pool in pools.items():
+        found[name] = _by_size(free[name], pool.sizes)
+        if not up[name].all():
+            rested = _by_size(free[name] & up[name], pool.sizes)
+            small = {size: gpus for size, gpus in rested.items() if size <= pool.gpus_per_node}
+            found[name] = found[name] | small
+    return found
 
 
-def free_on_nodes(instance: Instance, pools: dict[str, Pool]) -> dict[str, dict[int, int]]:
-    """For every pool how many of its nodes have each number of free GPUs; see `free_gpus`."""
+def free_on_nodes(
+    instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None = None
+) -> dict[str, dict[int, int]]:
+    """For every pool how many of its nodes, without those asleep, have each number of free GPUs.
+
+    See `free_gpus`.
+    """
     free, places = _free(instance, pools), places_of(instance.cluster)
     node = np.repeat(np.arange(len(places.size)), places.size)
     found = {}
     for name, pool in pools.items():
         own = np.unique(node[pool.line])
+        own = own if asleep is None else own[~asleep[own]]
         counts = np.bincount(node[pool.line[free[name]]], minlength=len(places.size))[own]
         found[name] = {count: int((counts == count).sum()) for count in np.unique(counts).tolist()}
     return found
+
+
+def entirely_free(instance: Instance, pools: dict[str, Pool], some: BoolArray) -> dict[str, IntArray]:
+    """Of every pool those of some nodes that have all GPUs free."""
+    free, places = _free(instance, pools), places_of(instance.cluster)
+    node = np.repeat(np.arange(len(places.size)), places.size)
+    found = {}
+    for name, pool in pools.items():
+        counts = np.bincount(node[pool.line[free[name]]], minlength=len(places.size))
+        mine = places.pool == places.pools.index(name)
+        found[name] = np.flatnonzero(some & mine & (counts == pool.gpus_per_node))
+    return found
+
+
+def _up(instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None) -> dict[str, BoolArray]:
+    """Which GPUs of the lines are of nodes that are not asleep."""
+    if asleep is None or not asleep.any():
+        return {name: np.ones(len(pool.line), dtype=bool) for name, pool in pools.items()}
+    places = places_of(instance.cluster)
+    gpus = np.repeat(~asleep, places.size)
+    return {name: gpus[pool.line] for name, pool in pools.items()}
 
 
 def _free(instance: Instance, pools: dict[str, Pool]) -> dict[str, BoolArray]:

@@ -31,6 +31,8 @@ class Splits:
         """What jobs may do on the sides of splits that were taken; a ValueError says what a split lacks."""
         found: dict[int, BoolArray] = {}
         for split, inside, _ in taken:
+            if "awake" in split:  # of nodes; see `sleepers`
+                continue
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:
                 self._read[id(split)] = (split, *self._named(split))

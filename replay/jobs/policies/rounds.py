@@ -109,6 +109,16 @@ class RoundOptions:
         return self.completion_s[self.waiting] - self.round_s
 
     @property
+    def counted_j(self) -> FloatArray:
+        """Energy above that of idle GPUs within the round."""
+        return self.busy_w * np.minimum(self.completion_s, self.round_s)
+
+    @property
+    def per_joule(self) -> dict[str, float]:
+        """Joules alone have a meaning here."""
+        return {"energy": 1.0}
+
+    @property
     def reference_rate(self) -> FloatArray:
         """Best rate of each job at its smallest GPU count."""
         gpus = np.where(self.waiting, np.iinfo(np.int64).max, self.gpus)

@@ -80,21 +80,27 @@ WORTH = {
     "goodput": (2 * 1.8 + 1, 1.25 * (1 - 100 / 300), 0),
     # train is larger per weight, 3600 / 2 to 1000 s: values are the roots of 2 * (0 + 2) and 1 * (2 + 3).
     "work-value": (2 * 1.8 + math.sqrt(5), math.sqrt(5) * 1.25 * (1 - 100 / 600), 0),
+    # Above idle draw for the round, at 400 g and 0.25 for a kilowatt hour.
+    "energy": (160 * 300 + 80 * 300, 50 * 300, 0),
+    "carbon": (72_000 / 9_000, 15_000 / 9_000, 0),
+    "money": (72_000 / 14.4e6, 15_000 / 14.4e6, 0),
 }
+PRICED = {"carbon_g_per_kwh": 400.0, "price_per_kwh": 0.25}
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 @pytest.mark.parametrize("case", [0, 1, 2])
 def test_objectives(name: str, case: int) -> None:
-    report = check(instance(objective=name), [BOTH_RUN, ONE_MOVES, BOTH_WAIT][case])
+    report = check(instance(objective=name, **PRICED), [BOTH_RUN, ONE_MOVES, BOTH_WAIT][case])
     assert report.faults == []
     assert report.objective == pytest.approx(WORTH[name][case], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_a_round_without_jobs_is_worth_nothing(name: str) -> None:
-    empty = Instance.model_validate({"cluster": CLUSTER, "jobs": [], "objective": name})
+    empty = Instance.model_validate({"cluster": CLUSTER, "jobs": [], "objective": name, **PRICED})
     totals = {"gpus_used": 0, "gpus_available": 6, "power_w": 4 * 10 + 2 * 5 + 150, "energy_j": 200 * 300}
+    totals |= {"carbon_g": 60_000 / 9_000, "money": 60_000 * 0.25 / 3.6e6}
     assert check(empty, decision()) == Report([], 0.0, totals | {"restarts": 0, "migrations": 0})
 
 
@@ -280,7 +286,7 @@ def test_numbers_at_the_edge_of_the_range_are_faults_or_finite() -> None:
     assert faults == ["job 'nothing' is complete after 0 s at best, which is no time that can be compared"]
     heavy = [{"name": n, "weight": 1e6, "options": {**table, "rate": [1.0]}} for n in "xyz"]
     for objective in OBJECTIVES:
-        report = check(instance(*heavy, objective=objective), decision(waiting=("x", "y", "z")))
+        report = check(instance(*heavy, objective=objective, **PRICED), decision(waiting=("x", "y", "z")))
         assert report.faults == []
 
 

@@ -7,7 +7,7 @@ from brute_force.sizing_decisions import Judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.decisions import decisions
-from strategies.instances import instances_with_sets, small_instances
+from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import OBJECTIVE, with_objective
 
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
@@ -15,7 +15,7 @@ from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.verification.sizing.checker import check
 
-ROUNDS = small_instances(max_jobs=5) | instances_with_sets()
+ROUNDS = small_instances(max_jobs=5) | instances_with_sets() | sleeping(small_instances(max_jobs=5))
 
 
 @settings(max_examples=400, deadline=None)

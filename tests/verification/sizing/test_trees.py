@@ -8,7 +8,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.instances import instances_with_sets, small_instances
+from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import Priced, better, priced
 
 from wattsched import solve
@@ -17,21 +17,28 @@ from wattsched.formulations.shifting import branching
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import tree
-from wattsched.verification.sizing.bound import Prover
+from wattsched.verification.sizing.bound import Prover, sleeping_in
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.sleepers import part_sizes
 from wattsched.verification.sizing.splits import key as key_of
 from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, prove_tree
 
 MANY = settings(max_examples=80)
-PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets())
+SLEEPING = sleeping(small_instances(max_jobs=3))
+PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets()) | priced(SLEEPING)
 SUMS = sorted(set(OBJECTIVES) - set(BOTTLENECK))
 
 
 @st.composite
 def splits(draw: st.DrawFn, instance: Instance) -> dict[str, Any]:
-    """Some beginnings of what a job may do."""
+    """Some beginnings of what a job may do, or a part of the nodes that sleep."""
     instance, configurations, _ = decided(instance)
+    nodes = sleeping_in(instance, configurations.pools)
+    if nodes and draw(st.booleans()):
+        pool, each_w = draw(st.sampled_from(sorted(nodes)))
+        part = draw(st.integers(0, len(part_sizes(nodes[pool, each_w].nodes)) - 1))
+        return {"awake": pool, "each_w": each_w, "part": part}
     j = draw(st.integers(0, len(instance.jobs) - 1))
     job = instance.jobs[j]
     rows = [*configurations.of(j), *configurations.in_sets(job.name)]
@@ -74,7 +81,7 @@ def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, case: Priced
 
 @settings(max_examples=150)
 @given(
-    instance=small_instances(max_jobs=4) | instances_with_sets(),
+    instance=small_instances(max_jobs=4) | instances_with_sets() | SLEEPING,
     objective=st.sampled_from(SUMS),
     gap=st.sampled_from([0.0, 1e-4]),
 )
@@ -114,6 +121,10 @@ def demo() -> tuple[Instance, dict[str, Any]]:
         (
             {"split": {"job": "job0", "options": [], "at_most": 1}, "inside": 1, "outside": 2},
             "split: 'at_most' is not a field",
+        ),
+        (
+            {"split": {"awake": "A100", "each_w": 1.0, "part": 0}, "inside": 1, "outside": 2},
+            "no nodes of a pool",
         ),
         ({"prices": {}, "x": 1}, "'x' is not a field"),
         ({"split": {"job": "job0", "options": []}, "inside": 1, "outside": 1}, "reached twice"),

@@ -1,0 +1,134 @@
+"""The checker's own reading of nodes that sleep: which do, what they draw awake, and what they add to rows.
+
+Such a node draws nothing as long as no job is there. It is awake whatever is decided where others draw
+something on it or use GPUs of it, or a job keeps its own there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.verification.arithmetic import RATIONALS
+from wattsched.verification.sizing.outcomes import ENERGY, per_joule
+from wattsched.verification.sizing.pools import Places, Pool
+from wattsched.verification.tree import Taken
+
+FIELDS = ("awake", "each_w", "part")
+"""Of a split that says whether a part of the nodes of a pool that draw as much is awake."""
+
+Key = tuple[str, float]
+"""A pool, and what each of some of its nodes draws awake."""
+
+
+def sleepers(instance: Instance, places: Places) -> BoolArray:
+    """Which nodes draw nothing as long as no job is there, shape (n_nodes,)."""
+    nodes, jobs = instance.cluster.node_columns(), instance.by_column()
+    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    if asleep.any():
+        asleep &= nodes.available == nodes.counts("gpus")
+        for j in np.flatnonzero(jobs.fixed).tolist():
+            held = jobs.held(j)
+            asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
+    return np.asarray(asleep)
+
+
+def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
+    """Some of the nodes, by pool."""
+    return [np.flatnonzero(some & (places.pool == number)) for number in range(len(places.pools))]
+
+
+def awake_w(instance: Instance, nodes: IntArray, pool: Pool) -> FloatArray:
+    """What nodes of a pool draw awake, without jobs."""
+    idle_w = instance.cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
+    return np.asarray(instance.cluster.node_columns().numbers("base_power_w")[nodes] + idle_w)
+
+
+class Sleeping(NamedTuple):
+    """Nodes of a pool, with all GPUs free, that draw the same awake and sleep otherwise.
+
+    Attributes
+    ----------
+    each_w : Fraction
+        What each draws, not above it.
+    nodes : int
+    """
+
+    each_w: Fraction
+    nodes: int
+
+
+def sleeping_of(
+    instance: Instance, pools: Mapping[str, Pool], free: Mapping[str, IntArray]
+) -> dict[Key, Sleeping]:
+    """Nodes that sleep by pool and watts.
+
+    Parameters
+    ----------
+    free : mapping of str to int array
+        Numbers in the cluster of each pool's nodes that sleep and have all GPUs free.
+    """
+    found: dict[Key, Sleeping] = {}
+    base_w = instance.cluster.node_columns().numbers("base_power_w")
+    for name, nodes in free.items():
+        near = awake_w(instance, nodes, pools[name])
+        idle_w = Fraction(instance.cluster.gpu_types[pools[name].gpu_type].idle_power_w)
+        for each_w in np.unique(near).tolist():
+            mine = nodes[near == each_w]
+            exact = Fraction(float(base_w[mine].min())) + idle_w * pools[name].gpus_per_node
+            found[name, each_w] = Sleeping(exact, len(mine))
+    return found
+
+
+def part_sizes(nodes: int) -> list[int]:
+    """How many nodes are in each part: twice as many as in the one before, and in the last what is left."""
+    sizes, size = [], 1
+    while nodes > 0:
+        sizes.append(min(size, nodes))
+        nodes, size = nodes - sizes[-1], 2 * size
+    return sizes
+
+
+States = Mapping[tuple[Key, int], set[bool]]
+"""By part whether it may be awake, and asleep, of those that were split."""
+
+
+def states(sleeping: Mapping[Key, Sleeping], taken: Sequence[Taken]) -> States:
+    """What splits leave to parts of nodes; a ValueError says what a split lacks."""
+    found: dict[tuple[Key, int], set[bool]] = {}
+    for split, inside, _ in taken:
+        if "awake" in split:
+            part = _part(sleeping, split)
+            found[part] = found.get(part, {True, False}) & {inside}
+    return found
+
+
+def _part(sleeping: Mapping[Key, Sleeping], split: Mapping[str, Any]) -> tuple[Key, int]:
+    if strangers := sorted(map(str, split.keys() - {*FIELDS})):
+        raise ValueError(f"split: {strangers[0]!r:.80} is not a field of it")
+    pool, each_w, number = (split.get(name) for name in FIELDS)
+    if not isinstance(pool, str) or not isinstance(each_w, int | float) or (pool, each_w) not in sleeping:
+        raise ValueError(
+            f"split.awake: no nodes of a pool {pool!r:.80} sleep that draw {each_w!r:.40} W awake"
+        )
+    sizes = part_sizes(sleeping[pool, each_w].nodes)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(sizes):
+        raise ValueError(f"split.part: must be a whole number below {len(sizes)}, not {number!r:.40}")
+    return (pool, float(each_w)), number
+
+
+def counted_s(instance: Instance) -> Fraction:
+    """Seconds for which the energy of nodes counts."""
+    return Fraction(instance.round_s if instance.budgets.scope == "round" else 0)
+
+
+def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
+    """What it costs in the objective that a node is awake."""
+    if instance.objective not in ENERGY:
+        return Fraction(0)
+    return each_w * counted_s(instance) * Fraction(per_joule(instance, RATIONALS))
