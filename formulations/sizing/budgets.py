@@ -206,10 +206,9 @@ def rooms_of(known: RoundJobs) -> list[Room]:
 
 def _room(known: RoundJobs, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
     """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
-    cluster, taken = known.instance.cluster, pool.node_index[~free]
-    sleeping = np.setdiff1d(sleepers, taken)
-    if not len(sleeping):
+    if not len(sleepers):
         return Room(number, pool, free)
+    cluster, sleeping = known.instance.cluster, np.setdiff1d(sleepers, pool.node_index[~free])
     idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
     awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
     order = np.argsort(awake_w, kind="stable")

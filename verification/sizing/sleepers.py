@@ -40,6 +40,8 @@ def sleepers(instance: Instance, places: Places) -> BoolArray:
 
 def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
     """Some of the nodes, by pool."""
+    if not some.any():
+        return [np.empty(0, dtype=np.int64)] * len(places.pools)
     return [np.flatnonzero(some & (places.pool == number)) for number in range(len(places.pools))]
 
 
