@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
+from wattsched.engine import limits_of, proof_seconds, seconds_of
 from wattsched.instances.errors import InputError
 from wattsched.serve import changes
 from wattsched.serve.database import Database, JournalError, packed, unpacked
-from wattsched.serve.rounds import Round, RoundLine, Rounds
+from wattsched.serve.rounds import Contents, Round, RoundLine, Rounds
 from wattsched.session import Session
+from wattsched.session_decision import SessionDecision
 
 MOST_EVENTS, LEAST_BYTES = 500, 200_000
 """Events, and compressed bytes of them, after which a state replaces them: opening does not replay more."""
@@ -44,6 +46,14 @@ class Action:
     ended: dict[str, Any] | None
 
 
+class _Event(NamedTuple):
+    """A change as the journal has it."""
+
+    kind: str
+    of_round: int | None
+    content: bytes
+
+
 class RecordedSession:
     """A `Session` whose changes and decisions are in a journal; safe from several threads.
 
@@ -68,7 +78,8 @@ class RecordedSession:
         self.last: Round | None = None
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
-        self._stale = False
+        self._pending: list[_Event] = []
+        self._stale, self._losses = False, 0
         self.session = self._open()
 
     # -- changes -----------------------------------------------------------------------------------------
@@ -100,16 +111,6 @@ class RecordedSession:
         """
         self._change("remove", list(ids) if isinstance(ids, tuple) else ids)
 
-    def change_jobs(self, jobs: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> None:
-        """Add or change jobs, and take others out; all of it or nothing.
-
-        Raises
-        ------
-        InputError, JournalError
-            As `upsert`.
-        """
-        self._change("jobs", {"jobs": jobs, "remove": list(gone)})
-
     def update(self, **told: Any) -> None:
         """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
 
@@ -134,31 +135,57 @@ class RecordedSession:
 
     def _change(self, kind: str, told: Any, of_round: int | None = None) -> None:
         with self._changing:
-            if self._stale:
-                self.session, self._stale = self._open(), False
-            content = packed(told)
-            self._make(self.session, kind, told)
-            # Until it is on the disk, the session is not what the journal says.
-            self._stale = True
-            self._record(kind, content, of_round)
-            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
-            self._stale = False
-            if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
-                with suppress(JournalError):  # the change itself is there
-                    self._condense()
+            self._begin(kind, told, of_round)
+            self._commit()
 
-    def _record(self, kind: str, content: bytes, of_round: int | None) -> None:
-        now_s = time.time()
-        with self._file.transaction() as file:
+    def _begin(self, kind: str, told: Any, of_round: int | None = None) -> None:
+        """Make a change, which is to be committed."""
+        if self._stale:
+            self.session, self._stale = self._open(), False
+        content = packed(told)
+        self._make(self.session, kind, told)
+        self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+        self._pending.append(_Event(kind, of_round, content))
+
+    def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
+        """Write changes that are pending, and a decision after them, to the disk in one piece.
+
+        Returns
+        -------
+        number : int
+            Of the round, 0 without any.
+        now_s : float
+        """
+        events, self._pending = self._pending, []
+        # Until it is on the disk, the session is not what the journal says.
+        self._stale, number, now_s = True, 0, time.time()
+        with self._told_of_losses(), self._file.transaction() as file:
             self._require_kept(file)
-            row = (self._id, self._event + 1, now_s, kind, of_round, content)
-            file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
-            if of_round is not None:
-                query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
-                if not file.execute(query, (now_s, self._id, of_round)).rowcount:
-                    raise InputError([f"round: round {of_round} is not kept any more"])
-        self._event += 1
-        self._events, self._events_bytes = self._events + 1, self._events_bytes + len(content)
+            if decided is not None:
+                number = self._rounds.add(file, decided, now_s, self._kept, applied=applied)
+                events = [*events, _Event("apply", number, packed(number))] if applied else events
+            for place, event in enumerate(events, self._event + 1):
+                file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (self._id, place, now_s, *event))
+                if event.of_round is not None:
+                    query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
+                    if not file.execute(query, (now_s, self._id, event.of_round)).rowcount:
+                        raise InputError([f"round: round {event.of_round} is not kept any more"])
+        self._stale = False
+        self._event, self._events = self._event + len(events), self._events + len(events)
+        self._events_bytes += sum(len(event.content) for event in events)
+        if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
+            with suppress(JournalError):  # the change itself is there
+                self._condense()
+        return number, now_s
+
+    @contextmanager
+    def _told_of_losses(self) -> Iterator[None]:
+        """Let decisions know that what was changed before them may be lost."""
+        try:
+            yield
+        except BaseException:
+            self._losses += 1
+            raise
 
     def _make(self, session: Session, kind: str, told: Any) -> None:
         """Make a change, now or again."""
@@ -229,22 +256,67 @@ class RecordedSession:
     # -- decisions ---------------------------------------------------------------------------------------
 
     def solve(
-        self, *, deadline_s: float | None = None, gap: float = 1e-4, prove: float | None = 0.0
+        self,
+        *,
+        jobs: Sequence[Mapping[str, Any]] = (),
+        remove: Sequence[str] = (),
+        deadline_s: float | None = None,
+        gap: float = 1e-4,
+        prove: float | None = 0.0,
+        apply: bool = False,
     ) -> Round:
         """Decide what every job does next, and record it, as `Session.solve`.
+
+        Parameters
+        ----------
+        jobs, remove : sequences
+            Job records that come or change before that, and names of jobs that go; all of it or nothing.
+        deadline_s, gap, prove
+            As of `Session.solve`.
+        apply : bool
+            Take the decision, if there is one, for what runs now.
 
         Raises
         ------
         InputError
             For wrong arguments.
         JournalError
-            Where the decision cannot be recorded.
+            Where the decision, or what changed before it, cannot be recorded.
         """
         with changes.told_of_fields():
-            decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
-        made = self._rounds.add(decision, self._kept)
-        self.last = made
-        return made
+            limits_of(gap, seconds_of("deadline_s", deadline_s))
+            proof_seconds(prove)
+        with self._changing:
+            before = self._losses
+            if jobs or remove:
+                self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
+        try:
+            with changes.told_of_fields():
+                decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
+            contents = self._rounds.packed(decision)
+        except BaseException:
+            with self._changing:
+                self._commit()
+            raise
+        with self._changing:
+            return self._recorded(decision, contents, before, apply=apply and decision.solved)
+
+    def _recorded(self, decision: SessionDecision, contents: Contents, before: int, *, apply: bool) -> Round:
+        """The round of a decision, once it is on the disk with all that came before it."""
+        if self._losses != before:
+            raise JournalError("what was changed before the decision could not be recorded")
+        refused: InputError | None = None
+        if apply:
+            try:
+                with changes.told_of_fields():
+                    self.session.apply(decision)
+            except InputError as error:
+                refused = error
+        number, now_s = self._commit(contents, applied=apply and refused is None)
+        self.last = Round(number, now_s, decision)
+        if refused is not None:
+            raise refused
+        return self.last
 
     def cancel(self) -> None:
         """End the decision that is being made, if one is, with what it has; from another thread."""

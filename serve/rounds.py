@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +92,10 @@ def summary_of(decision: SessionDecision) -> dict[str, Any]:
     }
 
 
+Contents = tuple[bytes, bytes, bytes]
+"""Line, instance and result of a round, as the journal has them."""
+
+
 class Rounds:
     """The rounds of one session in a journal's file."""
 
@@ -140,17 +143,20 @@ class Rounds:
         ((found,),) = self._file.rows(query, self._session, number)
         return self.round(number + 1 if found is None else found)
 
-    def add(self, decision: SessionDecision, kept: int) -> Round:
-        """Record a decision; of older rounds, keep those that events need."""
-        now_s = time.time()
-        instance, result = packed(decision.instance), packed(decision.result)
-        summary = packed(summary_of(decision))
-        with self._file.transaction() as file:
-            number = self._next(file)
-            row = (self._session, number, now_s, None, summary, instance, result)
-            file.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            self._prune(file, number - kept)
-        return Round(number, now_s, decision)
+    @staticmethod
+    def packed(decision: SessionDecision) -> Contents:
+        """What is to be recorded of a decision."""
+        return packed(summary_of(decision)), packed(decision.instance), packed(decision.result)
+
+    def add(
+        self, file: sqlite3.Connection, contents: Contents, now_s: float, kept: int, *, applied: bool
+    ) -> int:
+        """Record a decision in a transaction; of older rounds, keep those that events need. Its number."""
+        number = self._next(file)
+        row = (self._session, number, now_s, now_s if applied else None, *contents)
+        file.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._prune(file, number - kept)
+        return number
 
     def _next(self, file: sqlite3.Connection) -> int:
         query = "SELECT max(number) FROM rounds WHERE session = ?"

@@ -199,12 +199,8 @@ class Service:
             left_s = until - loop.time() - _MARGIN_S
             if left_s <= 0:
                 raise LateError
-            if jobs or gone:
-                session.change_jobs(jobs, gone)
-            made = session.solve(deadline_s=left_s, **asked)
+            made = session.solve(jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, **asked)
             loop.call_soon_threadsafe(self._decided, name, made)
-            if apply and made.decision.solved:
-                session.apply(made.number)
             return {**decision_document(made), "applied": apply and made.decision.solved}
 
         # Where it is applied, the answer says so, be it a little late.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -18,6 +19,26 @@ NONE = -1
 
 class Made(Sequence[T], Generic[T]):
     """Values that are by column themselves, known to be sound, and made when they are looked at."""
+
+    @abstractmethod
+    def _made(self, place: int) -> T:
+        """Make the value of a place."""
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            return [self._made(i) for i in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there is no record {place} of {len(self)}")
+        return self._made(int(place) % len(self))
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._made, range(len(self)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ whoever needs only a few of these need not know.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import (
     Annotated,
@@ -20,7 +20,6 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    overload,
 )
 
 import numpy as np
@@ -51,7 +50,7 @@ BY_COLUMN = 10_000
 """So many generated jobs, nodes or groups are by column, as are decisions of so many jobs."""
 
 
-class RecordColumns(Sequence[RecordT], Generic[RecordT]):
+class RecordColumns(Made[RecordT], Generic[RecordT]):
     """Records of one model by column.
 
     Numbers are arrays: of floats with nan for none, of counts with 0 for none, of truth values. Names of the
@@ -257,22 +256,6 @@ class RecordColumns(Sequence[RecordT], Generic[RecordT]):
 
     def __len__(self) -> int:
         return self._n
-
-    @overload
-    def __getitem__(self, place: int) -> RecordT: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[RecordT]: ...
-
-    def __getitem__(self, place: int | slice) -> RecordT | list[RecordT]:
-        if isinstance(place, slice):
-            return [self._made(j) for j in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"there is no record {place} of {len(self)}")
-        return self._made(int(place) % len(self))
-
-    def __iter__(self) -> Iterator[RecordT]:
-        return (self._made(j) for j in range(len(self)))
 
     def _made(self, j: int) -> RecordT:
         own = (name for name in self.columns if name not in self.several)

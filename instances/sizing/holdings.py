@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import overload
 
 import numpy as np
 
@@ -105,22 +104,6 @@ class Holdings(Made[Placement]):
 
     def __len__(self) -> int:
         return len(self.gpus)
-
-    @overload
-    def __getitem__(self, place: int) -> Placement: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Placement]: ...
-
-    def __getitem__(self, place: int | slice) -> Placement | list[Placement]:
-        if isinstance(place, slice):
-            return [self._made(i) for i in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"there is no placement {place} of {len(self)}")
-        return self._made(place % len(self))
-
-    def __iter__(self) -> Iterator[Placement]:
-        return map(self._made, range(len(self)))
 
     def _made(self, i: int) -> Placement:
         entries = slice(int(self.start[i]), int(self.start[i + 1]))

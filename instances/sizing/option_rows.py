@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 
@@ -110,21 +110,10 @@ class OptionTables(Made[OptionTable]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, place: int) -> OptionTable: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[OptionTable]: ...
-
-    def __getitem__(self, place: int | slice) -> OptionTable | list[OptionTable]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"there is no table {place} of {len(self)}")
-        number = place % len(self)
-        if number not in self._known:
-            self._known[number] = self.rows.made(number)
-        return self._known[number]
+    def _made(self, place: int) -> OptionTable:
+        if place not in self._known:
+            self._known[place] = self.rows.made(place)
+        return self._known[place]
 
     def with_more(self, rows: OptionRows) -> OptionTables:
         """These tables, and others behind them."""

@@ -83,6 +83,10 @@ EVENT = st.one_of(
     st.tuples(st.just("update"), UPDATE),
     st.tuples(st.just("apply"), st.integers(-2, 0)),
     st.tuples(st.just("solve"), st.none()),
+    st.tuples(
+        st.just("round"),
+        st.tuples(st.lists(RECORD, max_size=3), st.lists(NAMES, max_size=2), st.booleans()),
+    ),
 )
 
 
@@ -98,6 +102,9 @@ def make(session: RecordedSession, kind: str, told: Any) -> None:
             session.apply(session.rounds()[-1].number + told if session.rounds() else 1)
         case "solve":
             session.solve(deadline_s=10.0)
+        case "round":
+            records, gone, apply = told
+            session.solve(jobs=records, remove=gone, apply=apply, deadline_s=10.0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -387,6 +394,44 @@ def test_a_full_disk_changes_nothing(journal: Journal) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     session.update(power_w=5_000.0)
     assert session.session.to_instance().by_column().names == before.by_column().names
+
+
+def test_a_decision_is_not_recorded_without_what_was_changed_before_it(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is made, another change takes what came with it to the disk, or loses it."""
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    limits, decide = resource.getrlimit(resource.RLIMIT_FSIZE), session.session.solve
+
+    def meanwhile(full: bool) -> Any:
+        def solve(**asked: Any) -> Any:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 if full else limits[0], limits[1]))
+            try:
+                session.upsert(jobs("c"))
+            except JournalError:
+                assert full
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            return decide(**asked)
+
+        return solve
+
+    monkeypatch.setattr(session.session, "solve", meanwhile(full=True))
+    with pytest.raises(JournalError, match="what was changed before the decision"):
+        session.solve(jobs=jobs("b"), apply=True)
+    assert session.rounds() == []
+    session.update(power_w=5_000.0)
+    assert session.session.to_instance().by_column().names == ["a"]
+    decide = session.session.solve
+    monkeypatch.setattr(session.session, "solve", meanwhile(full=False))
+    made = session.solve(jobs=jobs("b"), apply=True)
+    assert set(made.decision.ids) == {"a", "b", "c"}
+    live = session.session.to_instance()
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert opened.session.to_instance() == live
 
 
 def test_closed(journal: Journal) -> None:

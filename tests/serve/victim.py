@@ -39,8 +39,9 @@ def main(path: Path) -> None:
             session.update(power_w=10_000.0 + step)
             print("step", step, flush=True)
             if step % 5 == 0:
-                made = session.solve(deadline_s=5.0)
-                session.apply(made.number)
+                made = session.solve(
+                    jobs=[{"name": f"j{step - 1}", "weight": 2.0}], apply=True, deadline_s=5.0
+                )
                 print("applied", made.number, flush=True)
 
 
