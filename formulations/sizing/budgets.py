@@ -156,7 +156,8 @@ def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
     of_nodes_w = 0.0
     for pool, sleeping in zip(known.pools, sleepers_of(known), strict=True):
         if domain is None or domain in pool.domains:
-            up, idle_w = np.delete(pool.members, sleeping), cluster.gpu_types[pool.gpu_type].idle_power_w
+            up = np.delete(pool.members, sleeping) if len(sleeping) else pool.members
+            idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w
             awake = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
             of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
     besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)

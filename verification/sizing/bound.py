@@ -500,6 +500,8 @@ def _servers_w(pool: Pool) -> Fraction:
 
 def _base_w(instance: Instance, nodes: IntArray) -> Fraction:
     """Base power of some nodes."""
+    if not len(nodes):
+        return Fraction(0)
     return _summed(instance.cluster.node_columns().numbers("base_power_w")[nodes])
 
 

@@ -21,6 +21,7 @@ from wattsched.verification.sizing.gpus import gpu_faults
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.outcomes import (
+    ENERGY,
     OBJECTIVES,
     UNSAID,
     WAITS,
@@ -100,7 +101,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
-        objective = objective_of(instance, outcomes, drawn.by_job_j(), drawn.woken_j())
+        energy = (drawn.by_job_j(), drawn.woken_j()) if instance.objective in ENERGY else (0.0, 0.0)
+        objective = objective_of(instance, outcomes, *energy)
     return Report(faults, objective, totals, dropped=of.left_out)
 
 

@@ -47,6 +47,8 @@ def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
 
 def awake_w(instance: Instance, nodes: IntArray, pool: Pool) -> FloatArray:
     """What nodes of a pool draw awake, without jobs."""
+    if not len(nodes):
+        return np.zeros(0)
     idle_w = instance.cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
     return np.asarray(instance.cluster.node_columns().numbers("base_power_w")[nodes] + idle_w)
 
