@@ -11,6 +11,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+# Of so few rows those of Python are sooner compared.
+_FEW = 200
+
 
 def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
@@ -28,6 +31,11 @@ def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     kind : int array, shape (n_rows,)
         Kind of each row.
     """
+    if len(columns[0]) <= _FEW:
+        seen: dict[tuple[int, ...], int] = {}
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
+        return np.unique(kinds, return_index=True)[1], kinds
     _, code = np.unique(columns[0], return_inverse=True)
     for column in columns[1:]:
         _, number = np.unique(column, return_inverse=True)

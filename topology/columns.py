@@ -197,7 +197,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
     def _filled(self, field: str, dtype: Any) -> Any:
         if field in self.columns:
             return self.columns[field]
-        default = self.record.model_fields[field].get_default(call_default_factory=True)
+        default = _defaults(type(self))[field]
         none = 0 if dtype is np.int64 else np.nan
         return np.full(len(self), none if default is None else default, dtype=dtype)
 
@@ -226,8 +226,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     def default(self, field: str) -> Any:
         """Value of a field that a record does not state, `...` where it must."""
-        known = self.record.model_fields[field]
-        return ... if known.is_required() else known.get_default(call_default_factory=True)
+        return _defaults(type(self)).get(field, ...)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
