@@ -12,6 +12,7 @@ from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
@@ -165,17 +166,24 @@ def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
 
 
 @remembered
+def _undisturbed(cluster: Cluster) -> BoolArray:
+    """Nodes that sleep, as far as others are concerned."""
+    nodes = cluster.node_columns()
+    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
+    sleeps[nodes.broken[0]] = False
+    return np.asarray(sleeps)
+
+
+@remembered
 def sleepers_of(known: RoundJobs) -> list[IntArray]:
     """Per pool the nodes that draw nothing as long as no job is there, by their places in `Pool.nodes`.
 
     A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
     where a job keeps its GPUs.
     """
-    nodes = known.instance.cluster.node_columns()
-    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
-    if not sleeps.any():
-        return [np.empty(0, dtype=np.int64) for _ in known.pools]
-    sleeps[nodes.broken[0]] = False
+    if not _undisturbed(known.instance.cluster).any():
+        return [np.empty(0, dtype=np.int64)] * len(known.pools)
+    sleeps = _undisturbed(known.instance.cluster).copy()
     job, position = known.held_gpus
     kept, pool_of = known.jobs.fixed[job], known.held[1][job]
     for p, pool in enumerate(known.pools):

@@ -14,6 +14,8 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.remembered import remembered
 from wattsched.verification.arithmetic import RATIONALS
 from wattsched.verification.sizing.outcomes import ENERGY, per_joule
 from wattsched.verification.sizing.pools import Places, Pool
@@ -28,14 +30,21 @@ Key = tuple[str, float]
 
 def sleepers(instance: Instance, places: Places) -> BoolArray:
     """Which nodes draw nothing as long as no job is there, shape (n_nodes,)."""
-    nodes, jobs = instance.cluster.node_columns(), instance.by_column()
-    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    asleep, jobs = _undisturbed(instance.cluster), instance.by_column()
     if asleep.any():
-        asleep &= nodes.available == nodes.counts("gpus")
+        asleep = asleep.copy()
         for j in np.flatnonzero(jobs.fixed).tolist():
             held = jobs.held(j)
             asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
-    return np.asarray(asleep)
+    return asleep
+
+
+@remembered
+def _undisturbed(cluster: Cluster) -> BoolArray:
+    """Nodes that sleep, as far as others are concerned."""
+    nodes = cluster.node_columns()
+    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    return np.asarray(asleep & (nodes.available == nodes.counts("gpus")))
 
 
 def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
