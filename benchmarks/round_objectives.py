@@ -18,6 +18,7 @@ import numpy as np
 from tables import interval, table, write
 
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
+from wattsched.formulations.sizing.sleeping import ENERGY
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.traces.job_lists import read_itp
 from wattsched.replay.jobs.outcome import Summary, summary
@@ -31,7 +32,6 @@ from wattsched.solvers.solution import Limits
 DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 DAY_S = 86_400.0
 BASE, OURS = "total-completion", "work-value"
-ENERGY = ("energy", "carbon", "money")
 SMALL_GAP = 1e-6
 FIELDS = {"jct_mean_s": "mean JCT", "jct_p95_s": "p95", "makespan_s": "makespan", "energy_j": "energy"}
 

@@ -21,6 +21,7 @@ from typing import Any
 from tables import machine, table, write
 
 import wattsched
+from wattsched.formulations.sizing.sleeping import ENERGY
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.problems import problem
@@ -97,7 +98,10 @@ def instance_of(family: str, seed: int) -> Any:
     if not plain and draw.random() < TIGHT:
         made = tightened(made, draw)
     objectives = list(problem(made.problem).objectives)
-    if getattr(made, "price_per_kwh", 1.0) is None:
+    if made.problem == "sizing":
+        # Under no least goodput every job that may waits.
+        objectives = [name for name in objectives if name not in ENERGY]
+    elif getattr(made, "price_per_kwh", 1.0) is None:
         objectives.remove("money")
     return made.model_copy(update={"objective": draw.choice(objectives)})
 

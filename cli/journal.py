@@ -17,7 +17,7 @@ from wattsched.cli.outputs import Command, folder_option
 from wattsched.cli.parameters import Limits, Number, Whole, filling, limit_options, refuse_given
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count, number
-from wattsched.serve.replays import Policy
+from wattsched.serve.replays import LIMITS, PER_KWH, Policy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     "policy",
     Policy,
     **{name: {"metavar": "NAME"} for name in ("objective", "formulation", "solver")},
-    **{name: {"type": Number(above=0)} for name in ("power_w", "energy_j", "carbon_g")},
+    **{name: {"type": Number(above=0)} for name in LIMITS},
+    **{name: {"type": Number(least=0)} for name in PER_KWH},
 )
 @limit_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, alone, on standard output.")
@@ -61,7 +62,7 @@ def command(
     decided again, with the jobs and what ran as they were then, to see what another policy would have done.
     """
     if not replay:
-        names = ("objective", "formulation", "solver", "power_w", "energy_j", "carbon_g")
+        names = ("objective", "formulation", "solver", *LIMITS, *PER_KWH)
         refuse_given(names, "says how to decide again, and needs --replay")
     from wattsched.serve.journal import Journal
 

@@ -12,6 +12,9 @@ from wattsched.serve.differences import changes_of
 from wattsched.serve.rounds import Round
 from wattsched.session_decision import SessionDecision, decision_of
 
+LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput")
+PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -25,6 +28,10 @@ class Policy:
         Site power of the round.
     energy_j, carbon_g : float, optional
         Energy and carbon of the round.
+    least_goodput : float, optional
+        Goodput of the round, at least.
+    carbon_g_per_kwh, price_per_kwh : float, optional
+        Carbon and price of energy.
     formulation : str, optional
         How to write the problem.
     solver : str
@@ -35,6 +42,9 @@ class Policy:
     power_w: float | None = None
     energy_j: float | None = None
     carbon_g: float | None = None
+    least_goodput: float | None = None
+    carbon_g_per_kwh: float | None = None
+    price_per_kwh: float | None = None
     formulation: str | None = None
     solver: str = "auto"
 
@@ -46,13 +56,16 @@ class Policy:
         ValueError
             For budgets that no round can have.
         """
-        asked = {"power_w": self.power_w, "energy_j": self.energy_j, "carbon_g": self.carbon_g}
-        told = {name: value for name, value in asked.items() if value is not None}
-        budgets = type(instance.budgets).model_validate({**instance.budgets.model_dump(), **told})
-        changed = instance.model_copy(
-            update={"budgets": budgets, "objective": self.objective or instance.objective}
+        budgets = type(instance.budgets).model_validate(
+            {**instance.budgets.model_dump(), **self._told(LIMITS)}
         )
+        told = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
+        changed = instance.model_copy(update={"budgets": budgets, **told})
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
+
+    def _told(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Those of some fields that are to be otherwise."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
@@ -156,11 +157,21 @@ def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
     of_nodes_w = 0.0
     for pool, sleeping in zip(known.pools, sleepers_of(known), strict=True):
         if domain is None or domain in pool.domains:
-            up, idle_w = np.delete(pool.members, sleeping), cluster.gpu_types[pool.gpu_type].idle_power_w
+            up = np.delete(pool.members, sleeping) if len(sleeping) else pool.members
+            idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w
             awake = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
             of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
     besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)
     return float(of_nodes_w + besides_w)
+
+
+@remembered
+def _undisturbed(cluster: Cluster) -> BoolArray:
+    """Nodes that sleep, as far as others are concerned."""
+    nodes = cluster.node_columns()
+    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
+    sleeps[nodes.broken[0]] = False
+    return np.asarray(sleeps)
 
 
 @remembered
@@ -170,11 +181,9 @@ def sleepers_of(known: RoundJobs) -> list[IntArray]:
     A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
     where a job keeps its GPUs.
     """
-    nodes = known.instance.cluster.node_columns()
-    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
-    if not sleeps.any():
-        return [np.empty(0, dtype=np.int64) for _ in known.pools]
-    sleeps[nodes.broken[0]] = False
+    if not _undisturbed(known.instance.cluster).any():
+        return [np.empty(0, dtype=np.int64)] * len(known.pools)
+    sleeps = _undisturbed(known.instance.cluster).copy()
     job, position = known.held_gpus
     kept, pool_of = known.jobs.fixed[job], known.held[1][job]
     for p, pool in enumerate(known.pools):
@@ -206,10 +215,9 @@ def rooms_of(known: RoundJobs) -> list[Room]:
 
 def _room(known: RoundJobs, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
     """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
-    cluster, taken = known.instance.cluster, pool.node_index[~free]
-    sleeping = np.setdiff1d(sleepers, taken)
-    if not len(sleeping):
+    if not len(sleepers):
         return Room(number, pool, free)
+    cluster, sleeping = known.instance.cluster, np.setdiff1d(sleepers, pool.node_index[~free])
     idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
     awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
     order = np.argsort(awake_w, kind="stable")

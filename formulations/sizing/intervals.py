@@ -2,7 +2,7 @@
 
 Budgets stay linear rows; room is a no-overlap constraint on intervals whose start is a multiple of their
 power-of-two length. No buddy rows are used, so agreement with `mckp` tests the buddy theorem. Pools that are
-no blocks have the rows of `mckp`.
+no blocks, or have nodes that sleep, have the rows of `mckp`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, cuttings_of, room_of
-from wattsched.formulations.sizing.sleeping import refuse_sleepers
+from wattsched.formulations.sizing.sleeping import parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray
@@ -27,14 +27,14 @@ from wattsched.topology.arrays import BoolArray
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
     options = expanded(known)
-    refuse_sleepers(options.of, "intervals")
     columns = choices(options, objective)
     rows = ProgramBuilder()
     rooms, pool, taken = room_of(columns)
-    others = [room for room in rooms if room.pool.capacity != "blocks"]
+    # Which nodes of a pool are awake is a matter of rows, too.
+    others = [room for room in rooms if room.pool.capacity != "blocks" or len(room.sleeping)]
     add_room_rows(rows, others, pool, taken)
     add_limits(rows, columns.budgets)
-    program = assemble(columns, rows, cuttings_of(columns))
+    program = assemble(columns, rows, cuttings_of(columns), parts_of(options.of, objective))
     extra = program.n_columns - len(columns)
     in_blocks = columns.needs_room & ~np.isin(pool, [room.number for room in others])
     line = np.where(in_blocks, pool, -1)

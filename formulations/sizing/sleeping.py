@@ -62,6 +62,8 @@ class Part:
 
 def parts_of(known: RoundJobs, objective: str) -> list[Part]:
     """All parts of a round's nodes that sleep."""
+    if not any(len(room.sleeping) for room in rooms_of(known)):
+        return []
     found, budgets = list[Part](), budgets_of(known)
     for room in rooms_of(known):
         watts, counts = np.unique(room.awake_w, return_counts=True)

@@ -20,6 +20,7 @@ from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.cluster import Cluster, Node
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
+from wattsched.topology.remembered import remembered
 from wattsched.topology.room import largest_room, room_for
 
 MOST_NEAR = 50
@@ -71,7 +72,8 @@ def misspelt(instance: Instance) -> list[str]:
     return list(islice(faults, MOST_FAULTS))
 
 
-def sleep_faults(cluster: Cluster) -> Iterator[str]:
+@remembered
+def sleep_faults(cluster: Cluster) -> list[str]:
     """Pools of which it cannot be said by numbers of nodes alone what can sleep.
 
     A block that is larger than a node takes nodes that lie together: those that are free must all be alike.
@@ -79,8 +81,9 @@ def sleep_faults(cluster: Cluster) -> Iterator[str]:
     nodes = cluster.node_columns()
     sleeps, reserved_w = nodes.flags("sleeps"), nodes.numbers("reserved_w")
     if not sleeps.any():
-        return
+        return []
     base_w, whole = nodes.numbers("base_power_w"), nodes.available == nodes.counts("gpus")
+    found = []
     for pool in pools_of(cluster):
         members = pool.members[whole[pool.members]]
         asleep = members[sleeps[members] & (reserved_w[members] == 0.0)]
@@ -91,7 +94,10 @@ def sleep_faults(cluster: Cluster) -> Iterator[str]:
         if len(other):
             pair = f"'{nodes.names[first]}' and '{nodes.names[int(other[0])]}'"
             told = "have blocks of several nodes, all of which must sleep then, with one base_power_w and no"
-            yield f"cluster: nodes {pair} of pool '{pool.name}' {told} reserved_w; or set capacity to 'nodes'"
+            found.append(
+                f"cluster: nodes {pair} of pool '{pool.name}' {told} reserved_w; or set capacity to 'nodes'"
+            )
+    return found
 
 
 def strangers(instance: Instance, decision: Decision) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -71,6 +72,10 @@ def test_rounds_are_decided_again(file: Path) -> None:
     assert found[3]["was_objective"] is None
     assert found[3]["objective"] > 0.0
     assert "decided again" in said(file, "--replay", "--objective", "max-min")
+    priced = "--carbon-g-per-kwh", 300, "--least-goodput", 2
+    thrifty = json.loads(said(file, "--replay", "--objective", "carbon", *priced, "--json"))["rounds"]
+    assert all(one["objective"] <= (one["was_objective"] or np.inf) for one in thrifty if one["objective"])
+    assert "needs 'carbon_g_per_kwh'" in said(file, "--replay", "--objective", "carbon", code=2)
     assert "1 round without a decision" in said(file, "--replay", "--solver", "greedy")
     assert "needs --replay" in said(file, "--solver", "greedy", code=2)
 

@@ -104,8 +104,9 @@ def test_a_time_that_no_arithmetic_can_compare_is_named() -> None:
 
 
 def test_an_empty_round_has_the_empty_decision() -> None:
+    empty = small(jobs=[], carbon_g_per_kwh=400.0, price_per_kwh=0.25)
     for objective in OBJECTIVES:
-        result = wattsched.solve(small(jobs=[]), objective=objective)
+        result = wattsched.solve(empty, objective=objective)
         assert result.termination.reason == "optimal"
         assert result.objective == 0.0
         assert result.decision.jobs == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from wattsched.verification.sizing.sleepers import part_sizes as parts_of_checke
 
 TABLE = {"gpus": [1, 2, 8], "pool": ["A"] * 3, "rate": [1.0, 1.8, 6.0], "power_w": [250.0, 600.0, 2000.0]}
 HOW = [*(("mckp", name) for name in ("auto", "price", "highs", "cpsat", "greedy", "powerflow"))]
-HOW += [("assignment", "highs"), ("assignment", "cpsat")]
+HOW += [("assignment", "highs"), ("assignment", "cpsat"), ("intervals", "cpsat")]
 
 
 def cluster_of(capacity: str, *base_w: float, gpus: int = 4, **fields: Any) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def test_nodes_that_others_use_are_awake(change: dict[str, Any]) -> None:
     assert found.totals["nodes_asleep"] == 1
 
 
-def test_what_cannot_be_told_is_refused() -> None:
+def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     told = "nodes 'n0' and 'n1' of pool 'A' have blocks of several nodes, all of which must sleep"
     for cluster in (cluster_of("blocks", 100.0, 200.0), cluster_of("blocks", 100.0, 100.0)):
         cluster["nodes"][1]["reserved_w"] = 5.0
@@ -154,8 +155,12 @@ def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(InputError, match=told):
         session.update(reserved_w={"n1": 5.0})
     session.update(reserved_w={"n1": 5.0}, unavailable={"n1": [0]})
-    with pytest.raises(UnsuitableError, match="'intervals' takes no nodes that sleep as long as no job"):
-        wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation="intervals")
+    own = tmp_path / "own.py"
+    own.write_text("def formulate(round):\n    return None\n")
+    with pytest.raises(
+        UnsuitableError, match="takes no nodes that sleep as long as no job is there, such as 'n0'"
+    ):
+        wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation=f"{own}:formulate")
 
 
 def test_parts_make_all_numbers() -> None:

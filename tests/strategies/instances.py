@@ -164,7 +164,7 @@ def sleeping(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Instanc
         node["reserved_w"] = 0.0 if alike else node["reserved_w"]
         node["unavailable"] = draw(st.sampled_from([node["unavailable"], []]))
     cluster = Cluster.model_validate(content["cluster"])
-    assume(not list(sleep_faults(cluster)))
+    assume(not sleep_faults(cluster))
     return Instance.model_validate(content)
 
 

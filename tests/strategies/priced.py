@@ -31,6 +31,23 @@ SIX = Instance.model_validate(
 """Six jobs, each 400 s on all four GPUs; waiting costs 300 s more."""
 
 
+THRIFTY = Instance.model_validate(
+    {
+        **SIX.model_dump(),
+        "objective": "energy",
+        "budgets": {"power_w": 900.0, "least_goodput": 3.0},
+        "cluster": {
+            "gpu_types": {"A": {"idle_power_w": 50.0}},
+            "nodes": [
+                {"name": name, "gpu_type": "A", "gpus": 2, "base_power_w": 100.0, "sleeps": True}
+                for name in "nm"
+            ],
+        },
+    }
+)
+"""The same on two nodes that sleep, three of whose jobs are enough."""
+
+
 def with_objective(instance: Instance, objective: str) -> Instance:
     """The same under an objective, with what that needs to know."""
     needed = PER_KWH.get(objective)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from strategies.forgeries import FORGERIES, Forgery
-from strategies.priced import SIX
+from strategies.priced import SIX, THRIFTY
 
 from wattsched import generate, solve
 from wattsched.documents import answer_of, verdict_on
@@ -42,6 +42,7 @@ def honest() -> list[Answer]:
     asked: list[tuple[Any, tuple[str, ...], str]] = [
         (SIX, ("total-completion", "work-value", "max-min"), "greedy"),
         (hetero, ("total-completion", "goodput"), "greedy"),
+        (THRIFTY, ("energy", "total-completion"), "greedy"),
         (shifting, ("carbon", "mean-completion"), "greedy"),
         (sharing, ("eaco", "throughput"), "fifo"),
         (placement, (placement.objective,), "greedy"),

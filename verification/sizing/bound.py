@@ -41,7 +41,7 @@ from wattsched.verification.sizing.least_cost import (
 )
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options, Use
-from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
+from wattsched.verification.sizing.outcomes import BOTTLENECK, ENERGY, OBJECTIVES, total
 from wattsched.verification.sizing.pools import (
     Pool,
     entirely_free,
@@ -139,7 +139,7 @@ class Prover:
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
         pieces, of_node = _cut_up(self.instance, self.configurations.pools, charged)
-        least = self._least_of_nodes(paid, of_node, of_nodes)
+        least, size = self._least_of_nodes(paid, of_node, of_nodes)
         used += [(Row("room", {}, pieces), Fraction(1)), (Row("room", {}, -least), Fraction(1))]
         given: Given
         if self.instance.objective in BOTTLENECK:
@@ -147,34 +147,36 @@ class Prover:
             proven, reach, leeway, excess = _threshold(given, used)
         else:
             given = self.given(paid, allowed)
-            proven, reach, leeway, excess = _sum(given, used)
+            proven, reach, leeway, excess = _sum(given, used, size)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), given.exact)
 
-    def _least_of_nodes(self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States) -> Fraction:
-        """What nodes that sleep cost at least at prices, awake or asleep.
+    def _least_of_nodes(
+        self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States
+    ) -> tuple[Fraction, Fraction]:
+        """What nodes that sleep cost at least at prices, awake or asleep, and the size of its terms.
 
         Parameters
         ----------
         pieces : mapping of str to Fraction
             What the pieces that a node of a pool can be cut up into are charged together.
         """
-        least, instance, nothing = Fraction(0), self.instance, Fraction(0)
+        least = size = nothing = Fraction(0)
+        per_joule = paid.get(("node_joule",), nothing) * counted_s(self.instance)
         for key, (each_w, nodes) in self.nodes.items():
             pool = key[0]
-            watts = paid.get(("node_watt", pool), nothing) + paid.get(("node_joule",), nothing) * counted_s(
-                instance
-            )
-            awake = cost_of(instance, each_w) + paid.get(("node", pool), nothing) + each_w * watts
-            awake -= pieces.get(pool, nothing)
-            for number, size in enumerate(part_sizes(nodes)):
+            watts = paid.get(("node_watt", pool), nothing) + per_joule
+            given = pieces.get(pool, nothing) - paid.get(("node", pool), nothing)
+            pays = cost_of(self.instance, each_w) + each_w * watts
+            size += nodes * (abs(pays) + abs(given))
+            for number, many in enumerate(part_sizes(nodes)):
                 may = of_nodes.get((key, number), {True, False})
                 if not may:
                     raise NoOptionError
-                least += size * min(awake if state else nothing for state in may)
-        return least
+                least += many * min(pays - given if awake else nothing for awake in may)
+        return least, size
 
     def dearest_nodes(self) -> Fraction:
         """What nodes that sleep cost at most in the objective."""
@@ -248,12 +250,20 @@ class _Given(NamedTuple):
 Charged = Sequence[tuple["Row", Fraction]]
 
 
-def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Of a sum what is proven, what can have been claimed, and leeway and excess of `Proof`."""
+def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+    """Of a sum what is proven, what can have been claimed, and leeway and excess of `Proof`.
+
+    Parameters
+    ----------
+    besides : Fraction
+        Size of the numbers that rows of nodes are the sum of.
+    """
     cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
-    terms = sum((abs(price) * (abs(row.limit) + row.standing) for row, price in charged), cheapest.size)
+    terms = sum(
+        (abs(price) * (abs(row.limit) + row.standing) for row, price in charged), cheapest.size + besides
+    )
     instance = given.prover.instance
     if instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
@@ -261,8 +271,10 @@ def _sum(given: Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, 
     # What changes cost may cancel what options are worth.
     terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    reach = _claimed(bound.high, abs(bound.high) + terms)
     dearest = cheapest.dearest + given.prover.dearest_nodes()
+    # Joules are large numbers: where they cancel, what is left of them is not small.
+    unit = max(Fraction(1), dearest if instance.objective in ENERGY else Fraction(1))
+    reach = _claimed(bound.high, abs(bound.high) + terms, unit)
     return bound.low, reach, leeway, bound.low - leeway - dearest
 
 
@@ -293,10 +305,17 @@ def _tolerated(charged: Charged) -> Fraction:
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))
 
 
-def _claimed(bound: Fraction, size: Fraction) -> Fraction:
-    """A bound, with the rounding of numbers of a size, which prices that cancel may make of any size."""
+def _claimed(bound: Fraction, size: Fraction, unit: Fraction = Fraction(1)) -> Fraction:
+    """A bound, with the rounding of numbers of a size, which prices that cancel may make of any size.
+
+    Parameters
+    ----------
+    unit : Fraction
+        A millionth of it is as good as nothing.
+    """
+    nothing = unit / 10**6
     rounding = Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
-    return bound + min(rounding, Fraction(TOLERANCE) * max(Fraction(1, 10**6), abs(bound)))
+    return bound + min(rounding, Fraction(TOLERANCE) * max(nothing, abs(bound)))
 
 
 @dataclass(frozen=True)
@@ -415,8 +434,9 @@ def _cut_up(
             pool, _, size = row.removeprefix("pieces:").rpartition(":")
             worth[pool][int(size)] = Fraction(price)
     most, of_node = Fraction(0), dict[str, Fraction]()
-    asleep = sleepers(instance, places_of(instance.cluster))
-    free = free_on_nodes(instance, pools, asleep) if worth else {}
+    if not worth:
+        return most, of_node
+    free = free_on_nodes(instance, pools, sleepers(instance, places_of(instance.cluster)))
     for pool, prices in worth.items():
         best = [Fraction(0)]
         for gpus in range(1, pools[pool].gpus_per_node + 1):
@@ -480,6 +500,8 @@ def _servers_w(pool: Pool) -> Fraction:
 
 def _base_w(instance: Instance, nodes: IntArray) -> Fraction:
     """Base power of some nodes."""
+    if not len(nodes):
+        return Fraction(0)
     return _summed(instance.cluster.node_columns().numbers("base_power_w")[nodes])
 
 

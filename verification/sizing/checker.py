@@ -14,13 +14,14 @@ from wattsched.instances.errors import require
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.gpus import gpu_faults
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.outcomes import (
+    ENERGY,
     OBJECTIVES,
     UNSAID,
     WAITS,
@@ -31,7 +32,7 @@ from wattsched.verification.sizing.outcomes import (
     set_faults,
     total,
 )
-from wattsched.verification.sizing.pools import Pool, places_of
+from wattsched.verification.sizing.pools import Places, Pool, places_of
 from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
 from wattsched.verification.sizing.tenants import faults as quota_faults
 
@@ -77,8 +78,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     faults += told
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
-    used = np.repeat(np.arange(len(places.size)), places.size)[assigned.number[assigned.number != UNKNOWN]]
-    asleep = sleeping & ~np.isin(np.arange(len(sleeping)), used)
+    asleep = sleeping & ~_used(assigned, places) if sleeping.any() else sleeping
     drawn = _Drawn(instance, pools, outcomes, of_pools(places, asleep), of_pools(places, sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
@@ -101,8 +101,17 @@ def check(instance: Instance, decision: Decision) -> Report:
     if instance.objective not in OBJECTIVES:
         faults.append(f"objective '{instance.objective}' is not known")
     elif len(outcomes.jobs) == len(jobs):
-        objective = objective_of(instance, outcomes, drawn.by_job_j(), drawn.woken_j())
+        energy = (drawn.by_job_j(), drawn.woken_j()) if instance.objective in ENERGY else (0.0, 0.0)
+        objective = objective_of(instance, outcomes, *energy)
     return Report(faults, objective, totals, dropped=of.left_out)
+
+
+def _used(assigned: Assigned, places: Places) -> BoolArray:
+    """Nodes that the decision uses GPUs of."""
+    node = np.repeat(np.arange(len(places.size)), places.size)
+    used = np.zeros(len(places.size), dtype=bool)
+    used[node[assigned.number[assigned.number != UNKNOWN]]] = True
+    return used
 
 
 def _too_little(instance: Instance, totals: Mapping[str, float]) -> Iterator[str]:

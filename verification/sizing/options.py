@@ -144,7 +144,7 @@ class Options:
         What is held is a number of `place`, or -1.
     kind_best_s, kind_reference_s : arrays, shape (n_kinds,)
         Seconds per unit of work at best, and at best with the fewest GPUs.
-    terms, work, weight, latest_s, surely_s, restart_s, change_cost, reference_s : arrays, shape (n_jobs,)
+    terms, work, latest_s, surely_s, restart_s, change_cost, reference_s : arrays, shape (n_jobs,)
         Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
     change_costs : bool
         Whether there are any.
@@ -248,7 +248,7 @@ class Options:
         current = jobs.current
         self.runs = current.codes != NONE
         self.restart_s = np.where(self.runs, a.array(jobs.numbers("restart_s")), 0)
-        self.change_cost, self.weight = a.array(of.change_cost), a.array(of.weight)
+        self.change_cost = a.array(of.change_cost)
         self.change_costs = bool(of.change_cost.any())
         held = jobs.holdings
         first, number = together([held.gpus, held.batch_size, held.pool.codes])
@@ -270,6 +270,11 @@ class Options:
             np.array([*(self._number((use, name)) for name in tenant.values), 0])[tenant.codes]
             for use in ("gpus", "draw")
         )
+
+    @cached_property
+    def weight(self) -> Numbers:
+        """Weights of the jobs, shape (n_jobs,)."""
+        return self.arithmetic.array(self.configurations.weight)
 
     @cached_property
     def in_range(self) -> bool:
@@ -418,7 +423,8 @@ class Options:
     def _goodput(self, job: IntArray, unit_s: Numbers, lost_s: Numbers) -> tuple[Numbers, Numbers]:
         """Goodput of jobs at so many seconds per unit of work, and the sizes, where there is a least one."""
         if self.instance.budgets.least_goodput is None:
-            return 0 * unit_s, 0 * unit_s
+            nothing = np.zeros(len(job), dtype=self.work.dtype)
+            return nothing, nothing
         speed, weight = self.reference_s[job] / unit_s, self.weight[job]
         found = goodput_of(speed, weight, lost_s, self.round_s)
         return found, self.arithmetic.magnitude(weight * speed)

@@ -448,13 +448,15 @@ def goodput_in_all(outcomes: Outcomes) -> float:
     return total(goodput_of(speed, of.weight[jobs], lost_s, of.instance.round_s).tolist())
 
 
-def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray, besides_j: float = 0.0) -> float:
+def objective_of(
+    instance: Instance, outcomes: Outcomes, joules: FloatArray | float = 0.0, besides_j: float = 0.0
+) -> float:
     """Objective of a decision in which every job has an outcome.
 
     Parameters
     ----------
     joules : float array, shape (n_jobs,)
-        Energy of each job in the scope of the budgets.
+        Energy of each job in the scope of the budgets, where the objective counts it.
     besides_j : float
         Energy of nodes that are awake for jobs.
 
@@ -473,7 +475,7 @@ def objective_of(instance: Instance, outcomes: Outcomes, joules: FloatArray, bes
         lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
         speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
         change_cost=outcomes.change_cost,
-        joules=joules,
+        joules=np.asarray(joules),
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         costs = costs_of(instance, chosen, DOUBLES)[0].tolist()

@@ -14,6 +14,8 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.remembered import remembered
 from wattsched.verification.arithmetic import RATIONALS
 from wattsched.verification.sizing.outcomes import ENERGY, per_joule
 from wattsched.verification.sizing.pools import Places, Pool
@@ -28,23 +30,34 @@ Key = tuple[str, float]
 
 def sleepers(instance: Instance, places: Places) -> BoolArray:
     """Which nodes draw nothing as long as no job is there, shape (n_nodes,)."""
-    nodes, jobs = instance.cluster.node_columns(), instance.by_column()
-    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    asleep, jobs = _undisturbed(instance.cluster), instance.by_column()
     if asleep.any():
-        asleep &= nodes.available == nodes.counts("gpus")
+        asleep = asleep.copy()
         for j in np.flatnonzero(jobs.fixed).tolist():
             held = jobs.held(j)
             asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
-    return np.asarray(asleep)
+    return asleep
+
+
+@remembered
+def _undisturbed(cluster: Cluster) -> BoolArray:
+    """Nodes that sleep, as far as others are concerned."""
+    nodes = cluster.node_columns()
+    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    return np.asarray(asleep & (nodes.available == nodes.counts("gpus")))
 
 
 def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
     """Some of the nodes, by pool."""
+    if not some.any():
+        return [np.empty(0, dtype=np.int64)] * len(places.pools)
     return [np.flatnonzero(some & (places.pool == number)) for number in range(len(places.pools))]
 
 
 def awake_w(instance: Instance, nodes: IntArray, pool: Pool) -> FloatArray:
     """What nodes of a pool draw awake, without jobs."""
+    if not len(nodes):
+        return np.zeros(0)
     idle_w = instance.cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
     return np.asarray(instance.cluster.node_columns().numbers("base_power_w")[nodes] + idle_w)
 
