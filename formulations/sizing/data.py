@@ -215,19 +215,25 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     low, high = COMPLETION_RANGE_S
     rates = known.configurations.slowest_rate, known.configurations.best_rate
     slowest, best = (rate[known.kind] for rate in rates)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
+        shortest_s = known.work / best
         longest_s = np.maximum(known.work / slowest + known.restart_s, known.round_s + known.best_s)
-        odd = np.flatnonzero((longest_s > high) | (known.work / best < low) | known.in_sets)
-    if not len(odd):
-        return known
-    options = options_of(known, odd)
-    seconds = options.completion_s
-    off = np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high)))
-    if len(off):
-        told = f"job '{known.jobs.names[options.job[off[0]]]}': completion times must be from"
-        found = f"remaining_work / rate is {seconds[off[0]]:g} s in one of its options"
-        raise InputError([f"{told} {low:g} to {high:g} s, {found}"])
+    # No option is left of those that end never.
+    for j in np.flatnonzero((best > 0.0) & np.isinf(shortest_s)).tolist():
+        _refuse(known, j, np.inf)
+    odd = np.flatnonzero((longest_s > high) | (shortest_s < low) | known.in_sets)
+    if len(odd):
+        options = options_of(known, odd)
+        seconds = options.completion_s
+        for o in np.flatnonzero(np.isfinite(seconds) & ((seconds < low) | (seconds > high))).tolist():
+            _refuse(known, int(options.job[o]), float(seconds[o]))
     return known
+
+
+def _refuse(known: RoundJobs, job: int, seconds: float) -> None:
+    low, high = COMPLETION_RANGE_S
+    told = f"job '{known.jobs.names[job]}': completion times must be from {low:g} to {high:g} s"
+    raise InputError([f"{told}, remaining_work / rate is {seconds:g} s in one of its options"])
 
 
 @remembered

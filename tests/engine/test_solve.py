@@ -99,6 +99,10 @@ def test_a_deadline_that_a_job_must_and_cannot_meet_is_infeasible_and_names_it()
 
 def test_a_time_that_no_arithmetic_can_compare_is_named() -> None:
     jobs = [{"name": "ages", "options": ROW, "remaining_work": 1e12}]
+    rows = {name: column for name, column in ROW.items() if name != "completion_s"}
+    never = {"name": "never", "options": {**rows, "rate": [1e-320, 1e-319]}}
+    with pytest.raises(InputError, match=r"job 'never': completion times must be .* is inf s"):
+        wattsched.solve(small(jobs=[never]))
     with pytest.raises(InputError, match=r"job 'ages': completion times must be .* is 1e\+15 s"):
         wattsched.solve(small(jobs=jobs))
 
