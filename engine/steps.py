@@ -108,12 +108,13 @@ def decide(call: Call, earlier: Any) -> Result:
 def _earlier_candidate(call: Call, decision: Any) -> Candidate:
     """An earlier decision: of another round, with other jobs, it need not be checked any further.
 
-    Where there is time later it is first looked at as a point of the program.
+    That of a session is first looked at as a point of the program, where there is time to check it later:
+    nobody is told there what it lacks.
     """
     strange = call.problem.strangers(call.instance, decision)
     if strange:
         return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
-    if not _soon_checked(call):
+    if not (call.brief and _soon_checked(call)):
         return call.checked(EARLIER, decision)
     known = Candidate(EARLIER, np.inf, decision=decision)
     call.unchecked.append(known)

@@ -13,15 +13,22 @@ R = TypeVar("R")
 
 def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
     """Let a function of a frozen model look at each object once; a copy is another object."""
-    found: dict[int, Any] = {}
+    found: dict[int, tuple[weakref.ref[Any], R]] = {}
 
     @wraps(function)
     def look(thing: T) -> R:
         key = id(thing)
-        if key not in found:
-            found[key] = function(thing)
-            weakref.finalize(thing, found.pop, key, None)
-        known: R = found[key]
-        return known
+        known = found.get(key)
+        # What another object left may still be there: a thread that is given up forgets nothing in its end.
+        if known is None or known[0]() is not thing:
+            gone = weakref.ref(thing, lambda gone: _forget(found, key, gone))
+            known = found[key] = gone, function(thing)
+        return known[1]
 
     return look
+
+
+def _forget(found: dict[int, tuple[weakref.ref[Any], R]], key: int, gone: weakref.ref[Any]) -> None:
+    """Forget what was found of an object, unless its place is another one's by now."""
+    if (known := found.get(key)) is not None and known[0] is gone:
+        found.pop(key, None)

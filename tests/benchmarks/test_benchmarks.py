@@ -32,8 +32,8 @@ def test_sessions_are_timed_beside_highs() -> None:
 
 def test_the_service_is_asked_killed_and_left_alone() -> None:
     printed = run("service.py", "--quick")
-    rows = re.findall(r"^\| (?:decision|change|read) \| . \| .* x 200 \|$", printed, flags=re.MULTILINE)
-    assert len(rows) == 9
+    rows = re.findall(r"^\| (?:decision|change|read) \| . \| . \| .* x 200 \|$", printed, flags=re.MULTILINE)
+    assert len(rows) == 11
     assert not re.search(r"^\| 50. \|", printed, flags=re.MULTILINE)
     assert re.search(r"^\| 2 \| \d+ \| 0 \| 0 \| 0 \|$", printed, flags=re.MULTILINE)
     assert re.search(r"^\| 40 \| .* \|$", printed, flags=re.MULTILINE)

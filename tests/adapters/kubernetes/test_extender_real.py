@@ -185,6 +185,23 @@ def test_the_default_scheduler_does_as_was_decided(trial: Trial) -> None:
     assert trial.end(signal.SIGTERM) == 0
 
 
+def test_a_pod_keeps_what_it_was_announced_until_the_scheduler_comes(trial: Trial) -> None:
+    """The cap has room for one of two pods, the second is worth more, and the scheduler comes late."""
+    trial.start(power_w=4_000.0)
+    trial.submit("first", 4, {}, OURS)
+    wait_for(lambda: "first" in trial.launches())
+    trial.submit("second", 4, {}, {"wattsched.io/weight": "1000"})
+    told = len((trial.folder / "rounds").read_text().splitlines())
+    wait_for(lambda: len((trial.folder / "rounds").read_text().splitlines()) >= told + 4)
+    assert trial.decided("second") == []
+    trial.start_scheduler(ignorable=False)
+    wait_for(lambda: "first" in trial.nodes())
+    wait_for(lambda: "wattsched: waits" in trial.why("second"))
+    assert trial.launches().keys() == trial.nodes().keys() == {"first"}
+    trial.core.delete_namespaced_pod("first", "default", grace_period_seconds=0)
+    wait_for(lambda: "second" in trial.nodes())
+
+
 @pytest.mark.parametrize("ignorable", [True, False])
 def test_what_becomes_of_pods_when_we_are_killed(trial: Trial, ignorable: bool) -> None:
     trial.start(power_w=3_000.0)
