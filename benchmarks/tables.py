@@ -57,6 +57,11 @@ TABLES = {
         f"{ONE_CORE}/capacity.py --write",
         "model.md#placement-nodes-and-counts",
     ),
+    "sleeping": Table(
+        "Rounds of least energy for a goodput, on nodes that are always awake and on nodes that sleep",
+        f"{ONE_CORE}/sleeping.py --write",
+        "model.md#nodes-that-sleep",
+    ),
     "sessions": Table(
         "What a decision of a session costs, against HiGHS on arrays that are ready",
         f"{ONE_CORE}/sessions.py --write",

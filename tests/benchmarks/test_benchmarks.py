@@ -58,6 +58,15 @@ def test_capacities_are_compared() -> None:
     assert len(re.findall(r"^\| `(?:uniform|sia-like)`, 60 jobs \|", printed, flags=re.MULTILINE)) == 12
 
 
+def test_nodes_that_sleep_save_energy() -> None:
+    printed = run("sleeping.py", "--quick", "--seeds", "1")
+    lines = [
+        line.split("|") for line in printed.splitlines() if line.startswith("| `uniform`, 30 jobs | 50%")
+    ]
+    awake, sleep = (float(line[4].strip(" %")) for line in lines)
+    assert sleep < awake < 100.0
+
+
 def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
     """Both rounds by the quick rule, and the first one by HiGHS for a few seconds."""
     data = str(data_dir)
