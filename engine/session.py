@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from threading import Event, Lock
 from types import NoneType
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from wattsched.instances.errors import (
     validated,
 )
 from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
@@ -40,33 +40,12 @@ from wattsched.session_columns import (
     plain,
 )
 from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.session_round import SAME, Limit, changed_fields, gathered
 from wattsched.session_site import Site, document_of
 from wattsched.session_tables import TABLE, KnownTables, rows_of_columns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.column import Coded
-
-BUDGETS = ("power_w", "energy_j", "carbon_g", "scope", "least_goodput")
-PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")
-CHANGEABLE = ("budgets", "round_s", "change_cost", *PER_KWH, "tenants", "objective")
-
-
-# A round by which fields are validated that do not depend on jobs and cluster.
-_SMALLEST = {
-    "cluster": {
-        "gpu_types": {"A": {"idle_power_w": 0.0}},
-        "nodes": [{"name": "n", "gpu_type": "A", "gpus": 1}],
-    },
-    "jobs": [],
-}
-
-
-class _Same:
-    """What is not told stays as it is; None takes a limit away."""
-
-
-SAME: Final = _Same()
-Limit = float | None | _Same
 
 
 class Session:
@@ -124,7 +103,7 @@ class Session:
         require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
         require("change_cost", change_cost, (Real,), "a number")
         require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
-        for name, per_kwh in zip(PER_KWH, (carbon_g_per_kwh, price_per_kwh), strict=True):
+        for name, per_kwh in zip(PER_KWH.values(), (carbon_g_per_kwh, price_per_kwh), strict=True):
             require(name, per_kwh, (Real, NoneType), "a number")
             require_range(per_kwh is None or 0.0 <= per_kwh < np.inf, name, "at least 0 and finite", per_kwh)
         require("formulation", formulation, (str, NoneType), "a name")
@@ -278,9 +257,12 @@ class Session:
         InputError, ValueError
             With every fault; then nothing is changed.
         """
-        given = power_w, energy_j, carbon_g, scope or SAME, least_goodput
-        limits = dict(zip(BUDGETS, given, strict=True))
-        told = {name: value for name, value in limits.items() if not isinstance(value, _Same)}
+        limits = {"power_w": power_w, "energy_j": energy_j, "carbon_g": carbon_g}
+        limits |= {"least_goodput": least_goodput}
+        limits |= {"carbon_g_per_kwh": carbon_g_per_kwh, "price_per_kwh": price_per_kwh}
+        fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
+        told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
+        told |= {name: value for name, value in fields.items() if value is not None}
         gone, back = named("down", down), named("up", up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
@@ -288,40 +270,22 @@ class Session:
         require("cluster", cluster, (Cluster, Mapping, NoneType), "a Cluster or a mapping")
         require("objective", objective, (str, NoneType), "a name")
         with self._changing:
-            now, faults = self._round, list[str]()
-            goal = now.objective
-            try:
+            changes, site, faults = dict[str, Any](), self._site, list[str]()
+            with gathered(faults):
                 if objective is not None:
-                    goal = require_names(problem("sizing"), *self._names, objective)
-            except ValueError as error:
-                faults.append(str(error))
-            document: dict[str, Any] = {**_SMALLEST, "budgets": {**now.budgets.model_dump(), **told}}
-            document["objective"] = goal
-            document["round_s"] = now.round_s if round_s is None else round_s
-            document["change_cost"] = now.change_cost if change_cost is None else change_cost
-            document["tenants"] = now.tenants if tenants is None else plain(tenants)
-            for name, per_kwh in zip(PER_KWH, (carbon_g_per_kwh, price_per_kwh), strict=True):
-                document[name] = getattr(now, name) if isinstance(per_kwh, _Same) else per_kwh
-            changes: dict[str, Any] = {}
-            site = self._site
-            try:
-                sound = validated(Instance, document)
-                changes = {name: getattr(sound, name) for name in CHANGEABLE}
-                faults += tenant_faults(sound.tenants, self._jobs)
-            except InputError as error:
-                faults += error.faults
-            try:
+                    told["objective"] = require_names(problem("sizing"), *self._names, objective)
+            with gathered(faults):
+                changes = changed_fields(self._round, told)
+                faults += tenant_faults(changes["tenants"], self._jobs)
+            with gathered(faults):
                 if cluster is not None:
                     site = site.replaced(cluster)
                 if reserved_w or gone or back or unavailable:
                     site = site.changed(reserved_w or {}, gone, back, unavailable or {})
-                changes["cluster"] = site.cluster
                 faults += sleep_faults(site.cluster)
-            except (InputError, ValueError) as error:
-                faults += error.faults if isinstance(error, InputError) else [str(error)]
             if faults:
                 raise InputError(faults)
-            changed = now.model_copy(update=changes)
+            changed = self._round.model_copy(update={**changes, "cluster": site.cluster})
             if cluster is not None or tenants is not None:
                 _sound(self._instance(changed, self._jobs, self._held, "session"))
             elif gone or unavailable:

@@ -142,13 +142,14 @@ def room_rows(
         inside = np.flatnonzero((taken > 0) & (pool == room.number))
         if not len(inside):
             continue
-        before, most = np.inf, taken[inside]
+        before, most, gained = np.inf, taken[inside], 0
         for size in room.sizes(taken[inside]):
             use, capacity = room.use(taken[inside], size), room.capacity(size)
             some = np.flatnonzero(use)
-            if not len(some) or (capacity == before and (use <= most).all()):
+            gain = room.gain(size) if len(room.sleeping) else 0
+            if not len(some) or (capacity == before and gain >= gained and (use <= most).all()):
                 continue
-            before, most = capacity, use
+            before, most, gained = capacity, use, gain
             yield room.name(size), inside[some], use[some].astype(float), float(capacity)
 
 
