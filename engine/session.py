@@ -20,7 +20,6 @@ from wattsched.instances.errors import (
     InputError,
     require,
     require_range,
-    unknown,
     validated,
 )
 from wattsched.instances.sizing.decision import AssignmentColumns
@@ -76,9 +75,9 @@ class Session:
     Raises
     ------
     InputError
-        With every fault of the cluster, the tables and the profiles.
-    ValueError
-        For unknown names.
+        With every fault of the cluster, the tables and the profiles, and unknown names.
+    ValueError, TypeError
+        For numbers out of range, and what is of another type.
     """
 
     def __init__(
@@ -205,7 +204,7 @@ class Session:
         names = named("ids", ids)
         with self._changing:
             place = self._jobs.place
-            if faults := list(unknown("session", "job", names, place)):
+            if faults := [f"ids: there is no job '{name:.80}'" for name in names if name not in place]:
                 raise InputError(faults)
             self._jobs = self._jobs.take(np.delete(np.arange(len(self._jobs)), [place[n] for n in names]))
             _, self._held = divided(self._held, set(names))

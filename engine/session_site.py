@@ -122,4 +122,10 @@ def _loaded(place: PlaceT, reserved_w: Mapping[str, float], changes: dict[str, A
     """A node or a power domain with changes, and what others draw there; changes are validated."""
     if place.name in reserved_w:
         changes = {**changes, "reserved_w": reserved_w[place.name]}
-    return validated(type(place), {**place.model_dump(), **changes}) if changes else place
+    if not changes:
+        return place
+    try:
+        return validated(type(place), {**place.model_dump(), **changes})
+    except InputError as error:
+        kind = "node" if isinstance(place, Node) else "power domain"
+        raise InputError([f"{kind} '{place.name}': {fault}" for fault in error.faults]) from None

@@ -137,8 +137,9 @@ def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_
     np.maximum.at(most_w, options.pool[alone], options.power_w[alone] / options.gpus[alone])
     told = []
     for pool, draw_w in zip(options.pools, most_w.tolist(), strict=True):
-        board_w = instance.cluster.gpu_types[pool.gpu_type].max_power_w
-        if board_w is not None and draw_w > NEARLY_W * board_w:
+        kind = instance.cluster.gpu_types[pool.gpu_type]
+        board_w = kind.max_power_w or kind.idle_power_w
+        if draw_w > NEARLY_W * board_w:
             full_w += (draw_w - board_w) * int(pool.available.sum())
             told.append(f"up to {quantity(draw_w, 'W')} on a GPU of {pool.name}")
     if told:

@@ -40,7 +40,7 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
         return f"{who} '{place}' is {short_by:,.6g} {unit} short: {needs}{together}"
     if kind == "least_goodput":
         told = f"the least goodput of {needed:,.6g} cannot be reached"
-        return f"{told}: at most {max(0.0, needed - short.at_least):,.6g}{together}"
+        return f"{told}: no decision has more than {max(0.0, needed - short.at_least):,.6g}{together}"
     if kind in UNITS:
         return _budget(known, row, needed, short_by) + together
     if kind == "share":

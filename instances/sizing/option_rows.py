@@ -95,7 +95,8 @@ class OptionRows:
         columns: dict[str, list[Any]] = {"gpus": self.gpus[rows].tolist(), "pool": pools}
         for name in NUMBERS:
             values = getattr(self, name)[rows]
-            if len(values) and not np.isnan(values).any():
+            # A table without rows has the columns that it must have.
+            if name in ("power_w", "rate") if not len(values) else not np.isnan(values).any():
                 columns[name] = (values.astype(np.int64) if name in WHOLE else values).tolist()
         return OptionTable.model_construct(set(columns), **columns)
 

@@ -109,12 +109,12 @@ def test_carbon_and_money_are_energy_at_a_price() -> None:
 def test_a_goodput_that_cannot_be_had_is_told() -> None:
     alone = wattsched.solve(round_of(2, 4.0)).termination
     assert alone.reason == "infeasible"
-    assert alone.detail == "the least goodput of 4 cannot be reached: at most 3.6"
+    assert alone.detail == "the least goodput of 4 cannot be reached: no decision has more than 3.6"
     # Nine jobs on eight GPUs: eight of them run.
     full = wattsched.solve(round_of(9, 8.5))
     assert full.termination.reason == "infeasible"
-    told = "the least goodput of 8.5 cannot be reached: at most 8 (together with the other limits)"
-    assert full.termination.detail == told
+    told = "the least goodput of 8.5 cannot be reached: no decision has more than 8"
+    assert full.termination.detail == f"{told} (together with the other limits)"
     assert wattsched.check(round_of(9, 8.5), full).faults == []
 
 

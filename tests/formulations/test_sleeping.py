@@ -70,6 +70,41 @@ def test_every_solver_wakes_what_is_best(
         assert best is None
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    gpus=st.integers(2, 8),
+    nodes=st.integers(1, 3),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True),
+    jobs=st.integers(3, 9),
+    capacity=st.sampled_from(["count", "nodes"]),
+    solver=st.sampled_from(["highs", "price", "cpsat"]),
+)
+def test_as_much_runs_as_on_nodes_that_never_sleep(
+    gpus: int, nodes: int, sizes: list[int], jobs: int, capacity: str, solver: str
+) -> None:
+    """Where there are too few GPUs for all, whatever the sizes of jobs leave over on the nodes."""
+    tables = {str(size): {**TABLE, "gpus": [size], "pool": ["A"], "rate": [float(size)], "power_w": [9.0]}
+              for size in sizes}  # fmt: skip
+    listed = [
+        {"name": f"j{j}", "options": str(sizes[j % len(sizes)]), "remaining_work": 1e4, "weight": 1 + j / 9}
+        for j in range(jobs)
+    ]
+    rounds = [
+        Instance.model_validate(
+            {
+                "cluster": cluster_of(capacity, *[100.0] * nodes, gpus=gpus, sleeps=sleeps),
+                "tables": tables,
+                "objective": "goodput",
+                "jobs": listed,
+            }
+        )
+        for sleeps in (True, False)
+    ]
+    asleep, awake = (wattsched.solve(one, solver=solver, gap=1e-6) for one in rounds)
+    assert asleep.termination.reason == awake.termination.reason == "optimal"
+    assert asleep.objective == pytest.approx(awake.objective, rel=1e-5)
+
+
 @pytest.mark.parametrize("kinds", [False, True])
 @pytest.mark.parametrize("capacity", ["blocks", "nodes", "count"])
 def test_few_nodes_are_awake(capacity: str, kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
