@@ -314,6 +314,8 @@ def test_jobs_without_options_are_named() -> None:
     decision = own.solve()
     assert decision.reasons == {"a": "cannot meet its deadline of 0.001 s"}
     assert decision.option[decision.ids.index("a")] == WAITS
+    own.upsert(["c"], start=[0, 0], gpus=[], pool="A", rate=[], power_w=[])
+    assert own.solve().reasons["c"] == "has no option in its pools and within its min_gpus and max_gpus"
 
 
 @pytest.mark.parametrize(
