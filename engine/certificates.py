@@ -30,6 +30,8 @@ _ROUNDING = 1e-9
 # Trees that count take a dozen LPs for a node, and up to some seconds, about as long as such solves.
 _USUAL_WORK = 700_000
 _USUAL_COUNTING = 400_000
+# Of so many nodes the first one is looked at.
+_ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
@@ -150,7 +152,7 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         proof, nodes = _by_counts(call, model.counts(), value)
     else:
         proof, nodes = _by_splits(call, model, value)
-    if not nodes or proof.bound is None or proof.excess <= 0:
+    if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
     if len(nodes) == 1:
         return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
@@ -231,8 +233,13 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
 
 
 def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
-    """What a tree over choices proves of a value, as the independent proof finds, and its nodes."""
+    """What a tree over choices proves of a value, as the independent proof finds, and its nodes.
+
+    Its root, which is prices alone, is tried even where there is to be no tree.
+    """
     timer, most = _limits(call, _USUAL_WORK, model.listed)
+    if call.prove_s == 0.0:
+        timer, most = call.timer.share(_SHARE), _ROOT
     with call.timer.phase("prove"):
         nodes = _nodes_of_splits(model, tree.prove(model.listed, value, timer, nodes=most))
         return _verified(call, nodes), nodes

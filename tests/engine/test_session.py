@@ -308,6 +308,19 @@ def test_options_are_taken_by_row_as_files_have_them() -> None:
         own.upsert(["c", "d"], options=["t", [rows[0], {"gpus": 2, "pool": "A", "power_w": 9.0}]])
 
 
+def test_that_there_is_no_decision_is_proven_by_prices() -> None:
+    own = session()
+    own.upsert(["a", "b"], **options_of(2))
+    own.update(power_w=10.0)
+    decision = own.solve()
+    assert decision.result.termination.reason == "infeasible"
+    own.update(power_w=None, least_goodput=1e3)
+    decision = own.solve()
+    assert (decision.result.termination.reason, decision.result.claimed) == ("infeasible", False)
+    assert decision.result.certificate is not None
+    assert wattsched.check(decision.instance, decision.result).faults == []
+
+
 def test_jobs_without_options_are_named() -> None:
     own = session()
     own.upsert(["a", "b"], options=["t", "t"], deadline_s=[1e-3, 1e6])
