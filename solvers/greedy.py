@@ -35,6 +35,7 @@ _DUAL_SHARE = 0.5
 _WEIGHT_ROUNDS = 40
 _FILL_PASSES = 30
 _REPAIR_SWAPS = 300
+_GIVEN = (1.0, 0.75, 0.5, 0.25)
 # Least weight of a row, relative to the row with the highest price: no row is for free.
 _FLOOR = 1e-3
 
@@ -72,16 +73,42 @@ def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | N
 
 def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Timer) -> Iterator[RowSlack]:
     """The choices after each step, none costlier than those before; nothing when that does not succeed."""
-    ascent = _Ascent(program, timer)
-    weights = _weights(ascent.slack, prices)
-    raised = ascent.start(weights, values)
-    if raised is None:
+    least = np.inf
+    for taken in _givers(program):
+        ascent = _Ascent(program, timer, taken)
+        for slack in ascent.steps(prices, values):
+            cost = float(program.cost[slack.chosen].sum())
+            if len(taken) == 0 or cost < least:
+                least = min(least, cost)
+                yield slack
+        if timer.over():
+            return
+
+
+def _givers(program: Program) -> Iterator[IntArray]:
+    """No columns, and then more or fewer of those that give room and save nothing, such as a node that wakes.
+
+    No single choice makes it worth while to take one of them. The largest are taken first, up to shares of
+    the room that all of them give.
+    """
+    yield np.zeros(0, dtype=np.int64)
+    if program.matrix.data.min(initial=0.0) >= 0.0:
         return
-    yield ascent.slack
-    ascent.climb(raised)
-    yield ascent.slack
-    ascent.finish(weights, bundles(program) if program.bottleneck is None else [])
-    yield ascent.slack
+    slack, cost = RowSlack(program), program.cost[: program.n_choices]
+    given = -slack.uses.minimum(0.0).sum(axis=1)
+    cheapest = np.minimum.reduceat(cost, slack.group_start[:-1])
+    others = np.isin(slack.group, np.flatnonzero(linked_choices(program)))
+    givers = np.flatnonzero((given > 0.0) & (cost >= cheapest[slack.group]) & ~others)
+    several = np.bincount(slack.group[givers], minlength=program.n_groups)[slack.group[givers]] > 1
+    givers = givers[~several]
+    order = givers[np.argsort(-given[givers], kind="stable")]
+    for share in _GIVEN if len(order) else ():
+        left, taken = share * float(given[order].sum()), list[int]()
+        for column in order.tolist():
+            if given[column] <= left:
+                taken.append(column)
+                left -= given[column]
+        yield np.array(taken, dtype=np.int64)
 
 
 def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:
@@ -98,14 +125,30 @@ class _Ascent:
     ----------
     slack : RowSlack
     allowed : bool array, shape (n_choices,)
-        Columns that may be taken alone, at no higher bottleneck than the choices at the start need.
+        Columns that may be taken alone, at no higher bottleneck than the choices at the start need; of the
+        groups of columns that are `taken` from the start no others.
     """
 
-    def __init__(self, program: Program, timer: Timer) -> None:
+    def __init__(self, program: Program, timer: Timer, taken: IntArray) -> None:
         self.slack = RowSlack(program)
         self.allowed = ~linked_choices(program)
+        self.allowed[np.isin(self.slack.group, self.slack.group[taken])] = False
+        self.allowed[taken] = True
+        self._together = bundles(program) if program.bottleneck is None else []
         self._cost = program.cost[: program.n_choices]
         self._timer = timer
+
+    def steps(self, prices: FloatArray, values: FloatArray) -> Iterator[RowSlack]:
+        """The choices after each step; nothing when none fit."""
+        weights = _weights(self.slack, prices)
+        raised = self.start(weights, values)
+        if raised is None:
+            return
+        yield self.slack
+        self.climb(raised)
+        yield self.slack
+        self.finish(weights, self._together)
+        yield self.slack
 
     def start(self, weights: FloatArray, values: FloatArray) -> FloatArray | None:
         """Choose columns that fit, at the least bottleneck value for which that works.

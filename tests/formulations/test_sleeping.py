@@ -198,6 +198,35 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation=f"{own}:formulate")
 
 
+def test_the_quick_rule_wakes_nodes_under_a_cap() -> None:
+    """To wake a node saves nothing by itself."""
+    shares = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        gpus = np.array([1, 2, 4])
+        jobs = [
+            {
+                "name": f"j{j}",
+                "options": {
+                    "gpus": gpus.tolist(),
+                    "pool": ["A"] * 3,
+                    "rate": (rng.uniform(0.5, 2.0) * gpus**0.8).tolist(),
+                    "power_w": (rng.uniform(200.0, 300.0, 3) * gpus).tolist(),
+                },
+                "remaining_work": 1e5,
+            }
+            for j in range(20)
+        ]
+        cluster = cluster_of("nodes", *[300.0] * 4, gpus=8)
+        document = {"cluster": cluster, "jobs": jobs, "objective": "goodput", "budgets": {"power_w": 6000.0}}
+        instance = Instance.model_validate(document)
+        quick, best = (wattsched.solve(instance, solver=solver).objective for solver in ("greedy", "highs"))
+        assert quick is not None
+        assert best is not None
+        shares.append(quick / best)
+    assert min(shares) > 0.7
+
+
 def test_parts_make_all_numbers() -> None:
     for nodes in range(40):
         sizes = part_sizes(nodes)
