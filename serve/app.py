@@ -181,6 +181,13 @@ async def _require_known(request: Request) -> None:
         raise InputError(faults)
 
 
+def require_nothing(body: bytes) -> None:
+    """Refuse fields of a request that takes none."""
+    if body and (asked := parse_json(body)) not in (None, {}):
+        told = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
+        raise InputError(told or [f"the request takes nothing, got {shown(asked)}"])
+
+
 def _of_sessions(service: Service) -> APIRouter:
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
 
@@ -231,7 +238,8 @@ def _of_decisions(service: Service) -> APIRouter:
         return Answer(await service.solve(name, parse_json(body) if body else None))
 
     @router.post("/cancel", summary="End the decision that is being made with what it has")
-    async def cancel(name: Name) -> Response:
+    async def cancel(name: Name, request: Request) -> Response:
+        require_nothing(await request.body())
         return Answer(await service.cancel(name))
 
     @router.get("/rounds", summary="The newest rounds, each in a line")
@@ -243,7 +251,8 @@ def _of_decisions(service: Service) -> APIRouter:
         return Answer(await service.round(name, number))
 
     @router.post("/rounds/{number}/apply", summary="Take a decision for what runs now")
-    async def apply(name: Name, number: Number) -> Response:
+    async def apply(name: Name, number: Number, request: Request) -> Response:
+        require_nothing(await request.body())
         return Answer(await service.apply(name, number))
 
     @router.get("/rounds/{number}/instance", summary="The instance of a round, as a file")

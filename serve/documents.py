@@ -30,17 +30,21 @@ def session_document(session: RecordedSession, every_s: float | None) -> dict[st
     """A session as it is now, without its jobs one by one."""
     now, last = session.session.to_instance(), session.last
     jobs = now.by_column()
-    gpus = now.cluster.node_columns().available
+    nodes = now.cluster.node_columns()
+    gpus = nodes.available
     return {
         "name": session.name,
         "objective": now.objective,
         "round_s": now.round_s,
+        "change_cost": now.change_cost,
         "every_s": every_s,
         "budgets": now.budgets.model_dump(),
         "carbon_g_per_kwh": now.carbon_g_per_kwh,
         "price_per_kwh": now.price_per_kwh,
+        "tenants": {name: tenant.model_dump(exclude_defaults=True) for name, tenant in now.tenants.items()},
         "nodes": len(gpus),
         "gpus": int(gpus.sum()),
+        "without_gpus": [name for name, some in zip(nodes.names, gpus.tolist(), strict=True) if not some],
         "jobs": len(jobs),
         "running": len(jobs.running),
         "last_round": None if last is None else last.number,

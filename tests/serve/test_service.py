@@ -58,6 +58,10 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert wattsched.check(*files).faults == []
         described = ask("GET", "/v1/sessions/s")[1]
         assert (described["jobs"], described["running"], described["last_round"]) == (2, 2, 2)
+        assert described["without_gpus"] == ["n0"]
+        for what in ("rounds/2/apply", "cancel"):
+            status, refused = ask("POST", f"/v1/sessions/s/{what}", {"x": 1})
+            assert (status, refused["faults"]) == (422, ["x: is not a known field"])
         assert ask("DELETE", "/v1/sessions/s")[0] == 200
         assert ask("GET", "/v1/sessions/s")[0] == 404
 
