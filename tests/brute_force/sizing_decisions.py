@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from brute_force.sizing import (
-    Gpu,
-    Kind,
     _value,
-    capacity_of,
     counted_j,
     decided,
-    domains_of,
-    may_be_had,
-    next_power,
     price_of_change,
     price_of_waking,
     quotas,
     sleepers,
-    structural_blocks,
     within_quota_alone,
+)
+from brute_force.sizing_places import (
+    Gpu,
+    Kind,
+    capacity_of,
+    domains_of,
+    may_be_had,
+    next_power,
+    structural_blocks,
 )
 
 from wattsched.instances.sizing.decision import Assignment, Decision

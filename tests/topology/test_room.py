@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from brute_force.sizing import can_share
+from brute_force.sizing_places import can_share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
