@@ -26,11 +26,12 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.report import NEGLIGIBLE_PRICE
 from wattsched.verification.sizing import bound
-from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK
+from wattsched.verification.sizing.rows import prices_of, rows_of
 
 MANY = settings(max_examples=80)
 PRICED = priced(small_instances(max_jobs=3)) | priced(sleeping(small_instances(max_jobs=3)))

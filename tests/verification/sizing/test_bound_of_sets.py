@@ -15,11 +15,12 @@ import wattsched
 from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
-from wattsched.verification.sizing.bound import prices_of, prove, rows_of
+from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.rows import prices_of, rows_of
 
 MANY = settings(max_examples=100)
 PRICED = priced(instances_with_sets())

@@ -22,9 +22,10 @@ from wattsched.problems import problem
 from wattsched.solvers.registry import names
 from wattsched.verification import claims
 from wattsched.verification.report import Proof, Report
-from wattsched.verification.sizing.bound import prove, rows_of
+from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.rows import rows_of
 
 MANY = settings(max_examples=80)
 
