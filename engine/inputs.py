@@ -12,6 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -78,7 +79,8 @@ def number_in(text: str) -> float:
         raise ValueError(f"{echo(text)} is not a number") from None
 
 
-def open_file(path: str | os.PathLike[str]) -> io.BufferedReader:
+@contextmanager
+def open_file(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     """Open a regular file for its bytes; a pipe or a device might never end, or never begin.
 
     Raises
@@ -86,11 +88,10 @@ def open_file(path: str | os.PathLike[str]) -> io.BufferedReader:
     OSError
         When it cannot be opened, and for what is no regular file.
     """
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, NO_FILE, str(path))
-    return file
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, NO_FILE, str(path))
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -116,7 +116,8 @@ class Database:
         """Refuse what is no file, or cannot be read or written, and say why, which SQLite does not."""
         try:
             if read_only or os.path.lexists(self.path):
-                open_file(self.path).close()
+                with open_file(self.path):
+                    pass
         except OSError as error:
             raise UnreadableError(error, self.path) from None
         if not read_only and os.path.exists(self.path):

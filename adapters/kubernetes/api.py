@@ -60,7 +60,8 @@ class Api:
         try:
             try:
                 if kubeconfig is not None:
-                    open_file(kubeconfig).close()  # of a pipe the client would wait for an end
+                    with open_file(kubeconfig):  # of a pipe the client would wait for an end
+                        pass
                     raise config.ConfigException
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
