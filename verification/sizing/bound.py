@@ -37,7 +37,7 @@ from wattsched.verification.sizing.least_cost import (
 )
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import BOTTLENECK, ENERGY, OBJECTIVES, total
+from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.pools import (
     Pool,
     entirely_free,
@@ -297,8 +297,8 @@ def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, F
     terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
     dearest = cheapest.dearest + given.prover.dearest_nodes()
-    # Joules are large numbers: where they cancel, what is left of them is not small.
-    unit = max(Fraction(1), dearest if instance.objective in ENERGY else Fraction(1))
+    # Where large numbers cancel, what is left of them is not small; prices have no part in how large.
+    unit = max(Fraction(1), cheapest.worth + given.prover.dearest_nodes())
     reach = _claimed(bound.high, abs(bound.high) + terms, unit)
     return bound.low, reach, leeway, bound.low - leeway - dearest
 

@@ -40,11 +40,14 @@ class LeastCosts(NamedTuple):
         that width.
     dearest : Fraction
         Not below what any choice of options costs, without charges, whatever splits leave.
+    worth : Fraction
+        About the sum of the largest magnitudes that the jobs' options cost, likewise: charges may cancel it.
     """
 
     total: Enclosure
     size: Fraction
     dearest: Fraction
+    worth: Fraction
 
 
 def least_costs(
@@ -75,19 +78,27 @@ def least_costs(
         If a job has none without them.
     """
     if not options.instance.jobs:
-        return LeastCosts(Enclosure(Fraction(0), Fraction(0)), Fraction(0), Fraction(0))
+        nothing = Fraction(0)
+        return LeastCosts(Enclosure(nothing, nothing), nothing, nothing, nothing)
     left = allowed or {}
     found, size = _least_of_all(options, prices, left, near, chunk)
     low, high, late = found
     _require_options(options.instance, low, left)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
-    if options.dearest is None:
-        # No matter of prices, nor of splits.
-        of = options if near is None else near
-        options.dearest = -of.arithmetic.sum_below(-_dearest_of_all(of, chunk))
+    if options.uncharged is None:
+        options.uncharged = _uncharged(options if near is None else near, chunk)
     known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
-    return LeastCosts(total, known, options.dearest)
+    return LeastCosts(total, known, *options.uncharged)
+
+
+def _uncharged(options: Options, chunk: int) -> tuple[Fraction, Fraction]:
+    """What is no matter of prices, nor of splits: `dearest` and `worth` of `LeastCosts`."""
+    dearest = _dearest_of_all(options, chunk)
+    (least, *_), _ = _least_of_all(options, {}, {}, None, chunk)
+    worth = np.maximum(np.abs(dearest), np.abs(_finite(least, dearest)))
+    below = options.arithmetic.sum_below
+    return -below(-dearest), -below(-worth)
 
 
 def _least_of_all(

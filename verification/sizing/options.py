@@ -126,8 +126,8 @@ class Options:
     ----------
     uses : dict of Use to int
         Everything that options pay for, numbered; 0 is no use.
-    dearest : Fraction, optional
-        Not below what any choice of options costs, once that was found.
+    uncharged : tuple of Fraction, optional
+        `dearest` and `worth` of `LeastCosts`, once they were found.
     by_kind : by_kind.ByKind, optional
         Jobs that are looked at by kind, once these were asked for.
     start : int array, shape (n_offers + 1,)
@@ -157,7 +157,7 @@ class Options:
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
         self.instance, self.configurations, self.arithmetic = instance, configurations, arithmetic
         self.uses: dict[Use, int] = {("joule",): 1, ("goodput",): 2}
-        self.dearest: Fraction | None = None
+        self.uncharged: tuple[Fraction, Fraction] | None = None
         self.by_kind: Any = None
         self.round_s = arithmetic.number(instance.round_s)
         places = self._read_rows(*self._offers())

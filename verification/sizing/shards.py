@@ -82,10 +82,8 @@ class ShardedProver(Prover):
             return super().given(paid, allowed)
         nothing = Fraction(0)
         total = sum((one.total for one in costs), Enclosure(nothing, nothing))
-        size, dearest = (
-            sum(terms, nothing) for terms in zip(*((c.size, c.dearest) for c in costs), strict=True)
-        )
-        return _Summed(self, LeastCosts(total, size, dearest))
+        summed = (sum(terms, nothing) for terms in zip(*(cost[1:] for cost in costs), strict=True))
+        return _Summed(self, LeastCosts(total, *summed))
 
 
 class _Summed(NamedTuple):

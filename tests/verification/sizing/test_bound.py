@@ -244,6 +244,11 @@ def test_costs_and_prices_that_cancel_leave_their_rounding() -> None:
     assert proof.reach is not None
     assert proof.bound == pytest.approx(0.0, abs=1e-13)
     assert -1e-9 * 2 * price <= proof.reach < 0.0
+    # Costs that another processor has found differ in more than the last digit.
+    for error in (-2e-14, 2e-14):
+        off = prove(instance, {"gpus:A": price * (1.0 + error)})
+        assert off.reach is not None
+        assert off.reach < 0.0
     assert verdict_on(instance, solve(instance, gap=0.0).model_dump(mode="json")).faults == []
 
 
