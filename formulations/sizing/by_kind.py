@@ -44,10 +44,14 @@ PER_KIND = 2
 
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
-    """Whether a round is one that pays to solve by kind."""
-    if objective.by_kind is None or known.job_sets or known.n_options < LARGE:
-        return False
-    return len(known) >= PER_KIND * (len(known.configurations.start) - 1)
+    """Whether a round can be solved by kind, and that pays."""
+    return objective.by_kind is not None and not known.job_sets and pays(known)
+
+
+def pays(known: RoundJobs) -> bool:
+    """Whether it is large, and of kinds that have several jobs."""
+    n_kinds = len(known.configurations.start) - 1
+    return known.n_options >= LARGE and len(known) >= PER_KIND * n_kinds
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:

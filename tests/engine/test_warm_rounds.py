@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from brute_force.agreement import solve_by_kind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
 import wattsched.solvers.by_kind as solved_by_kind
-from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
@@ -62,8 +62,7 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
     instance: Instance, objective: str, kinds: bool, seed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        patch.setattr(by_kind, "PER_KIND", 0)
+        solve_by_kind(patch, kinds)
         patch.setattr(solved_by_kind, "_MENDED", 1)
         patch.setattr(solved_by_kind, "_MENDED_SHARE", 1.0)
         first = wattsched.solve(instance, objective=objective, gap=GAP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from brute_force.agreement import solve_by_kind
 from brute_force.sizing import optimum
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
 from wattsched.documents import verdict_on
-from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
@@ -52,8 +52,7 @@ def test_a_round_of_which_nothing_changed_does_not_change(
 ) -> None:
     instance = going_on(priced(instance, 0.0, objective=objective), Decision(jobs=[], waiting=[]), 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        patch.setattr(by_kind, "PER_KIND", 0)
+        solve_by_kind(patch, kinds)
         first = decided(instance)
         assert first.objective is not None
         price = max(1e-3, 1e-4 * abs(first.objective))

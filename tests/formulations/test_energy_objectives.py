@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.sizing import optimum
+from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
-from wattsched.documents import verdict_on
-from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
@@ -50,23 +48,13 @@ def test_every_solver_has_the_least_goodput_and_finds_the_best(
     instance: Instance, objective: str, least: float | None, how: tuple[str, str], kinds: bool
 ) -> None:
     budgets = instance.budgets.model_copy(update={"least_goodput": least})
-    instance = instance.model_copy(update={"budgets": budgets})
-    formulation, solver = how
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        asked = {"objective": objective, "formulation": formulation, "solver": solver}
-        result = wattsched.solve(instance, gap=0.0, **asked)
-    best = optimum(instance, objective)
-    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
-    if result.termination.reason == "optimal":
-        assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
-    if result.termination.reason == "infeasible":
-        assert best is None
+    changed = instance.model_copy(update={"budgets": budgets, "objective": objective})
+    require_optimum(changed, how, kinds)
 
 
 @pytest.mark.parametrize("kinds", [False, True])
 def test_the_least_energy_for_a_goodput(kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+    solve_by_kind(monkeypatch, kinds)
     nothing = wattsched.solve(round_of(4, None), gap=0.0)
     assert nothing.objective == 0.0
     assert len(nothing.decision.waiting) == 4

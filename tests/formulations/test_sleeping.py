@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.sizing import optimum
-from brute_force.sizing_decisions import Judge
+from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, sleeping, small_instances
 
 import wattsched
-from wattsched.documents import verdict_on
 from wattsched.formulations.model import UnsuitableError
-from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.sizing.sleeping import part_sizes
 from wattsched.instances.errors import InputError
@@ -56,18 +53,7 @@ def test_every_solver_wakes_what_is_best(
 ) -> None:
     budgets = instance.budgets.model_copy(update={"least_goodput": least})
     instance = instance.model_copy(update={"budgets": budgets, "objective": objective})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        result = wattsched.solve(instance, gap=0.0, formulation=how[0], solver=how[1])
-    best = optimum(instance, objective)
-    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
-    if result.objective is not None:
-        worth = Judge(instance).objective(result.decision)
-        assert result.objective == pytest.approx(worth, rel=1e-9, abs=1e-9)
-    if result.termination.reason == "optimal":
-        assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
-    if result.termination.reason == "infeasible":
-        assert best is None
+    require_optimum(instance, how, kinds)
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,7 +94,7 @@ def test_as_much_runs_as_on_nodes_that_never_sleep(
 @pytest.mark.parametrize("kinds", [False, True])
 @pytest.mark.parametrize("capacity", ["blocks", "nodes", "count"])
 def test_few_nodes_are_awake(capacity: str, kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
+    solve_by_kind(monkeypatch, kinds)
     instance = round_of(cluster_of(capacity, *[400.0] * 5), 6, budgets={"least_goodput": 6.0})
     found = wattsched.solve(instance, gap=0.0)
     # Six jobs at 200 W above idle, and two nodes at 400 W with four idle GPUs.

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.sizing import optimum
+from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
-from wattsched.documents import verdict_on
-from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
@@ -56,24 +54,12 @@ def test_every_solver_keeps_quotas_and_finds_the_best(
     instance: Instance, objective: str, how: tuple[str, str], kinds: bool
 ) -> None:
     assume(instance.tenants)
-    formulation, solver = how
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-        patch.setattr(by_kind, "PER_KIND", 0)
-        asked = {"objective": objective, "formulation": formulation, "solver": solver}
-        result = wattsched.solve(instance, gap=0.0, **asked)
-    best = optimum(instance, objective)
-    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
-    if result.termination.reason == "optimal":
-        assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-7)
-    if result.termination.reason == "infeasible":
-        assert best is None
+    require_optimum(instance.model_copy(update={"objective": objective}), how, kinds)
 
 
 @pytest.mark.parametrize("kinds", [False, True])
 def test_own_and_borrowed_gpus(kinds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_kind, "LARGE", 0 if kinds else 50_000)
-    monkeypatch.setattr(by_kind, "PER_KIND", 0)
+    solve_by_kind(monkeypatch, kinds)
     alone = round_of({"a": {"gpus": 3}}, *["a"] * 8)
     assert gpus_of(alone, wattsched.solve(alone, gap=0.0).decision) == {"a": 3}
     # Two and two of one cohort: who has jobs has all four, unless it may borrow only one.
