@@ -8,7 +8,6 @@ would. Seeds begin at 301, on which nothing was chosen.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from large_rounds import gaps_of, run
 from scipy.stats import gmean
 from suite import say
-from tables import machine, table, write
+from tables import asked_over_seeds, machine, table, write
 
 FIRST = 301
 HEADER = (
@@ -73,11 +72,7 @@ def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=20, metavar="N")
-    parser.add_argument("--quick", action="store_true", help="a small round, for the tests")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    asked = parser.parse_args()
+    asked = asked_over_seeds(__doc__)
     lines = [line for row in (QUICK if asked.quick else ROWS) for line in lines_of(row, asked.seeds)]
     text = f"{table(HEADER, lines)}\n\nMeasured on {machine()}, {asked.seeds} seeds of each, geometric means."
     print(text)

@@ -10,14 +10,13 @@ awake; seconds are those of the call. Seeds begin at 501, on which nothing was c
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
 import numpy as np
 from scipy.stats import gmean
 from suite import say
-from tables import machine, table, write
+from tables import asked_over_seeds, machine, table, write
 
 import wattsched
 from wattsched import Instance, Result
@@ -89,11 +88,7 @@ def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=20, metavar="N")
-    parser.add_argument("--quick", action="store_true", help="small rounds, for the tests")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    asked = parser.parse_args()
+    asked = asked_over_seeds(__doc__)
     wattsched.solve(wattsched.generate("uniform", jobs=300))  # modules are imported once
     sizes = (30,) if asked.quick else (200, 1_000)
     rows = [line for family in FAMILIES for jobs in sizes for line in lines_of(family, jobs, asked.seeds)]
