@@ -11,13 +11,10 @@ import numpy as np
 from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.option_rows import rows_of_kinds
+from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.result import Result
 from wattsched.topology.arrays import IntArray, alike, ranges
 from wattsched.topology.pools import pools_of
-
-SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
-"""What singles out a row beside its pool and GPU count."""
 
 WAITS = -1
 """Option of a job that waits."""

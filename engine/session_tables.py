@@ -11,13 +11,10 @@ import numpy as np
 
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import OptionTable
-from wattsched.instances.sizing.option_rows import NUMBERS, WHOLE, OptionRows, OptionTables
+from wattsched.instances.sizing.option_rows import NUMBERS, SETTINGS, WHOLE, OptionRows, OptionTables
 from wattsched.topology.arrays import IntArray, alike
 from wattsched.topology.column import NONE, Coded, from_arrow, length, with_codes
 from wattsched.topology.fields import LARGEST, LONGEST_NAME, MOST
-
-SETTINGS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
-"""Columns that single out a row, beside the pool."""
 
 TABLE = tuple(OptionTable.model_fields)
 """Arguments of `Session.upsert` that are columns of the jobs' own tables."""
@@ -86,9 +83,7 @@ def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | Non
         for name, array in arrays.items()
     )
     table = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    stated = [
-        arrays[name] for name in ("gpus", "frequency_mhz", "power_limit_w", "batch_size") if name in arrays
-    ]
+    stated = [arrays[name] for name in ("gpus", *SETTINGS) if name in arrays]
     if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):
         return None
     absent = np.full(len(table), np.nan)

@@ -23,13 +23,11 @@ from wattsched.adapters.options import (
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 LAUNCH = f"{PREFIX}launch"
 """Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
-
-SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
-"""Settings of an option, which are annotations of their own, too, for an agent on the node."""
 
 _FIXED = ("min_gpus", "max_gpus", "gpu_counts")
 """Fields that a pod's request settles."""
@@ -40,6 +38,7 @@ def annotation(field: str) -> str:
     return PREFIX + field.replace("_", "-")
 
 
+# Settings are annotations of their own, too, for an agent on the node.
 _WRITTEN = {LAUNCH, GANG_SIZE, *map(annotation, SETTINGS)}
 
 

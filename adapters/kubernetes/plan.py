@@ -9,7 +9,6 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import (
-    SETTINGS,
     KubeJob,
     Launch,
     fields_of,
@@ -19,6 +18,7 @@ from wattsched.adapters.kubernetes.options import (
 from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
 from wattsched.adapters.options import OF_MODELS, expand_models
 from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.session_decision import SessionDecision
 
 

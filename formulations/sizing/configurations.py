@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import BOUNDS, JobColumns
-from wattsched.instances.sizing.option_rows import rows_of_kinds
+from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -23,7 +23,6 @@ from wattsched.topology.room import largest_room, room_for
 
 Columns = dict[str, NDArray[np.generic]]
 
-SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
 COLUMNS = ("pool", "gpus", "block", "rate", "power_w", *SETTINGS)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import COLUMNS, SETTINGS, WAIT, Columns
+from wattsched.formulations.sizing.configurations import COLUMNS, WAIT, Columns
 from wattsched.formulations.sizing.jobs import JobSetOption, RoundJobs, jobs_of
 from wattsched.formulations.sizing.objectives import goodput
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.pools import Pool
 from wattsched.topology.remembered import remembered

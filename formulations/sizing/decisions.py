@@ -10,11 +10,12 @@ from typing import Self
 import numpy as np
 
 from wattsched.formulations.sizing.budgets import rooms_of
-from wattsched.formulations.sizing.configurations import SETTINGS, WAIT
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.cutting import slots_for
 from wattsched.formulations.sizing.data import ALONE, Options
 from wattsched.formulations.sizing.sleeping import counts_watts, rooms_awake
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import Coded, Column

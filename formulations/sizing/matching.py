@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import SETTINGS, WAIT, common_codes
+from wattsched.formulations.sizing.configurations import WAIT, common_codes
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE, Coded
 

@@ -14,7 +14,10 @@ from wattsched.topology.arrays import FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE, Coded, Made
 from wattsched.topology.remembered import remembered
 
-NUMBERS = ("power_w", "rate", "completion_s", "frequency_mhz", "power_limit_w", "batch_size")
+SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
+"""What a table may say of a row beside its pool and GPU count, and what singles it out with these."""
+
+NUMBERS = ("power_w", "rate", "completion_s", *SETTINGS)
 """Columns of numbers that a table may have, beside the GPU count."""
 
 WHOLE = ("frequency_mhz", "batch_size")
