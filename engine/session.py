@@ -256,9 +256,14 @@ class Session:
         InputError, ValueError
             With every fault; then nothing is changed.
         """
-        limits = {"power_w": power_w, "energy_j": energy_j, "carbon_g": carbon_g}
-        limits |= {"least_goodput": least_goodput}
-        limits |= {"carbon_g_per_kwh": carbon_g_per_kwh, "price_per_kwh": price_per_kwh}
+        limits = {
+            "power_w": power_w,
+            "energy_j": energy_j,
+            "carbon_g": carbon_g,
+            "least_goodput": least_goodput,
+            "carbon_g_per_kwh": carbon_g_per_kwh,
+            "price_per_kwh": price_per_kwh,
+        }
         fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
         told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
         told |= {name: value for name, value in fields.items() if value is not None}

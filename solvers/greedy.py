@@ -73,35 +73,32 @@ def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | N
 
 def _ascents(program: Program, prices: FloatArray, values: FloatArray, timer: Timer) -> Iterator[RowSlack]:
     """The choices after each step, none costlier than those before; nothing when that does not succeed."""
-    least = np.inf
-    for taken in _givers(program):
-        ascent = _Ascent(program, timer, taken)
-        for slack in ascent.steps(prices, values):
-            cost = float(program.cost[slack.chosen].sum())
-            if len(taken) == 0 or cost < least:
-                least = min(least, cost)
-                yield slack
+    least, first = np.inf, _Ascent(program, timer)
+    for slack in first.steps(prices, values):
+        least = float(program.cost[slack.chosen].sum())
+        yield slack
+    for taken in _givers(program, first.slack):
         if timer.over():
             return
+        for slack in _Ascent(program, timer, taken).steps(prices, values):
+            if (cost := float(program.cost[slack.chosen].sum())) < least:
+                least = cost
+                yield slack
 
 
-def _givers(program: Program) -> Iterator[IntArray]:
-    """No columns, and then more or fewer of those that give room and save nothing, such as a node that wakes.
+def _givers(program: Program, slack: RowSlack) -> Iterator[IntArray]:
+    """More or fewer of the columns that give room and save nothing, such as a node that wakes.
 
     No single choice makes it worth while to take one of them. The largest are taken first, up to shares of
     the room that all of them give.
     """
-    yield np.zeros(0, dtype=np.int64)
     if program.matrix.data.min(initial=0.0) >= 0.0:
         return
-    slack, cost = RowSlack(program), program.cost[: program.n_choices]
-    given = -slack.uses.minimum(0.0).sum(axis=1)
-    cheapest = np.minimum.reduceat(cost, slack.group_start[:-1])
-    others = np.isin(slack.group, np.flatnonzero(linked_choices(program)))
-    givers = np.flatnonzero((given > 0.0) & (cost >= cheapest[slack.group]) & ~others)
-    several = np.bincount(slack.group[givers], minlength=program.n_groups)[slack.group[givers]] > 1
-    givers = givers[~several]
-    order = givers[np.argsort(-given[givers], kind="stable")]
+    cost, given = program.cost[: program.n_choices], -slack.uses.minimum(0.0).sum(axis=1)
+    cheapest = np.minimum.reduceat(cost, slack.group_start[:-1])[slack.group]
+    givers = np.flatnonzero((given > 0.0) & (cost >= cheapest) & ~linked_choices(program))
+    alone = np.bincount(slack.group[givers], minlength=program.n_groups)[slack.group[givers]] == 1
+    order = givers[alone][np.argsort(-given[givers[alone]], kind="stable")]
     for share in _GIVEN if len(order) else ():
         left, taken = share * float(given[order].sum()), list[int]()
         for column in order.tolist():
@@ -129,11 +126,12 @@ class _Ascent:
         groups of columns that are `taken` from the start no others.
     """
 
-    def __init__(self, program: Program, timer: Timer, taken: IntArray) -> None:
+    def __init__(self, program: Program, timer: Timer, taken: IntArray | None = None) -> None:
         self.slack = RowSlack(program)
         self.allowed = ~linked_choices(program)
-        self.allowed[np.isin(self.slack.group, self.slack.group[taken])] = False
-        self.allowed[taken] = True
+        if taken is not None:
+            self.allowed[np.isin(self.slack.group, self.slack.group[taken])] = False
+            self.allowed[taken] = True
         self._together = bundles(program) if program.bottleneck is None else []
         self._cost = program.cost[: program.n_choices]
         self._timer = timer
