@@ -13,7 +13,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.result import Result
-from wattsched.topology.arrays import IntArray, alike, ranges
+from wattsched.topology.arrays import IntArray, first_equal_row
 from wattsched.topology.pools import pools_of
 
 WAITS = -1
@@ -112,20 +112,11 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
 def _rows_of(instance: Instance, kind: IntArray, running: AssignmentColumns) -> IntArray:
     """Row of its kind's table that each assignment is, `MODELLED` where there is none."""
     rows, pool = rows_of_kinds(instance), running.coded("pool")
-    stated: list[Any] = [running.counts("gpus")]
-    stated += [np.nan_to_num(running.numbers(name)) for name in SETTINGS]
-    first, pair = alike([kind, pool.codes, *stated])
-    size = np.diff(rows.start)[kind[first]]
-    place, of_pair = ranges(rows.start[kind[first]], size), np.repeat(first, size)
-    named, types = rows.pool, {one.name: one.gpu_type for one in pools_of(instance.cluster)}
-    # A row names the pool or its GPU type, never both.
-    means = [[name in (own, types[own]) for name in named.values] for own in pool.values]
-    same = np.array(means, dtype=bool).reshape(len(pool.values), -1)[pool.codes[of_pair], named.codes[place]]
-    for name, column in zip(("gpus", *SETTINGS), stated, strict=True):
-        # A table that has no such setting leaves it open.
-        own = getattr(rows, name)[place]
-        same &= (own == column[of_pair]) | np.isnan(own)
-    found = np.full(len(kind), MODELLED)
-    at = of_pair[same]
-    found[at] = place[same] - rows.start[kind[at]]
-    return found[first][pair]
+    types = {one.name: one.gpu_type for one in pools_of(instance.cluster)}
+    # A row names the pool or its GPU type, never both; it is there for every pool that it stands for.
+    means = [[name in (own, types[own]) for name in rows.pool.values] for own in pool.values]
+    of_pool, row = np.nonzero(np.array(means, dtype=bool).reshape(len(pool.values), -1)[:, rows.pool.codes])
+    columns = [rows.table[row], of_pool, rows.gpus[row], *(getattr(rows, name)[row] for name in SETTINGS)]
+    stated = [np.where(values > 0.0, values, np.nan) for values in map(running.numbers, SETTINGS)]
+    found = first_equal_row(columns, [kind, pool.codes, running.counts("gpus"), *stated])
+    return np.where(found >= 0, np.append(row, 0)[found] - rows.start[kind], MODELLED)

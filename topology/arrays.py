@@ -14,6 +14,9 @@ BoolArray = NDArray[np.bool_]
 # Of so few rows those of Python are sooner compared.
 _FEW = 200
 
+# A multiplier that spreads bits, of MMIX's generator (Knuth, "The Art of Computer Programming", 3.3.4).
+_ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
+
 
 def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
@@ -45,3 +48,57 @@ def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return first[order], rank[kind]
+
+
+def equal_rows(
+    columns: Sequence[IntArray | FloatArray], asked: Sequence[IntArray | FloatArray]
+) -> tuple[IntArray, IntArray]:
+    """Rows that equal those that are asked for in all columns; nan equals nan.
+
+    Parameters
+    ----------
+    columns : sequence of arrays, shape (n_rows,)
+    asked : sequence of arrays, shape (n_asked,)
+        The same columns.
+
+    Returns
+    -------
+    place, row : int arrays, shape (n_found,)
+        Of those asked for, ascending, and the rows of each, ascending.
+    """
+    columns, asked = [*map(_comparable, columns)], [*map(_comparable, asked)]
+    code, wanted = _mixed(columns), _mixed(asked)
+    order = np.argsort(code, kind="stable")
+    known, first, many = np.unique(code[order], return_index=True, return_counts=True)
+    at = np.searchsorted(known, wanted)
+    size = np.append(many, 0)[at]
+    place, row = np.repeat(np.arange(len(wanted)), size), order[ranges(np.append(first, 0)[at], size)]
+    equal = np.ones(len(row), dtype=bool)
+    for column, values in zip(columns, asked, strict=True):
+        equal &= column[row] == values[place]
+    return place[equal], row[equal]
+
+
+def first_equal_row(
+    columns: Sequence[IntArray | FloatArray], asked: Sequence[IntArray | FloatArray]
+) -> IntArray:
+    """First of the rows of `equal_rows` for each that is asked for, -1 where there is none."""
+    place, row = equal_rows(columns, asked)
+    found = np.full(len(asked[0]), -1)
+    found[place[::-1]] = row[::-1]
+    return found
+
+
+def _comparable(values: IntArray | FloatArray) -> FloatArray:
+    """Numbers of which equal ones have equal bits, also where they are none or 0."""
+    return np.where(np.isnan(values), -np.inf, values) + 0.0
+
+
+def _mixed(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
+    """A number of each row: the same where all columns are, and hardly ever where they are not."""
+    code = np.zeros(len(columns[0]), dtype=np.uint64)
+    for values in columns:
+        code ^= values.view(np.uint64)
+        code *= _ODD
+        code ^= code >> _HALF
+    return code

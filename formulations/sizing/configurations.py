@@ -158,34 +158,6 @@ class Configurations:
         return start, job, row
 
 
-def common_codes(
-    columns: Iterable[tuple[IntArray | FloatArray, IntArray | FloatArray]],
-) -> tuple[IntArray, IntArray]:
-    """Number what is described by columns, and what is asked for by the same columns; nan equals nan.
-
-    Parameters
-    ----------
-    columns : iterable of two arrays, shapes (n,) and (n_asked,)
-
-    Returns
-    -------
-    code : int array, shape (n,)
-        At least 0, equal where all columns are.
-    asked : int array, shape (n_asked,)
-        The same, -1 for what is not among them.
-    """
-    code = asked = np.zeros(1, dtype=np.int64)
-    known = np.ones(1, dtype=bool)
-    for column in columns:
-        own, wanted = (np.nan_to_num(values, nan=-1.0) for values in column)
-        choices = np.unique(own)
-        place = np.searchsorted(choices, wanted)
-        known = known & (np.append(choices, np.inf)[place] == wanted)
-        code = code * (len(choices) + 1) + np.searchsorted(choices, own)
-        asked = asked * (len(choices) + 1) + place
-    return code, np.where(known, asked, -1)
-
-
 def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Configurations:
     """Configurations that the jobs of an instance may run in, for each kind of job once.
 

@@ -11,7 +11,6 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import (
     WAIT,
     Configurations,
-    common_codes,
     configurations_of,
     usable_pools,
 )
@@ -20,7 +19,7 @@ from wattsched.instances.sizing.instance import Instance, JobSet, per_joule
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import weights_of
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, equal_rows, ranges
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
@@ -238,20 +237,9 @@ class RoundJobs:
         bound = np.flatnonzero((gpus >= 0) & (pays | self.jobs.fixed))
         if len(bound) == 0:
             return bound, bound
-        code, asked = common_codes(
-            (
-                (rows.kind, self.kind[bound]),
-                (rows.pool, pool[bound]),
-                (rows.gpus, gpus[bound]),
-                (rows.batch_size, batch[bound]),
-            )
-        )
-        order = np.argsort(code, kind="stable")
-        first = np.searchsorted(code, asked, sorter=order)
-        sizes = np.searchsorted(code, asked, side="right", sorter=order) - first
-        start = np.cumsum(sizes) - sizes
-        places = np.repeat(first - start, sizes) + np.arange(int(sizes.sum()))
-        return np.repeat(bound, sizes), order[places]
+        columns = rows.kind, rows.pool, rows.gpus, rows.batch_size
+        place, row = equal_rows(columns, (self.kind[bound], pool[bound], gpus[bound], batch[bound]))
+        return bound[place], row
 
     @cached_property
     def n_options(self) -> int:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import WAIT, common_codes
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, first_equal_row
 from wattsched.topology.column import NONE, Coded
 
 UNKNOWN = -2
@@ -88,16 +88,9 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
     asked, rows = asked_of(known, decision), known.configurations
-    settings = ((getattr(rows, name), values) for name, values in asked.settings.items())
-    code, wanted = common_codes(
-        [(rows.kind, known.kind), (rows.pool, asked.pool), (rows.gpus, asked.gpus), *settings]
-    )
-    possible = (wanted >= 0) & (asked.together.codes == NONE)
-    found, order = np.full(len(known), UNKNOWN), np.argsort(code, kind="stable")
-    if len(order):
-        place = np.minimum(np.searchsorted(code, wanted, sorter=order), len(order) - 1)
-        possible &= code[order][place] == wanted
-        found[possible] = order[place[possible]]
+    columns = [rows.kind, rows.pool, rows.gpus, *(getattr(rows, name) for name in SETTINGS)]
+    row = first_equal_row(columns, [known.kind, asked.pool, asked.gpus, *asked.settings.values()])
+    found = np.where((row >= 0) & (asked.together.codes == NONE), row, UNKNOWN)
     found[asked.pool == WAIT] = WAIT
     return found
 
