@@ -5,6 +5,7 @@ Commands are imported when they are called, so that ``wattsched --help`` is quic
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from wattsched.cli.failures import (
     EXIT_CODES,
@@ -23,7 +25,11 @@ from wattsched.cli.failures import (
     readable_streams,
     require_room,
 )
+from wattsched.inputs import meant
 from wattsched.version import __version__
+
+COMPLETION = "_WATTSCHED_COMPLETE"
+"""Where a shell asks what the rest of a line may be."""
 
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {
@@ -61,6 +67,20 @@ class CommandLine(click.Group):
         command: click.Command = import_module(f"wattsched.cli.{module}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for; of a name that is none, say which was meant."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing and args[0].isidentifier():
+            ctx.fail(f"no such command '{args[0]}'{meant(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options that begin so; no command is imported for it."""
+        known = [(name, about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=about) for name, about in known]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -91,6 +111,8 @@ class CommandLine(click.Group):
         run = partial(super().main, args, prog_name, complete_var, False, **extra)
         if not standalone_mode:
             return run()
+        if COMPLETION in os.environ:
+            return super().main(args, prog_name, complete_var, **extra)
         readable_streams()
         warnings.showwarning = noted
         code = exit_code_of(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import click
 
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
-from wattsched.cli.files import STANDARD, read_document, read_instance, shown
+from wattsched.cli.files import STANDARD, read_document, read_instance, shown, write
+from wattsched.cli.outputs import json_option
 from wattsched.cli.parameters import Number
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     help="Refuse RESULT unless its decision is proven to this gap, by the certificate alone.",
 )
 @dask_option("the proof of the bound of a large round of sizing")
-def command(instance_file: str, result_file: str, require_gap: float | None, dask: str | None) -> int:
+@json_option("the verdict")
+def command(
+    instance_file: str, result_file: str, require_gap: float | None, dask: str | None, as_json: bool
+) -> int:
     """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
 
     Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
@@ -49,7 +54,7 @@ def command(instance_file: str, result_file: str, require_gap: float | None, das
     if is_pareto(document):
         if dask is not None:
             raise BadInput(f"{shown(result_file)}: is a frontier, which cannot be combined with --dask")
-        return _check_pareto(instance, document, shown(result_file), require_gap)
+        return _check_pareto(instance, document, shown(result_file), require_gap, as_json)
     answer = answer_of(document, instance.problem, shown(result_file))
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # read once
@@ -59,7 +64,8 @@ def command(instance_file: str, result_file: str, require_gap: float | None, das
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
     told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
-    return print_verdict(verdict.requiring(require_gap), told, required=require_gap is not None)
+    required = verdict.requiring(require_gap)
+    return print_verdict(required, told, required=require_gap is not None, as_json=as_json)
 
 
 def _refusing(dask: str | None) -> AbstractContextManager[None]:
@@ -67,7 +73,7 @@ def _refusing(dask: str | None) -> AbstractContextManager[None]:
     return nullcontext() if dask is None else refusing()
 
 
-def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None) -> int:
+def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None, as_json: bool) -> int:
     """Check every point of a Pareto result."""
     from wattsched.tradeoffs import pareto_of, verdict_on_pareto
 
@@ -77,7 +83,8 @@ def _check_pareto(instance: Any, document: Any, source: str, require_gap: float 
         raise BadInput(f"{source}: {of}")
     with refusing(source):
         verdict = verdict_on_pareto(instance, found, require_gap)
-    return print_verdict(verdict, _points(found, verdict), required=require_gap is not None)
+    told = _points(found, verdict)
+    return print_verdict(verdict, told, required=require_gap is not None, as_json=as_json)
 
 
 def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
@@ -152,7 +159,7 @@ def _proofs(document: dict[str, Any]) -> str:
     return f"prices in {len(leaves):,} cases prove" if len(leaves) > 1 else "prices prove"
 
 
-def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool) -> int:
+def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool, as_json: bool = False) -> int:
     """Print the faults, or what is to be said of a file without any, and return the exit code.
 
     What is `required` of the proof is there, if there are no faults; the rest is of no account then.
@@ -162,6 +169,10 @@ def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool) -> 
     from wattsched.report.wording import count
 
     out, faults, on_trust = console(), verdict.faults, verdict.claimed and not required
+    code = CHECK_FAILED if faults else ON_TRUST if on_trust else 0
+    if as_json:
+        write(None, json.dumps(_document(verdict, on_trust), indent=1) + "\n")
+        return code
     if faults:
         line(out, ("not valid", "bold red"), f": {count(len(faults), 'fault')}")
     elif on_trust:
@@ -170,4 +181,19 @@ def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool) -> 
         line(out, ("valid", "bold green"))
     for words in capped(faults) or valid:
         line(out, f"{words}", indent=2)
-    return CHECK_FAILED if faults else ON_TRUST if on_trust else 0
+    return code
+
+
+def _document(verdict: Verdict, on_trust: bool) -> dict[str, Any]:
+    """What is found, and what is recomputed and proven."""
+    proven = verdict.proof.bound if verdict.proof is not None and not verdict.faults else None
+    return {
+        "valid": not verdict.faults,
+        "on_trust": bool(on_trust and not verdict.faults),
+        "faults": verdict.faults,
+        "infeasible": verdict.infeasible,
+        "objective": verdict.objective,
+        "totals": dict(verdict.totals),
+        "proven_bound": proven,
+        "proven_gap": None if verdict.faults else verdict.proven_gap,
+    }

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from wattsched.cli.completion import completing, formulations, named, solvers
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
-from wattsched.cli.files import counting, stray_output_to_stderr
-from wattsched.cli.outputs import folder_option
+from wattsched.cli.files import counting, stray_output_to_stderr, write
+from wattsched.cli.outputs import folder_option, json_option
 from wattsched.cli.parameters import (
     Described,
     Limits,
@@ -59,15 +60,25 @@ class Pairs:
 @filling(
     "pairs",
     Pairs,
-    formulations={"metavar": "A,B", "type": Listed("formulation")},
-    solvers={"metavar": "X,Y", "type": Listed("solver"), "default": "auto"},
-    objective={"metavar": "NAME"},
+    formulations={
+        "metavar": "A,B",
+        "type": Listed("formulation"),
+        "shell_complete": completing(formulations),
+    },
+    solvers={
+        "metavar": "X,Y",
+        "type": Listed("solver"),
+        "default": "auto",
+        "shell_complete": completing(solvers),
+    },
+    **named("objective"),
 )
 @limit_options
 @dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
+@json_option("what runs.json holds")
 def command(
-    files: tuple[str, ...], pairs: Pairs, limits: Limits, dask: str | None, output: str | None
+    files: tuple[str, ...], pairs: Pairs, limits: Limits, dask: str | None, output: str | None, as_json: bool
 ) -> int:
     """Solve every instance in FILES by every formulation and solver, and compare the answers.
 
@@ -75,7 +86,7 @@ def command(
     a time limit large programs are solved in a process, whose start may count as solving; 'inf' is without.
     Exit code 1 if answers contradict each other.
     """
-    from wattsched.comparisons.compare import compare, write_report
+    from wattsched.comparisons.compare import compare, document, write_report
     from wattsched.comparisons.run import Settings
 
     limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
@@ -96,7 +107,10 @@ def command(
             written = write_report(comparison, output)
         except OSError as error:
             raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
-    print_comparison(console(), comparison, output, written)
+    if as_json:
+        write(None, document(comparison))
+    else:
+        print_comparison(console(), comparison, output, written)
     if all(run.status == "skipped" for run in comparison.runs):
         return BAD_INPUT
     return CHECK_FAILED if comparison.disagreements or comparison.failures else 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wattsched.cli.completion import named
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import counting, write
 from wattsched.cli.outputs import Command, folder_option
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @filling(
     "policy",
     Policy,
-    **{name: {"metavar": "NAME"} for name in ("objective", "formulation", "solver")},
+    **named("objective", "formulation", "solver"),
     **{name: {"type": Number(above=0)} for name in LIMITS},
     **{name: {"type": Number(least=0)} for name in PER_KWH},
 )

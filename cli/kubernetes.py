@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
@@ -87,7 +88,7 @@ SECONDS = Number(above=0, most=MOST_S)
     config_map={"metavar": "NAMESPACE/NAME"},
     options={"type": FileName(), "metavar": "FILE"},
     scheduler_name={"metavar": "NAME"},
-    objective={"metavar": "NAME"},
+    **named("objective"),
     every={"type": SECONDS, "metavar": "S"},
     deadline={"type": SECONDS, "metavar": "S"},
     change_cost={"type": Number(0), "metavar": "C"},

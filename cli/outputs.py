@@ -93,6 +93,12 @@ def folder_option(help: str) -> Callable[[FC], FC]:
     return click.option("-o", "--output", metavar="DIR", type=Output(), help=help)
 
 
+def json_option(what: str) -> Callable[[FC], FC]:
+    """``--json`` of a command, which then prints this."""
+    told = f"Print {what} as JSON, alone, on standard output."
+    return click.option("--json", "as_json", is_flag=True, help=told)
+
+
 class Command(click.Command):
     """A command that refuses to write over what it reads."""
 

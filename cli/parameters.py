@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from wattsched.cli.failures import BadInput, option_names, refusing
 from wattsched.cli.outputs import FC, Command, ParamType
+from wattsched.inputs import meant
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -231,7 +232,8 @@ class Family(click.Group):
         """Command of an entry."""
         known = self.list_commands(ctx)
         if cmd_name not in known:
-            raise click.UsageError(f"unknown {self.noun} '{cmd_name}'; known: {', '.join(known)}", ctx)
+            told = f"unknown {self.noun} '{cmd_name}'{meant(cmd_name, known)}"
+            raise click.UsageError(f"{told}; known: {', '.join(known)}", ctx)
         return self.make(cmd_name)
 
     def _list(self, ctx: click.Context, as_list: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from wattsched.cli.completion import completing, placement_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
@@ -117,6 +118,7 @@ class Trial:
     show_default=True,
     metavar="P,P",
     type=Listed("policy", _require_policy),
+    shell_complete=completing(placement_policies),
     help="Who places the tasks; named below.",
 )
 @click.option("--seeds", type=Seeds(), default="42-51", show_default=True, metavar="A-B", help="Runs.")

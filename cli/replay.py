@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
@@ -26,6 +27,7 @@ from wattsched.cli.parameters import (
     filling,
     refuse_given,
 )
+from wattsched.inputs import meant
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import QUANTITIES
 from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
@@ -95,7 +97,7 @@ def _require_policy(name: str) -> None:
     from wattsched.replay.jobs.policies import is_policy, names
 
     if not is_policy(name):
-        raise ValueError(f"there is no policy '{name}'; there are {', '.join(names())}")
+        raise ValueError(f"there is no policy '{name}'{meant(name, names())}; there are {', '.join(names())}")
 
 
 def _policies() -> dict[str, str]:
@@ -169,6 +171,7 @@ SECONDS = Number(0, most=MOST_S)
     show_default=True,
     metavar="P,P",
     type=Listed("policy", _require_policy),
+    shell_complete=completing(replay_policies),
     help="Who decides; named below.",
 )
 @filling(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.files import read_document, shown
+from wattsched.cli.files import answer_text, read_document, shown, write
+from wattsched.cli.outputs import json_option
 from wattsched.report.terminal import console, line, table
 from wattsched.report.wording import duration, gap_text, spoken
 from wattsched.verification.shifting.pareto import TOTALS
@@ -19,26 +22,57 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("file")
-def command(file: str) -> None:
+@json_option("the figures of an instance, or all of a result,")
+def command(file: str, as_json: bool) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.instances.errors import sourced
     from wattsched.report.summary import print_result
     from wattsched.report.views import view
-    from wattsched.tradeoffs import is_pareto, pareto_of
+    from wattsched.tradeoffs import ParetoResult, is_pareto, pareto_of
 
     document, out = read_document(file), console()
-    if is_pareto(document):
-        print_pareto(out, pareto_of(document, shown(file)))
-    elif is_result(document):
-        print_result(out, result_of(document, shown(file)))
+    if is_pareto(document) or is_result(document):
+        answer = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
+        if as_json:
+            write(None, answer_text(answer))
+        elif isinstance(answer, ParetoResult):
+            print_pareto(out, answer)
+        else:
+            print_result(out, answer)
     elif is_decision(document):
         problem, decision = decision_of(document, shown(file))
-        view(problem).print_decision(out, decision, None)
+        if as_json:
+            _print_json({"problem": problem, "decision": view(problem).rows(decision)})
+        else:
+            view(problem).print_decision(out, decision, None)
     else:
         instance = instance_of(document, source=shown(file))
         with sourced(shown(file)):
-            view(instance.problem).print_instance(out, instance)
+            _print_json(_about(instance)) if as_json else view(instance.problem).print_instance(out, instance)
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    write(None, json.dumps(document, indent=1) + "\n")
+
+
+def _about(instance: Any) -> dict[str, Any]:
+    """What an instance is of, in figures."""
+    from wattsched.instances.digest import digest_of
+    from wattsched.problems import problem
+    from wattsched.report.views import view
+
+    known, look = problem(instance.problem), view(instance.problem)
+    return {
+        "problem": instance.problem,
+        "name": instance.name,
+        "digest": digest_of(instance),
+        "about": look.about(instance),
+        "objective": instance.objective,
+        "jobs": known.size(instance),
+        "capacities": look.capacities(instance),
+        "budgets": dict(getattr(instance, "budgets", ())),
+    }
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:

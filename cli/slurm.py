@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wattsched.cli.completion import named
 from wattsched.cli.failures import BadInput
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
@@ -68,7 +69,7 @@ SECONDS = Number(above=0, most=MOST_S)
     power_w={"type": Number(above=0), "metavar": "W"},
     budget={"type": FileName(), "metavar": "FILE"},
     options={"type": FileName(), "metavar": "FILE"},
-    objective={"metavar": "NAME"},
+    **named("objective"),
     every={"type": SECONDS, "metavar": "S"},
     deadline={"type": SECONDS, "metavar": "S"},
     start_within={"type": SECONDS, "metavar": "S"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from wattsched.cli.completion import named
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import (
@@ -92,7 +93,7 @@ class Asked:
 @filling(
     "asked",
     Asked,
-    **{name: {"metavar": "NAME"} for name in ("formulation", "solver", "objective")},
+    **named("formulation", "solver", "objective"),
     warm={"metavar": "RESULT"},
     prove={"metavar": "SECONDS", "type": Number(0)},
 )

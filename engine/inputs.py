@@ -294,6 +294,15 @@ def echo(text: object, quote: str = "'", most: int = 60) -> str:
     return f"{quote}{told}{quote}" if len(told) <= most else f"{quote}{told[:most]}{quote}..."
 
 
+def meant(name: object, known: Iterable[str]) -> str:
+    """Which known name is meant by one that is not known, as part of a message; empty if none is near."""
+    from difflib import get_close_matches
+
+    # Of long names nothing is near, and to compare them takes its time.
+    near = get_close_matches(str(name)[:80], [*known], n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
 def listed(names: Iterable[str], quote: str = "'", most: int = 8) -> str:
     """Names in a message, the first ones and a count when there are many."""
     names = list(names)

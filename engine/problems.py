@@ -23,6 +23,7 @@ from wattsched.formulations.infeasibility import (
 )
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
+from wattsched.inputs import meant
 from wattsched.instances.errors import FormerNameWarning, shown, unknown_objective
 from wattsched.verification.claims import DecisionT, InstanceT, Rules
 
@@ -125,10 +126,10 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
             return self.formulations[name]
         own = None if self.adapt is None else external.find(name)
         if own is None or self.adapt is None:
-            raise ValueError(
-                f"unknown formulation '{name}' of problem '{self.name}'; known: "
-                f"{', '.join(self.formulation_names())}"
-            )
+            known = self.formulation_names()
+            near = meant(name, known)
+            told = f"unknown formulation '{name}' of problem '{self.name}'{near}"
+            raise ValueError(f"{told}; known: {', '.join(known)}")
         return self.adapt(own)
 
     def formulation_names(self) -> list[str]:
@@ -148,8 +149,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
             warnings.warn(f"the objective '{name}' is called '{self.former[name]}' now", FormerNameWarning, 2)
             return self.former[name]
         if name not in self.objectives:
-            known = ", ".join(self.objectives)
-            raise ValueError(f"unknown objective '{name}' of problem '{self.name}'; known: {known}")
+            told = f"unknown objective '{name}' of problem '{self.name}'{meant(name, self.objectives)}"
+            raise ValueError(f"{told}; known: {', '.join(self.objectives)}")
         return name
 
     def faults_in(self, instance: InstanceT, *, made: bool = False) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from wattsched.arguments import require_types
 from wattsched.executors import Executor, SerialExecutor, in_order
-from wattsched.inputs import read_bytes
+from wattsched.inputs import meant, read_bytes
 from wattsched.instances.errors import naming, require_range
 from wattsched.instances.io import write_atomically
 from wattsched.instances.traces import TraceJob, formats
@@ -91,7 +91,8 @@ class JobSource:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
         known_forms = [LIST, *(name for name, form in formats().items() if form.yields == "jobs")]
         if self.form not in known_forms:
-            raise ValueError(f"form: '{self.form}' is not known; there are {', '.join(known_forms)}")
+            near = meant(self.form, known_forms)
+            raise ValueError(f"form: '{self.form}' is not known{near}; there are {', '.join(known_forms)}")
         known = [] if self.form == LIST else list(inspect.signature(formats()[self.form].read).parameters)
         for name in self._reading():
             if name not in known:

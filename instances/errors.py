@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.inputs import echo
+from wattsched.inputs import echo, meant
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
@@ -134,7 +134,8 @@ def require_known(name: str, value: object, known: Collection[str]) -> None:
         That names the argument, its value and the known ones.
     """
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}: {value!r:.80} is not known, choose one of {', '.join(known)}")
+        told = f"{name}: {value!r:.80} is not known{meant(value, known)}"
+        raise ValueError(f"{told}, choose one of {', '.join(known)}")
 
 
 def refuse(faults: Iterable[str]) -> None:
@@ -170,7 +171,7 @@ def unknown(user: str, what: str, names: Iterable[str], known: Collection[str]) 
 def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
     """One line for an objective that there is not."""
     if name not in known:
-        yield f"objective: '{name}' is not known, choose one of {', '.join(known)}"
+        yield f"objective: '{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
 
 
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.program import Program
+from wattsched.inputs import meant
 from wattsched.solvers.solution import Solution, unsupported, without_columns
 
 if TYPE_CHECKING:
@@ -138,4 +139,5 @@ def get(name: str) -> Solver:
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
         return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True)
-    raise ValueError(f"unknown solver '{name}'; known solvers: {', '.join(descriptions())}")
+    known = descriptions()
+    raise ValueError(f"unknown solver '{name}'{meant(name, known)}; known solvers: {', '.join(known)}")

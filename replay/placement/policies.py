@@ -31,6 +31,7 @@ from wattsched.formulations.placement.state import (
     PolicyContext,
     Request,
 )
+from wattsched.inputs import meant
 from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -204,10 +205,9 @@ def policy_factory(name: str) -> Factory:
         return lambda context: Scoring([RULES[name](context)])
     found = re.fullmatch(r"([a-z-]+)\+([a-z-]+):(\d{1,4})/(\d{1,4})", name, flags=re.ASCII)
     if found is None:
-        known = ", ".join(names())
-        raise ValueError(
-            f"there is no policy '{name}'; there are {known}, and combinations like pwr+fgd:100/900"
-        )
+        known = names()
+        told = f"there is no policy '{name}'{meant(name, known)}; there are {', '.join(known)}"
+        raise ValueError(f"{told}, and combinations like pwr+fgd:100/900")
     parts, weights = found.groups()[:2], [int(weight) for weight in found.groups()[2:]]
     for part in parts:
         if part not in RULES:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,13 @@ def run() -> Run:
 
 
 def wattsched(
-    *arguments: object, script: str | None = None, **options: Any
+    *arguments: object, script: str | None = None, environment: Mapping[str, str] = {}, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command, or a script, in a process of its own."""
+    """Run a command, or a script, in a process of its own, with these variables besides the usual ones."""
     code = ["-m", "wattsched"] if script is None else ["-c", script]
     # -P: from the repository's root, Python would take its folder `wattsched` for the whole package.
     command = [sys.executable, "-P", *code, *map(str, arguments)]
+    options = {"env": {**os.environ, **environment}} | options
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
 

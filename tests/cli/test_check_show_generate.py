@@ -28,6 +28,35 @@ def test_valid_results_and_bare_decisions_pass(run, solved, write):
         assert "valid" in checked.stdout
 
 
+def test_verdicts_and_what_is_shown_are_json_too(run, solved, write):
+    instance, result = solved
+    document = json.loads(result.read_text())
+    told = json.loads(run("check", "--json", instance, result).stdout)
+    assert (told["valid"], told["on_trust"], told["faults"]) == (True, False, [])
+    assert told["objective"] == told["proven_bound"] == 300.0
+    assert told["totals"] == document["totals"]
+    document["objective"] = 1.0
+    refused = run("check", "--json", instance, write(document, "forged.json"))
+    assert refused.exit_code == 1
+    told = json.loads(refused.stdout)
+    assert not told["valid"] and told["proven_gap"] is None
+    assert any("objective" in fault for fault in told["faults"])
+    unproven = restated(json.loads(result.read_text()), prices={}, certificate=None)
+    trusted = run("check", "--json", instance, write(unproven, "bare.json"))
+    assert (trusted.exit_code, json.loads(trusted.stdout)["on_trust"]) == (ON_TRUST, True)
+
+    assert json.loads(run("show", "--json", result).stdout) == json.loads(result.read_text())
+    about = json.loads(run("show", "--json", instance).stdout)
+    assert about["capacities"] == {"gpus:G": 4.0}
+    assert (about["jobs"], about["digest"]) == (2, document["digest"])
+    decision = write(json.loads(result.read_text())["decision"], "decision.json")
+    shown = json.loads(run("show", "--json", decision).stdout)
+    assert {row["job"] for row in shown["decision"]} == {"a", "b"}
+
+    compared = json.loads(run("compare", "--json", instance, "--solvers", "highs,price").stdout)
+    assert [run["objective"] for run in compared["runs"]] == [300.0, 300.0]
+
+
 def test_each_broken_rule_is_a_line(run, solved, write):
     instance, result = solved
     document = json.loads(result.read_text())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pkgutil import resolve_name
 
+from wattsched.inputs import meant
 from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 
@@ -60,7 +61,9 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
         If there is none of that name, or it does not take the cluster.
     """
     if not is_policy(name):
-        raise ValueError(f"there is no policy '{name}'; there are {', '.join(POLICIES)}")
+        raise ValueError(
+            f"there is no policy '{name}'{meant(name, POLICIES)}; there are {', '.join(POLICIES)}"
+        )
     plain = name.removesuffix(SUFFIX)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
     policy = _make(POLICIES[plain])(replace(context, trace=trace))

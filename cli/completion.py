@@ -1,0 +1,67 @@
+"""Names that a shell completes: of solvers, formulations, objectives and policies.
+
+They are those of the registries, which are loaded when a shell asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Complete:
+    """What an option has as its ``shell_complete``: names that go on like its text after the last comma."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [before + comma + name for name in names() if name.startswith(last) and name not in taken]
+
+    return complete
+
+
+def solvers() -> list[str]:
+    """Solvers, and the heuristics of all problems."""
+    from wattsched.problems import PROBLEMS, problem
+    from wattsched.solvers.registry import descriptions
+
+    heuristics = [name for known in map(problem, PROBLEMS) for name in known.heuristics]
+    return list(dict.fromkeys([*descriptions(), *heuristics]))
+
+
+def formulations() -> list[str]:
+    """Formulations of all problems."""
+    from wattsched.problems import PROBLEMS, problem
+
+    return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in known.formulation_names()))
+
+
+def objectives() -> list[str]:
+    """Objectives of all problems."""
+    from wattsched.problems import PROBLEMS, problem
+
+    return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in known.objectives))
+
+
+def replay_policies() -> list[str]:
+    """Policies of replays of jobs."""
+    from wattsched.replay.jobs.policies import names
+
+    return names()
+
+
+def placement_policies() -> list[str]:
+    """Policies by which tasks are placed."""
+    from wattsched.replay.placement.policies import names
+
+    return names()
+
+
+def named(*fields: str) -> dict[str, dict[str, Any]]:
+    """What `parameters.filling` takes for options that name a formulation, a solver or an objective."""
+    known = {"formulation": formulations, "solver": solvers, "objective": objectives}
+    return {field: {"metavar": "NAME", "shell_complete": completing(known[field])} for field in fields}
