@@ -66,15 +66,15 @@ def equal_rows(
     place, row : int arrays, shape (n_found,)
         Of those asked for, ascending, and the rows of each, ascending.
     """
-    columns, asked = [*map(_comparable, columns)], [*map(_comparable, asked)]
-    code, wanted = _mixed(columns), _mixed(asked)
+    known, sought = [*map(_comparable, columns)], [*map(_comparable, asked)]
+    code, wanted = _mixed(known), _mixed(sought)
     order = np.argsort(code, kind="stable")
-    known, first, many = np.unique(code[order], return_index=True, return_counts=True)
-    at = np.searchsorted(known, wanted)
+    codes, first, many = np.unique(code[order], return_index=True, return_counts=True)
+    at = np.searchsorted(codes, wanted)
     size = np.append(many, 0)[at]
     place, row = np.repeat(np.arange(len(wanted)), size), order[ranges(np.append(first, 0)[at], size)]
     equal = np.ones(len(row), dtype=bool)
-    for column, values in zip(columns, asked, strict=True):
+    for column, values in zip(known, sought, strict=True):
         equal &= column[row] == values[place]
     return place[equal], row[equal]
 

@@ -1,0 +1,34 @@
+"""Rows that equal those asked for, against a comparison of all with all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.topology.arrays import equal_rows, first_equal_row
+
+VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
+ROWS = st.lists(st.tuples(st.integers(-1, 2), VALUES, VALUES), max_size=12)
+
+
+def columns_of(rows: list[tuple[int, float, float]]) -> list[np.ndarray]:
+    numbers = np.array([row[0] for row in rows], dtype=np.int64)
+    return [numbers, *(np.array([row[k] for row in rows], dtype=float) for k in (1, 2))]
+
+
+def same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(left, right, strict=True))
+
+
+@given(ROWS, ROWS)
+def test_all_rows_that_are_equal_are_found_and_no_others(rows, asked):
+    place, row = equal_rows(columns_of(rows), columns_of(asked))
+    expected = [(p, r) for p, wanted in enumerate(asked) for r, one in enumerate(rows) if same(one, wanted)]
+    assert list(zip(place.tolist(), row.tolist(), strict=True)) == expected
+    first = {p: r for p, r in reversed(expected)}
+    assert first_equal_row(columns_of(rows), columns_of(asked)).tolist() == [
+        first.get(p, -1) for p in range(len(asked))
+    ]
