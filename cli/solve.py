@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -26,7 +27,7 @@ from wattsched.cli.files import (
     stray_output_to_stderr,
     write,
 )
-from wattsched.cli.outputs import output_option
+from wattsched.cli.outputs import json_option, output_option
 from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
@@ -107,7 +108,13 @@ class Asked:
 )
 @dask_option("the passes over the jobs of a large round of sizing")
 @output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone, on standard output.")
+@json_option("the result")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Tell on standard error what is done, every better decision with its gap, and the solver's log.",
+)
 def command(
     file: str,
     asked: Asked,
@@ -116,6 +123,7 @@ def command(
     dask: str | None,
     output: str | None,
     as_json: bool,
+    verbose: bool,
 ) -> int:
     """Decide the instance in FILE ('-' is standard input).
 
@@ -139,7 +147,7 @@ def command(
     with sourced(shown(file)), spread(dask) as executor:
         limits = _less(limits, time.monotonic() - begun_s)
         traced = None if points is None else _trace(instance, points, asked, limits)
-        answer = traced or _solve(instance, asked, limits, executor)
+        answer = traced or _solve(instance, asked, limits, executor, _say if verbose else None)
     if output is not None:
         write(output, content_of(answer, output))
     if as_json and output != STANDARD:
@@ -201,7 +209,19 @@ def _print(answer: Result | ParetoResult, instance: Any) -> None:
         print_result(console(), answer, instance)
 
 
-def _solve(instance: Any, asked: Asked, limits: Limits, executor: Executor | None = None) -> Result:
+def _say(told: str) -> None:
+    from wattsched.report.wording import printable
+
+    click.echo(printable(told), err=True)
+
+
+def _solve(
+    instance: Any,
+    asked: Asked,
+    limits: Limits,
+    executor: Executor | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
@@ -218,7 +238,8 @@ def _solve(instance: Any, asked: Asked, limits: Limits, executor: Executor | Non
     if asked.warm is not None:
         earlier, limits = _timed(partial(_earlier, asked.warm, instance.problem), limits)
     try:
-        with progress(f"solving {instance.name}"), stray_output_to_stderr():
+        bar = progress(f"solving {instance.name}") if log is None else nullcontext()
+        with bar, stray_output_to_stderr():
             result = solve(
                 instance,
                 formulation=asked.formulation,
@@ -231,6 +252,7 @@ def _solve(instance: Any, asked: Asked, limits: Limits, executor: Executor | Non
                 initial_solution=earlier,
                 prove=asked.prove,
                 executor=executor,
+                log=log,
             )
     except UnsuitableError as error:
         raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None

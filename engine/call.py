@@ -45,6 +45,8 @@ _BUILD_SHARE = 0.7
 # Decoding and checking look at one option of each job: they take a few times as long as expanding did where
 # jobs have few. The second time they take about as long as before.
 _EXPANSIONS, _PER_JOB_S = 3.0, 0.0002
+# By so much do equal decisions differ that were counted otherwise.
+_LAST_DIGITS = 1e-9
 _MARGIN = 1.3
 _LEAST_SHARE = 0.02
 
@@ -113,6 +115,8 @@ class Call:
         Of the instance, once that is computed.
     brief : bool
         Whether the caller sees to what takes time without being needed for the decision, as `Request`.
+    log : callable, optional
+        Reads what is done, and what solvers say, line by line.
     """
 
     instance: Any
@@ -134,6 +138,8 @@ class Call:
     latest: Callable[[], Result] | None = None
     digest: str = ""
     brief: bool = False
+    log: Callable[[str], None] | None = None
+    _next_told: float = math.inf
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
     _closing: Lock = field(default_factory=Lock)
@@ -147,6 +153,22 @@ class Call:
     def prover(self) -> ProveLeaf:
         """What proves certificates of the instance."""
         return self.problem.prover(self.instance)
+
+    def say(self, told: str) -> None:
+        """Log what is done, and when."""
+        if self.log is not None:
+            self.log(f"{self.timer.elapsed_s():8.2f} s  {told}")
+
+    def hear(self, found: Solution) -> None:
+        """Log a solver's decision if it is better than all before, with its gap."""
+        if self.log is None or found.objective is None or found.objective >= self._next_told:
+            return
+        self._next_told = found.objective - _LAST_DIGITS * abs(found.objective)
+        bound = max(self.bound, found.bound)
+        told = f"decision of {self.sign * found.objective:.9g}"
+        if math.isfinite(bound):
+            told += f", bound {self.sign * bound:.9g}, gap {relative_gap(found.objective, bound):.2e}"
+        self.say(told)
 
     @property
     def by_heuristic(self) -> bool:
@@ -179,6 +201,8 @@ class Call:
                 with self.timer.phase("spread"):
                     model = self.spread(model)
             self.models[formulation] = model
+            program = model.program
+            self.say(f"{formulation}: {program.n_columns:,} columns, {program.n_rows:,} rows")
         return self.models[formulation]
 
     def checked(self, of: str, decision: Any) -> Candidate:
@@ -188,6 +212,8 @@ class Call:
         valid = not report.faults and report.objective is not None
         cost = self.sign * (report.objective or 0.0) if valid else math.inf
         found = Candidate(of, cost, decision=decision, report=report)
+        told = f"{report.objective:.9g}" if valid else f"refused: {'; '.join(report.faults[:1])}"
+        self.say(f"decision of '{of}', checked: {told}")
         if valid and (self.held is None or cost < self.held.cost):
             self.held = found
         return found
@@ -338,6 +364,7 @@ class Request:
         prove_s: float | None = None,
         spread: Callable[[Model[Any]], Model[Any]] | None = None,
         brief: bool = False,
+        log: Callable[[str], None] | None = None,
     ) -> None:
         self.instance = instance
         self.formulation, self.solver, self.objective = names
@@ -345,7 +372,7 @@ class Request:
         self.initial_solution = initial_solution
         self.watched = watched
         self.prove_s = prove_s
-        self.spread, self.brief = spread, brief
+        self.spread, self.brief, self.log = spread, brief, log
         self.timer = Timer(limits.time_s)
         self.call: Call | None = None
         self.answer: Result | None = None
@@ -354,7 +381,7 @@ class Request:
         """Begin the call with a sound instance."""
         formulation = self.formulation or problem.default
         known = instance, problem, formulation, self.solver, self.limits, prices, self.timer
-        self.call = Call(*known, self.watched, self.prove_s, self.spread, brief=self.brief)
+        self.call = Call(*known, self.watched, self.prove_s, self.spread, brief=self.brief, log=self.log)
         return self.call
 
     def give_up(self) -> None:

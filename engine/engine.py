@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -60,6 +60,7 @@ def solve(
     stop: Event | None = None,
     prove: float | None = None,
     executor: Executor | None = None,
+    log: Callable[[str], None] | None = None,
 ) -> Result:
     """Decide an instance of any problem.
 
@@ -91,6 +92,9 @@ def solve(
     executor : Executor, optional
         Holds the jobs of a large round of sizing in shards (`wattsched.dask_executor`), and computes there
         what row prices ask of all of them. The answer is the same. Default: this process.
+    log : callable, optional
+        Is told line by line what is done, every better decision with its gap, and what the solver says; from
+        threads other than the caller's, too.
 
     Returns
     -------
@@ -114,11 +118,14 @@ def solve(
     require("objective", objective, (str, NoneType), "a name")
     require("stop", stop, (Event, NoneType), "a threading.Event")
     require("executor", executor, (Executor, NoneType), "what dask_executor gives")
+    if log is not None and not callable(log):
+        raise TypeError(f"log must be a function of a line, got {type(log).__name__}")
     prove = proof_seconds(prove)
     watched = limits.time_s is not None or stop is not None
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    return answered(Request(instance, names, limits, initial_solution, watched, prove, spread), stop)
+    request = Request(instance, names, limits, initial_solution, watched, prove, spread, log=log)
+    return answered(request, stop)
 
 
 def answered(request: Request, stop: Event | None = None) -> Result:

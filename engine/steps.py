@@ -18,6 +18,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.result import Result
+from wattsched.solvers.log import read_by
 from wattsched.solvers.registry import PYOMO_PREFIX
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import (
@@ -260,17 +261,24 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
     kind, which look at the time; a thread that is given up may go on for a while. A large program, or one of
     somebody else's, is killed with its process.
     """
+    call.say(f"solver '{call.solver}'")
     if not call.watched:
-        return find_solver(call.solver)(program, call.limits, start)
+        with read_by(call.log), listening(call.hear if call.log else None):
+            return find_solver(call.solver)(program, call.limits, start)
     left = call.limits_left(share)
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > IN_THREAD
     if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):
-        return call.worker().solve(call.solver, program, limits, start, grace_s)
+        with read_by(call.log), listening(call.hear if call.log else None):
+            return call.worker().solve(call.solver, program, limits, start, grace_s)
     heard: list[Solution] = []
 
+    def hear(found: Solution) -> None:
+        heard.append(found)
+        call.hear(found)
+
     def ask() -> Solution:
-        with listening(heard.append):
+        with read_by(call.log), listening(hear):
             return find_solver(call.solver)(program, limits, start)
 
     try:

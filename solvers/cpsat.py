@@ -24,6 +24,7 @@ from wattsched.formulations.program import Line, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
+from wattsched.solvers.log import log
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import allowance, group_of_choice
 from wattsched.solvers.solution import (
@@ -220,7 +221,12 @@ def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
     parameters.random_seed = limits.seed
     parameters.relative_gap_limit = limits.gap
     parameters.absolute_gap_limit = 0.0
-    parameters.log_search_progress = False
+    take = log()
+    parameters.log_search_progress = take is not None
+    parameters.log_to_stdout = False
+    if take is not None:
+        # It says line by line, and leaves their ends out.
+        solver.log_callback = lambda line: take(f"{line}\n")
     # The presolve of linear rows that include a choice group's columns makes OR-Tools 9.15 prove wrong
     # optima (its issue 5293): 57 of 24,000 small random programs were wrong, and none without it.
     parameters.presolve_inclusion_work_limit = 0

@@ -9,6 +9,7 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
+from wattsched.solvers.log import read_by
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import cost_range, elastic, first_least, restricted
 from wattsched.solvers.solution import Limits, Solution, Start, listening
@@ -67,7 +68,7 @@ class Kernel:
         """
         point = None if start is None else self.drop(start)
         # What it announces are points of another program.
-        with listening(None):
+        with listening(None), read_by(None):
             answer = highs.solve(self.program, limits, Start(point), target, part=part)
         return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from wattsched.formulations import master
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
+from wattsched.solvers.log import log
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
     Limit,
@@ -131,7 +133,7 @@ def _power_of_two(values: FloatArray) -> FloatArray:
 def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
     """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
     solver, lp = highspy.Highs(), model.program
-    solver.setOptionValue("output_flag", False)
+    _let_speak(solver)
     integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
         lp.n_columns,
@@ -168,6 +170,17 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
         if value is not None:
             solver.setOptionValue(name, value)
     return solver
+
+
+def _let_speak(solver: highspy.Highs) -> None:
+    """Let HiGHS say what it does to whom wants to read it, and to nobody else."""
+    take = log()
+    solver.setOptionValue("output_flag", take is not None)
+    if take is not None:
+        # It tells callbacks only what it writes somewhere, too.
+        solver.setOptionValue("log_to_console", False)
+        solver.setOptionValue("log_file", os.devnull)
+        solver.cbLogging.subscribe(lambda event: take(event.message))
 
 
 def _without_presolve(lp: Program, integer: BoolArray) -> bool:

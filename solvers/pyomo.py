@@ -22,6 +22,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
+from wattsched.solvers.log import Say, log
 from wattsched.solvers.lp import ScaledModel, scaled
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.solution import (
@@ -208,7 +209,7 @@ class _Interface:
 
         self._solver = solver
         self._family = next((key for key in _OPTIONS if key in name), "")
-        self.states_bound = isinstance(solver, LegacySolverWrapper)
+        self._newer = self.states_bound = isinstance(solver, LegacySolverWrapper)
 
     def implied_bound(
         self, program: Program, model: ScaledModel, x: FloatArray, gap: float, relaxed: float
@@ -262,7 +263,12 @@ class _Interface:
         if time_s is not None and self._family == "glpk":
             # glpsol takes whole seconds only, and at 0 it does not begin.
             time_s = max(1, int(time_s / _GLPK_PHASES))
-        results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options)
+        take, told = log(), dict[str, Any]()
+        if take is not None and self._newer:
+            told["tee"] = _Said(take)
+        results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options, **told)
+        if take is not None and not self._newer:
+            take(f"{getattr(self._solver, '_log', '')}\n")  # older interfaces tell it afterwards
         ending = str(results.solver.termination_condition)
         if self._family == "glpk" and ending == "feasible":
             reached = _GLPK_GAP_REACHED in getattr(self._solver, "_log", "")
@@ -274,6 +280,19 @@ class _Interface:
         written.solutions.load_from(results)
         values = [written.x[j].value for j in range(len(written.x))]
         return _Ran(ending, None if None in values else np.array(values, dtype=float), bound)
+
+
+class _Said(io.TextIOBase):
+    """Stream of what a solver says."""
+
+    def __init__(self, take: Say) -> None:
+        super().__init__()
+        self._take = take
+
+    def write(self, text: str) -> int:
+        """Take it."""
+        self._take(text)
+        return len(text)
 
 
 def _solver_s(timer: Timer, spare_s: float) -> float | None:

@@ -33,6 +33,7 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers import registry
+from wattsched.solvers.log import log, read_by
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -126,14 +127,19 @@ class Worker:
         # Names may be functions, which cannot be sent, and solvers need none. The monotonic clock is common
         # to all processes.
         rows, columns = (Block("row", program.n_rows),), (Block("column", program.n_columns),)
-        job = (name, replace(program, rows=rows, columns=columns), limits, start, time.monotonic())
+        sent, take = replace(program, rows=rows, columns=columns), log()
+        job = (name, sent, limits, start, time.monotonic(), take is not None)
         # A pipe holds little: writing waits for a process that may never read.
         begin(threading.Thread(target=self._hand_over, args=(job,), daemon=True))
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
             while self._hears(timer):
-                message: tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
+                message: str | tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
+                if isinstance(message, str):
+                    if take is not None:
+                        take(f"{message}\n")
+                    continue
                 final, solution, places, values = message
                 if solution.objective is not None:
                     point = np.zeros(program.n_columns)
@@ -261,16 +267,20 @@ def serve() -> None:
         with lock:  # solvers announce from threads of their own
             _send(pipe, (final, replace(solution, x=None), places, x[places]))
 
+    def say(line: str) -> None:
+        with lock:
+            _send(pipe, line)
+
     while True:
         try:
-            name, program, limits, start, asked_at = jobs.get(timeout=_IDLE_S)
+            name, program, limits, start, asked_at, is_read = jobs.get(timeout=_IDLE_S)
         except queue.Empty:
             _end(sys.argv[2])
         if limits.time_s is not None:
             waited_s = time.monotonic() - asked_at
             limits = replace(limits, time_s=max(0.01, limits.time_s - waited_s))
         try:
-            with listening(send):
+            with listening(send), read_by(say if is_read else None):
                 solution = registry.get(name)(program, limits, start)
         except MemoryError as error:
             solution = Solution(Termination("no_solution", detail=f"out of memory: {error}".rstrip(": ")))

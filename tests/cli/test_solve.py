@@ -289,3 +289,11 @@ def test_an_earlier_answer_that_takes_too_long_to_read_ends_in_time(run, tiny, w
     ended.set()
     assert time.monotonic() - begin < 30.0
     assert result.exit_code in (0, 4), "a tiny round may be decided in what is left"
+
+
+def test_verbose_speaks_on_standard_error_alone(run, tiny, write):
+    result = run("solve", write(tiny), "-v", "--json", "--solver", "highs")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["objective"] == 300.0
+    assert "Running HiGHS" in result.stderr
+    assert "decision of 'highs', checked: 300" in result.stderr
