@@ -25,6 +25,7 @@ from wattsched.cli.failures import (
     readable_streams,
     require_room,
 )
+from wattsched.cli.outputs import GIVEN
 from wattsched.inputs import meant
 from wattsched.version import __version__
 
@@ -90,8 +91,11 @@ class CommandLine(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Read the options, and note when; ``--help`` and ``--version`` print already here."""
+        given = list(args)
         with noticing_broken_pipes():
-            return super().make_context(info_name, args, parent, obj=time.monotonic(), **extra)
+            made = super().make_context(info_name, args, parent, obj=time.monotonic(), **extra)
+        made.meta[GIVEN] = given
+        return made
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ import click
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, shown
 from wattsched.inputs import COMPANIONS, beside
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -23,6 +25,15 @@ else:
     ParamType = click.ParamType
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
+
+
+GIVEN = "wattsched.given"
+"""Of a context: the arguments that the command line was given."""
+
+
+def command_line() -> str:
+    """The command that runs, as it would be typed."""
+    return shlex.join(["wattsched", *map(printable, click.get_current_context().meta[GIVEN])])
 
 
 class Output(ParamType):
@@ -63,6 +74,20 @@ class Output(ParamType):
         return name
 
 
+class Report(Output):
+    """Name of a report."""
+
+    def __init__(self) -> None:
+        super().__init__((".html",))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse it likewise, and where nothing can write it."""
+        name = super().convert(value, param, ctx)
+        if find_spec("jinja2") is None:
+            raise BadInput("--report needs jinja2, which is not installed (pip install 'wattsched[report]')")
+        return name
+
+
 class Plot(Output):
     """Name of a plot."""
 
@@ -86,6 +111,12 @@ def output_option(*suffixes: str, help: str, required: bool = False) -> Callable
 def plot_option(help: str) -> Callable[[FC], FC]:
     """``--plot FILE`` of a command."""
     return click.option("--plot", metavar="FILE", type=Plot(), help=help)
+
+
+def report_option(what: str) -> Callable[[FC], FC]:
+    """``--report FILE`` of a command."""
+    told = f"Write {what} as a page for a browser (.html), in one file."
+    return click.option("--report", metavar="FILE", type=Report(), help=told)
 
 
 def folder_option(help: str) -> Callable[[FC], FC]:

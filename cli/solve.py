@@ -27,7 +27,7 @@ from wattsched.cli.files import (
     stray_output_to_stderr,
     write,
 )
-from wattsched.cli.outputs import json_option, output_option
+from wattsched.cli.outputs import command_line, json_option, output_option, report_option
 from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
@@ -108,6 +108,7 @@ class Asked:
 )
 @dask_option("the passes over the jobs of a large round of sizing")
 @output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
+@report_option("the decision, its proof and its prices")
 @json_option("the result")
 @click.option(
     "-v",
@@ -122,6 +123,7 @@ def command(
     points: int | None,
     dask: str | None,
     output: str | None,
+    report: str | None,
     as_json: bool,
     verbose: bool,
 ) -> int:
@@ -150,11 +152,23 @@ def command(
         answer = traced or _solve(instance, asked, limits, executor, _say if verbose else None)
     if output is not None:
         write(output, content_of(answer, output))
+    if report is not None:
+        _write_report(report, answer, instance)
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
         _print(answer, instance)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
+
+
+def _write_report(file: str, answer: Result | ParetoResult, instance: Any) -> None:
+    from wattsched.report.html.page import rendered
+    from wattsched.report.html.solved import page_of
+    from wattsched.tradeoffs import ParetoResult
+
+    if isinstance(answer, ParetoResult):
+        raise BadInput("--report: cannot be combined with --frontier")
+    write(file, rendered(page_of(answer, instance, command_line())))
 
 
 def _read(file: str, limits: Limits) -> tuple[Any, Limits]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wattsched.instances.sizing.instance import Instance, JobSet
     from wattsched.instances.sizing.job import Job
     from wattsched.instances.sizing.job_columns import JobColumns
+    from wattsched.report.html.page import Part
     from wattsched.topology.arrays import IntArray
 
 POOL_COLUMNS = ("pool", "GPU type", ">nodes", ">GPUs", ">idle W", ">max W", "free GPUs in blocks of")
@@ -334,6 +335,43 @@ def rows_of(decision: Decision) -> list[dict[str, Any]]:
     return [*running, *({"job": name, "waiting": True, "gpus": 0} for name in decision.waiting)]
 
 
+def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
+    """Who has which GPU, and what every job does, for a report."""
+    from wattsched.report.html.page import Cell, Lines, Picture, Row, Table
+    from wattsched.report.html.pictures import NodeMap, cluster_map
+    from wattsched.report.html.solved import MOST_ROWS, cut_note
+
+    running = decision.jobs
+    holders: dict[str, dict[int, int]] = {}
+    for place, assignment in enumerate(running):
+        for node, gpus in assignment.nodes.items():
+            holders.setdefault(node, {}).update(dict.fromkeys(gpus, place))
+    nodes = [
+        NodeMap(node.name, node.gpus, holders.get(node.name, {}), frozenset(node.unavailable))
+        for node in instance.cluster.nodes
+    ]
+    body = cluster_map(nodes, [assignment.job for assignment in running])
+    yield Picture("Cluster", body, "each square is a GPU, in the colour of its job; grey is free")
+    shown = list(running[:MOST_ROWS])
+    known, finish_s = _jobs_of(instance, shown), completion_times_s(instance, shown)
+    longest_s = max(finish_s.values(), default=1.0)
+    rows = []
+    for place, assignment in enumerate(shown):
+        texts = _row(assignment, known.get(assignment.job), finish_s.get(assignment.job))
+        cells = [Cell(text) for text in texts]
+        cells[1] = Cell(texts[1], float(assignment.gpus))
+        if (seconds := finish_s.get(assignment.job)) is not None:
+            cells[6] = Cell(texts[6], seconds, seconds / longest_s)
+        rows.append(Row(cells, place))
+    used = [c for c in range(len(DECISION_COLUMNS)) if any(row.cells[c].text for row in rows)]
+    columns = [DECISION_COLUMNS[c] for c in used]
+    kept = [Row([row.cells[c] for c in used], row.job) for row in rows]
+    about = f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait"
+    yield Table("Decision", columns, kept, "; ".join(filter(None, [about, cut_note(len(running))])))
+    if decision.waiting:
+        yield Lines("Waiting", [listed(decision.waiting, most=500)])
+
+
 VIEW = View(
     goals={
         "total-completion": Goal("weighted completion time", "s"),
@@ -352,4 +390,5 @@ VIEW = View(
     print_decision=print_decision,
     rows=rows_of,
     capacities=capacities,
+    parts=parts_of,
 )

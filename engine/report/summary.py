@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View, view
@@ -80,13 +80,13 @@ def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
     line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
     if result.bound is not None:
         word = "less" if result.sense == "min" else "more"
-        line(out, (f"no decision can have {word} than {_bounds(result, goal)}", "dim"), indent=2)
+        line(out, (f"no decision can have {word} than {bounds(result, goal)}", "dim"), indent=2)
     unbounded = "" if result.bound is not None else "nothing says how good it is"
     if told := ": ".join(filter(None, (unbounded, detail))):
         line(out, (told, "dim"), indent=2)
 
 
-def _bounds(result: Any, goal: Goal) -> str:
+def bounds(result: Any, goal: Goal) -> str:
     """The bound, and where it is claimed, what the certificate proves."""
     if not result.claimed:
         return goal.amount(result.bound)
@@ -96,15 +96,39 @@ def _bounds(result: Any, goal: Goal) -> str:
     return f"{goal.amount(result.certificate.bound)} (proven), {claimed}"
 
 
-def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets: Any) -> None:
+class Use(NamedTuple):
+    """What a decision uses of something: in words, of how much, and which part of it; "" and None without."""
+
+    label: str
+    amount: str
+    of: str = ""
+    share: float | None = None
+
+
+def uses(totals: Mapping[str, float], budgets: Any) -> list[Use]:
+    """Totals with what there is of them; changes of running jobs are told otherwise."""
     untold = {*CHANGES, CHANGE_COST, *CAPACITIES.values()}
-    rows = [
-        _used(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)))
+    return [
+        _use(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)))
         for name, value in totals.items()
         if name not in untold
     ]
+
+
+def _use(name: str, value: float, capacity: float | None) -> Use:
+    known = Use(total_label(name), spoken(name, value))
+    return known._replace(of=spoken(name, capacity), share=value / capacity) if capacity else known
+
+
+def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets: Any) -> None:
     to_completion = getattr(budgets, "scope", None) == "completion"
     heading(out, "Uses", "energy until all jobs are complete" if to_completion else "")
+    rows = [
+        (used.label, used.amount, "", "", "")
+        if used.share is None
+        else (used.label, used.amount, f"of {used.of}", percent(used.share), bar(used.share))
+        for used in uses(totals, budgets)
+    ]
     table(out, ["", ">", ">", ">", ""], rows, header=False)
     if any(totals.get(name) for name in CHANGES):
         changes = [count(int(totals[name]), name[:-1]) for name in CHANGES if name in totals]
@@ -112,33 +136,45 @@ def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets
         line(out, f"running jobs: {', '.join(changes)}{cost}", indent=2)
 
 
-def _used(name: str, value: float, capacity: float | None) -> tuple[str, ...]:
-    if not capacity:
-        return (total_label(name), spoken(name, value), "", "", "")
-    share = value / capacity
-    amounts = spoken(name, value), f"of {spoken(name, capacity)}"
-    return (total_label(name), *amounts, percent(share), bar(share))
+class PriceRow(NamedTuple):
+    """Price of a budget: its name, the price in words and as a number, and what a little more is worth."""
+
+    label: str
+    price: str
+    value: float
+    worth: str
+
+
+def price_rows(stated: Mapping[str, float], goal: Goal, capacities_of: Mapping[str, float]) -> list[PriceRow]:
+    """Prices that are not 0; what there is in every slot comes after what there is once."""
+    prices = {row: price for row, price in stated.items() if price != 0}
+    ordered = sorted(prices.items(), key=lambda known: "@" in known[0])
+    return [
+        PriceRow(
+            scarce(row).label,
+            unit_price(row, price, goal),
+            price,
+            worth(row, prices, goal, capacities_of.get(row)),
+        )
+        for row, price in ordered
+    ]
 
 
 def _print_prices(
     out: Console, stated: Mapping[str, float], goal: Goal, problem: View, instance: Any
 ) -> None:
-    capacities = {} if instance is None else _capacities(problem, instance)
-    prices = {row: price for row, price in stated.items() if price != 0}
-    if not prices and not capacities:
+    known = {} if instance is None else capacities(problem, instance)
+    priced = price_rows(stated, goal, known)
+    if not priced and not known:
         return
     heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")
-    rows = [
-        (scarce(row).label, unit_price(row, price, goal), worth(row, prices, goal, capacities.get(row)))
-        # What there is in every slot comes after what there is once.
-        for row, price in sorted(prices.items(), key=lambda known: "@" in known[0])
-    ]
+    rows = [(row.label, row.price, row.worth) for row in priced]
     table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=rest_in(instance))
-    if spare := [scarce(row).label for row in capacities if row not in prices]:
+    if spare := [scarce(row).label for row in known if not stated.get(row)]:
         line(out, (f"not scarce, price 0: {listed(spare)}", "dim"), indent=2)
 
 
-def _capacities(problem: View, instance: Any) -> dict[str, float]:
+def capacities(problem: View, instance: Any) -> dict[str, float]:
     """Capacities and budgets of an instance by the names of their rows."""
     budgets = {
         BUDGET_ROWS.get(name, name): value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from wattsched.report.wording import BUDGET_ROWS, Goal, scarce, spoken
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from wattsched.report.html.page import Part
 
 
 def print_budgets(out: Console, budgets: Any) -> None:
@@ -41,6 +43,8 @@ class View:
         Decision to the rows of a table, one per job or task, whose name comes first.
     capacities : callable
         Instance to its capacities besides budgets, by the names of their rows.
+    parts : callable, optional
+        Instance and decision to what a report shows of the decision; default: the rows.
     """
 
     goals: Mapping[str, Goal]
@@ -49,6 +53,7 @@ class View:
     print_decision: Callable[[Console, Any, Any], None]
     rows: Callable[[Any], list[dict[str, Any]]]
     capacities: Callable[[Any], dict[str, float]] = lambda instance: {}
+    parts: Callable[[Any, Any], Iterable[Part]] | None = None
 
     def goal(self, objective: str, sense: str) -> Goal:
         """Words for an objective; one that has none is called by its name."""

@@ -195,8 +195,10 @@ def scarce(row: str) -> Scarce:
     kind, _, rest = row.partition(":")
     match kind:
         case "gpus":
-            pool, _, slot = rest.partition("@")
-            return Scarce(f"{pool} GPUs in slot {slot}" if slot else f"{pool} GPUs", "GPU", counted=True)
+            # Pools under a power cap have an @ in their names, too.
+            pool, _, slot = rest.rpartition("@")
+            told = f"{pool} GPUs in slot {slot}" if pool and slot.isdecimal() else f"{rest} GPUs"
+            return Scarce(told, "GPU", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)

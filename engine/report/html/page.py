@@ -1,0 +1,146 @@
+"""A page of a report: its parts, and the HTML file that they become.
+
+Parts are plain values, so that a problem says what is on its page and not how that looks. The file holds
+style, script and pictures; it fetches nothing, follows the reader's choice of light or dark, and prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Literal
+
+from markupsafe import Markup
+
+from wattsched.report.html.pictures import COLOURS
+from wattsched.version import __version__
+
+Tone = Literal["good", "fair", "bad", ""]
+"""How a verdict looks."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: ``power``, ``7.9 kW``, ``of 8 kW``, and which share of it that is, where it is one."""
+
+    label: str
+    value: str
+    note: str = ""
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures side by side."""
+
+    title: str
+    figures: Sequence[Figure]
+    note: str = ""
+    kind: str = "figures"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of a table, what it is sorted by where that is not the text, and a bar behind it.
+
+    Attributes
+    ----------
+    bar : float, optional
+        From 0 to 1.
+    """
+
+    text: str
+    order: float | None = None
+    bar: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells of a table, and the job that they are about: pictures show where it is."""
+
+    cells: Sequence[Cell]
+    job: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that a reader can sort by any column.
+
+    Attributes
+    ----------
+    columns : sequence of str
+        Titles, with ``>`` before those of numbers.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    note: str = ""
+    kind: str = "table"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, which is safe HTML, and what it shows."""
+
+    title: str
+    body: Markup
+    note: str = ""
+    kind: str = "picture"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sentences, or commands that are to be copied."""
+
+    title: str
+    lines: Sequence[str]
+    code: bool = False
+    note: str = ""
+    kind: str = "lines"
+
+
+Part = Figures | Table | Picture | Lines
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report.
+
+    Attributes
+    ----------
+    title, about : str
+        What it is about, and its size in words.
+    verdict : str
+        The one sentence that a reader may take away.
+    tone : {"good", "fair", "bad", ""}
+    lead : sequence of str
+        What proves it, and what else is to be known.
+    parts : sequence of Part
+    """
+
+    title: str
+    about: str
+    verdict: str
+    tone: Tone = ""
+    lead: Sequence[str] = ()
+    parts: Sequence[Part] = field(default_factory=list)
+
+
+def rendered(page: Page) -> str:
+    """The page as an HTML file.
+
+    Raises
+    ------
+    ImportError
+        Where jinja2 is not installed (the extra ``report``).
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    folder = files("wattsched.report.html")
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    ).from_string((folder / "page.html.jinja").read_text())
+    style, script = (Markup((folder / name).read_text()) for name in ("page.css", "page.js"))
+    return made.render(page=page, style=style, script=script, colours=COLOURS, version=__version__)

@@ -1,0 +1,102 @@
+"""Pictures of reports as inline SVG: who has which GPU, and lines over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+COLOURS = 7
+"""Colours of the style sheet, `c0` to `c6`: those of Okabe and Ito (2008) without black."""
+
+MOST_GPUS = 4_096
+"""GPUs that are drawn one by one; of more, each node is one square."""
+
+_SIDE, _GAP = 12, 2
+
+
+@dataclass(frozen=True)
+class NodeMap:
+    """GPUs of a node.
+
+    Attributes
+    ----------
+    name : str
+    gpus : int
+    holders : mapping of int to int
+        Number of the job that has a GPU, by the GPU.
+    gone : set of int
+        GPUs that cannot be used.
+    """
+
+    name: str
+    gpus: int
+    holders: Mapping[int, int] = field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
+
+
+def cluster_map(nodes: Sequence[NodeMap], jobs: Sequence[str]) -> Markup:
+    """Nodes with their GPUs, each in the colour of its job; other jobs have the same colour further on.
+
+    Parameters
+    ----------
+    nodes : sequence of NodeMap
+    jobs : sequence of str
+        Names by number.
+    """
+    if sum(node.gpus for node in nodes) > MOST_GPUS:
+        return Markup('<div class="nodes">{}</div>').format(_squares(nodes))
+    figures = Markup("").join(_node(node, jobs) for node in nodes)
+    return Markup('<div class="nodes">{}</div>').format(figures)
+
+
+def _node(node: NodeMap, jobs: Sequence[str]) -> Markup:
+    squares = Markup("").join(_gpu(node, gpu, jobs) for gpu in range(node.gpus))
+    drawn = _svg(node.gpus * (_SIDE + _GAP), squares)
+    return Markup('<div class="node" role="img" aria-label="{}"><span>{}</span>{}</div>').format(
+        _told(node, jobs), node.name, drawn
+    )
+
+
+def _svg(width: int, body: Markup) -> Markup:
+    return Markup('<svg width="{}" height="{}">{}</svg>').format(width, _SIDE, body)
+
+
+def _gpu(node: NodeMap, gpu: int, jobs: Sequence[str]) -> Markup:
+    at = Markup('x="{}" width="{}" height="{}" rx="2"').format(gpu * (_SIDE + _GAP), _SIDE, _SIDE)
+    job = node.holders.get(gpu)
+    if job is not None:
+        title = f"{jobs[job]}: GPU {gpu} of {node.name}"
+        return Markup('<rect class="c{}" data-job="{}" {}><title>{}</title></rect>').format(
+            job % COLOURS, job, at, title
+        )
+    return Markup('<rect class="{}" {}/>').format("gone" if gpu in node.gone else "idle", at)
+
+
+def _told(node: NodeMap, jobs: Sequence[str]) -> str:
+    """A node in words, for who does not see it."""
+    held: dict[int, int] = {}
+    for job in node.holders.values():
+        held[job] = held.get(job, 0) + 1
+    parts = [f"{count} of {jobs[job]}" for job, count in held.items()]
+    free = node.gpus - len(node.holders) - len(node.gone)
+    parts += [f"{free} free"] if free else []
+    parts += [f"{len(node.gone)} unavailable"] if node.gone else []
+    return f"{node.name}: {', '.join(parts)}"
+
+
+def _squares(nodes: Sequence[NodeMap]) -> Markup:
+    """One square for each node, filled as far as its GPUs are used."""
+    drawn = []
+    for node in nodes:
+        height = _SIDE * len(node.holders) / node.gpus if node.gpus else 0.0
+        square = Markup('<rect class="{}" y="{:.1f}" width="{}" height="{:.1f}"/>')
+        title = f"{node.name}: {len(node.holders)} of {node.gpus} GPUs used"
+        body = Markup("<title>{}</title>{}{}").format(
+            title,
+            square.format("idle", 0.0, _SIDE, _SIDE),
+            square.format("c0", _SIDE - height, _SIDE, height),
+        )
+        drawn.append(_svg(_SIDE, body))
+    return Markup("").join(drawn)

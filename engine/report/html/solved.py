@@ -1,0 +1,127 @@
+"""The report of one answer: the verdict and what proves it, uses, prices, and who runs where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from wattsched.report.html.page import Cell, Figure, Figures, Lines, Page, Part, Row, Table, Tone
+from wattsched.report.summary import bounds, capacities, price_rows, uses
+from wattsched.report.views import View, view
+from wattsched.report.wording import Goal, duration, proof_text, reasons
+
+TONES: dict[str, Tone] = {"optimal": "good", "feasible": "fair"}
+MOST_ROWS = 5_000
+"""Rows of a decision on a page; of more the file would be too large for a browser."""
+
+
+def page_of(result: Any, instance: Any, command: str = "") -> Page:
+    """Report of a result and its instance.
+
+    Parameters
+    ----------
+    result : Result
+    instance : model of an instance
+    command : str
+        That makes the result again.
+    """
+    look = view(result.problem)
+    goal = look.goal(result.objective_name, result.sense)
+    verdict, lead = _verdict(result, goal)
+    return Page(
+        title=result.instance,
+        about=look.about(instance),
+        verdict=verdict,
+        tone=TONES.get(result.termination.reason, "bad"),
+        lead=lead,
+        parts=[*_parts(result, instance, look, goal), *_again(result, command)],
+    )
+
+
+def _verdict(result: Any, goal: Goal) -> tuple[str, list[str]]:
+    ended, lead = result.termination, list[str]()
+    reason = ended.reason.replace("_", " ")
+    if result.objective is None:
+        if result.bound is not None:
+            word = "at least" if result.sense == "min" else "at most"
+            lead.append(f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
+        return ": ".join(filter(None, [reason, ended.detail])), lead
+    verdict = f"{goal.noun[:1].upper()}{goal.noun[1:]} {goal.amount(result.objective)}: {reason}"
+    proven = ", proven" if result.gap is not None and not result.claimed else ""
+    lead.append(proof_text(result.gap, result.proven_gap, result.claimed) + proven)
+    if ended.limit:
+        lead[0] += f", stopped by {'the caller' if ended.limit == 'stopped' else f'the {ended.limit} limit'}"
+    if result.bound is not None:
+        word = "less" if result.sense == "min" else "more"
+        lead.append(f"no decision can have {word} than {bounds(result, goal)}")
+    if ended.detail:
+        lead.append(ended.detail)
+    if result.checked:
+        lead.append("checked: every capacity, budget and total is recomputed from the instance alone")
+    return verdict, lead
+
+
+def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]:
+    if result.totals:
+        yield Figures(
+            "Uses",
+            [
+                Figure(used.label, used.amount, used.of and f"of {used.of}", used.share)
+                for used in uses(result.totals, getattr(instance, "budgets", None))
+            ],
+        )
+    if result.decision is not None:
+        rows = price_rows(result.prices, goal, capacities(look, instance))
+        if rows:
+            note = f"what a little more of each would {goal.verb} in {goal.noun}"
+            cells = [Row([Cell(row.label), Cell(row.price, row.value), Cell(row.worth)]) for row in rows]
+            yield Table("Prices", ("budget", ">price", "in words"), cells, note)
+        yield from (look.parts or _listed)(instance, result.decision)
+    if left := [*reasons(result.dropped), *result.faults]:
+        yield Lines("Left out and not used", left)
+    if result.time_s:
+        phases = [Figure(name, duration(seconds)) for name, seconds in result.time_s.items()]
+        size = result.size
+        told = "" if size is None else f"{size.columns:,} columns, {size.rows:,} rows"
+        yield Figures("Time", phases, told)
+
+
+def _listed(instance: Any, decision: Any) -> Iterator[Part]:
+    """Decision of a problem that has no pictures of its own, one row for every job."""
+    rows = view(instance.problem).rows(decision)
+    names = list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
+    numbers = {n for n in names if all(isinstance(row.get(n), int | float | None) for row in rows)}
+    titles = [f"{'>' if name in numbers else ''}{name.replace('_', ' ')}" for name in names]
+    cells = [Row([_cell(row.get(name)) for name in names]) for row in rows[:MOST_ROWS]]
+    yield Table("Decision", titles, cells, cut_note(len(rows)))
+
+
+def cut_note(rows: int) -> str:
+    """What is said of rows that are not on the page."""
+    return f"the first {MOST_ROWS:,} of {rows:,} rows" if rows > MOST_ROWS else ""
+
+
+def _cell(value: Any) -> Cell:
+    if value is None:
+        return Cell("")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Cell(_spelt(value))
+    return Cell(f"{value:,.6g}", float(value))
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_spelt(one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _again(result: Any, command: str) -> Iterator[Part]:
+    lines = [command] if command else []
+    if result.digest:
+        lines.append(f"# instance: SHA-256 {result.digest}")
+    lines.append(f"# {result.problem}, formulation {result.formulation}, solver {result.solver}")
+    yield Lines("Make it again", lines, code=True)
