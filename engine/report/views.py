@@ -13,8 +13,6 @@ from wattsched.report.wording import BUDGET_ROWS, Goal, scarce, spoken
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.report.html.page import Part
-
 
 def print_budgets(out: Console, budgets: Any) -> None:
     """Print a problem's budgets, if there are any."""
@@ -44,7 +42,7 @@ class View:
     capacities : callable
         Instance to its capacities besides budgets, by the names of their rows.
     parts : callable, optional
-        Instance and decision to what a report shows of the decision; default: the rows.
+        Instance and decision to the parts of a page (`html.page`) about the decision; default: its rows.
     """
 
     goals: Mapping[str, Goal]
@@ -53,7 +51,7 @@ class View:
     print_decision: Callable[[Console, Any, Any], None]
     rows: Callable[[Any], list[dict[str, Any]]]
     capacities: Callable[[Any], dict[str, float]] = lambda instance: {}
-    parts: Callable[[Any, Any], Iterable[Part]] | None = None
+    parts: Callable[[Any, Any], Iterable[Any]] | None = None
 
     def goal(self, objective: str, sense: str) -> Goal:
         """Words for an objective; one that has none is called by its name."""
