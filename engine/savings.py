@@ -1,0 +1,409 @@
+"""What a cluster would save: energy at the same completion time, and completion time at the same energy.
+
+Each policy is replayed within several budgets of energy. Between the points that these give its frontier is
+taken as straight. All runs of a seed are counted to the same end, the last completion of any of them: a
+cluster whose jobs are through goes on to draw what it draws when it is idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from wattsched.arguments import require_types
+from wattsched.executors import Executor
+from wattsched.instances.errors import require_range
+from wattsched.instances.units import J_PER_KWH
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.trace import Trace
+from wattsched.replays import JobSource, Progress, ReplaySettings, _untold, replay_jobs
+from wattsched.topology.cluster import Cluster
+from wattsched.uncertainty import INPUTS, Input
+
+LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
+"""Budgets, as parts of what the baseline draws on average beyond the idle cluster."""
+
+CONFIDENCE = 0.95
+HEAVY = 0.05
+"""Part of the jobs that ask for most GPU time."""
+
+LATE = 1.1
+"""A job whose completion takes so many times as long is one that loses."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A policy within a budget, on one seed, relative to the baseline.
+
+    Attributes
+    ----------
+    energy, completion : float
+        Of the whole cluster to the common end, and mean from arrival to completion, both over the baseline's.
+    p99, heavy : float
+        The same of the 99th percentile of completion, and of the mean of the heaviest jobs.
+    late : float
+        Part of the jobs that complete more than a tenth later than under the baseline.
+    """
+
+    energy: float
+    completion: float
+    p99: float
+    heavy: float
+    late: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds, with the interval in which it lies with 95 % confidence; None of a single seed."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        """Mean with Student's interval."""
+        mean, n = float(np.mean(values)), len(values)
+        if n < 2:
+            return cls(mean)
+        half = float(student.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+        return cls(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class PolicySavings:
+    """What one policy saves.
+
+    Attributes
+    ----------
+    energy : Interval, optional
+        Part of the energy that is saved at the same mean completion time; None where no budget reaches that.
+    bound_only : bool
+        Whether completion is no later within the smallest budget still: more would be saved within a smaller.
+    completion : Interval, optional
+        Part of the mean completion time that is saved with the same energy.
+    energy_j, carbon_g, money : Interval, optional
+        Saved energy and what follows from it, of the whole trace.
+    points : list of list of Point
+        By budget, then by seed.
+    losers : Point, optional
+        Means over seeds within the smallest budget whose completion is no later.
+    """
+
+    policy: str
+    energy: Interval | None
+    bound_only: bool
+    completion: Interval | None
+    energy_j: Interval | None
+    carbon_g: Interval | None
+    money: Interval | None
+    points: list[list[Point]]
+    losers: Point | None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Part of the energy that a policy saves with an input at its two ends; None where none is saved."""
+
+    name: str
+    low: str
+    high: str
+    at_low: float | None
+    at_high: float | None
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What a cluster would save under policies, against what it does now.
+
+    Attributes
+    ----------
+    baseline : str
+    jobs, gpus : int
+    seeds : list of int
+    days : float
+        From the first arrival to the last completion under the baseline.
+    energy_j, completion_s : Interval
+        Of the baseline.
+    levels : list of float
+        Budgets, as `LEVELS`.
+    power_w : list of float
+        The same as watts of the whole cluster.
+    policies : list of PolicySavings
+    inputs : list of Sensitivity
+        Of the last policy, on the first seed.
+    assumptions : list of str
+    """
+
+    baseline: str
+    jobs: int
+    gpus: int
+    seeds: list[int]
+    days: float
+    energy_j: Interval
+    completion_s: Interval
+    levels: list[float]
+    power_w: list[float]
+    policies: list[PolicySavings]
+    inputs: list[Sensitivity] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def savings(
+    source: JobSource,
+    cluster: Cluster,
+    *,
+    baseline: str = "fifo",
+    policies: Sequence[str] = ("powerflow", "sizing"),
+    levels: Sequence[float] = LEVELS,
+    seeds: Sequence[int] = (0, 1, 2),
+    settings: ReplaySettings | None = None,
+    price_per_kwh: float | None = None,
+    inputs: Sequence[Input] | None = None,
+    executor: Executor | None = None,
+    progress: Progress = _untold,
+) -> Savings:
+    """Replay a trace under a baseline and under policies within budgets, and say what these save.
+
+    Parameters
+    ----------
+    source : JobSource
+    cluster : Cluster
+    baseline : str
+        The policy that stands for what the cluster does now, which has no budget.
+    policies : sequence of str
+    levels : sequence of float
+        Budgets, as `LEVELS`; every period of the settings has its part.
+    seeds : sequence of int
+        Of the models that jobs train where the trace does not tell.
+    settings : ReplaySettings, optional
+        Without a budget, and without nodes that sleep.
+    price_per_kwh : float, optional
+        To tell money, too.
+    inputs : sequence of Input, optional
+        What is not known for sure; default: `INPUTS`. Each takes three replays at both ends.
+    executor, progress
+        As for `replay_jobs`.
+
+    Raises
+    ------
+    ValueError
+        As `replay_jobs`, and for levels that are not above 0.
+    """
+    require_types(savings, locals())
+    within = len(levels) > 1 and all(0.0 < level <= 2.0 for level in levels)
+    require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
+    settings = settings or ReplaySettings()
+    if settings.budget is not None or settings.sleep_after_s is not None:
+        raise ValueError(
+            "settings: budgets follow from the levels, and nodes that sleep are not counted here"
+        )
+    ordered = sorted(set(levels), reverse=True)
+    study = _Study(baseline, ordered, settings, executor, progress)
+    traces = source.traces(cluster, seeds)
+    base = study.baseline_of(traces)
+    found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
+    tested = INPUTS if inputs is None else inputs
+    one = next(iter(base.values()))
+    return Savings(
+        baseline=baseline,
+        jobs=len(one.outcome.trace),
+        gpus=int(one.outcome.trace.available.sum()),
+        seeds=list(traces),
+        days=float(np.mean([known.seconds for known in base.values()])) / 86_400,
+        energy_j=Interval.of([known.energy_j for known in base.values()]),
+        completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
+        levels=ordered,
+        power_w=[study.power_w(base, level) for level in ordered],
+        policies=found,
+        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], study, policies[-1])],
+        assumptions=_assumptions(source, settings),
+    )
+
+
+@dataclass(frozen=True)
+class _Base:
+    """A replay of the baseline on one seed.
+
+    Attributes
+    ----------
+    idle_w : float
+        Draw of the cluster without jobs.
+    """
+
+    outcome: Outcome
+    idle_w: float
+
+    @property
+    def seconds(self) -> float:
+        return self.outcome.end_s - self.outcome.begin_s
+
+    @property
+    def energy_j(self) -> float:
+        return self.outcome.meter.energy_j
+
+    def energy_until(self, outcome: Outcome, end_s: float) -> float:
+        """Joules of a replay of the same trace to a common end."""
+        return float(outcome.meter.energy_j + self.idle_w * (end_s - outcome.end_s))
+
+
+@dataclass(frozen=True)
+class _Study:
+    """How policies are replayed against the baseline."""
+
+    baseline: str
+    levels: Sequence[float]
+    settings: ReplaySettings
+    executor: Executor | None
+    progress: Progress
+
+    def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, _Base]:
+        """Replays of the baseline by seed."""
+        runs = self._runs(traces, self.baseline, self.settings)
+        return {seed: _Base(outcome, _idle_w(outcome.trace)) for seed, outcome in runs}
+
+    def power_w(self, base: Mapping[int, _Base], level: float) -> float:
+        """Watts of a level: the same budget for all seeds."""
+        above = [known.energy_j / known.seconds - known.idle_w for known in base.values()]
+        idle_w = float(np.mean([known.idle_w for known in base.values()]))
+        return idle_w + level * float(np.mean(above))
+
+    def points(
+        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str
+    ) -> list[list[Point]]:
+        """Points of a policy by level, then by seed."""
+        runs = [
+            dict(self._runs(traces, policy, self._within(self.power_w(base, level)))) for level in self.levels
+        ]
+        end_s = {seed: max([base[seed].outcome.end_s, *(run[seed].end_s for run in runs)]) for seed in traces}
+        return [[_point(base[seed], run[seed], end_s[seed]) for seed in traces] for run in runs]
+
+    def _within(self, power_w: float) -> ReplaySettings:
+        return replace(self.settings, budget=("energy_j", power_w * self.settings.period_s))
+
+    def _runs(
+        self, traces: Mapping[int, Trace], policy: str, settings: ReplaySettings
+    ) -> Iterator[tuple[int, Outcome]]:
+        return replay_jobs(
+            traces, [policy], settings=settings, executor=self.executor, progress=self.progress
+        )
+
+
+def _idle_w(trace: Trace) -> float:
+    types, nodes = trace.cluster.gpu_types, trace.cluster.nodes
+    gpus_w = sum(types[pool.gpu_type].idle_power_w * pool.available.sum() for pool in trace.pools)
+    return float(gpus_w + sum(node.base_power_w for node in nodes))
+
+
+def _point(base: _Base, outcome: Outcome, end_s: float) -> Point:
+    then_s, now_s = outcome.jct_s, base.outcome.jct_s
+    trace = outcome.trace
+    gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
+    heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
+    return Point(
+        energy=base.energy_until(outcome, end_s) / base.energy_until(base.outcome, end_s),
+        completion=float(then_s.mean() / now_s.mean()),
+        p99=float(np.percentile(then_s, 99) / np.percentile(now_s, 99)),
+        heavy=float(then_s[heavy].mean() / now_s[heavy].mean()),
+        late=float(np.mean(then_s > LATE * now_s)),
+    )
+
+
+def _saved(
+    policy: str, points: list[list[Point]], base: Mapping[int, _Base], price_per_kwh: float | None
+) -> PolicySavings:
+    by_seed = [*zip(*points, strict=True)]
+    at_completion = [energy_at(seed, 1.0) for seed in by_seed]
+    at_energy = [completion_at(seed, 1.0) for seed in by_seed]
+    parts = [1.0 - energy for energy in at_completion if energy is not None]
+    reached = len(parts) == len(by_seed)
+    joules = [part * known.energy_j for part, known in zip(parts, base.values(), strict=False)]
+    grams = [part * known.outcome.meter.carbon_g for part, known in zip(parts, base.values(), strict=False)]
+    known = [1.0 - completion for completion in at_energy if completion is not None]
+    kept = [level for level in points if np.mean([point.completion for point in level]) <= 1.0]
+    return PolicySavings(
+        policy=policy,
+        energy=Interval.of(parts) if reached else None,
+        bound_only=reached and all(min(s, key=lambda p: p.energy).completion <= 1.0 for s in by_seed),
+        completion=Interval.of(known) if len(known) == len(by_seed) else None,
+        energy_j=Interval.of(joules) if reached else None,
+        carbon_g=Interval.of(grams) if reached and any(grams) else None,
+        money=_money(joules, price_per_kwh) if reached else None,
+        points=points,
+        losers=_mean_point(kept[-1]) if kept else None,
+    )
+
+
+def _money(joules: Sequence[float], price_per_kwh: float | None) -> Interval | None:
+    if price_per_kwh is None:
+        return None
+    return Interval.of([price_per_kwh * one / J_PER_KWH for one in joules])
+
+
+def _mean_point(points: Sequence[Point]) -> Point:
+    columns = {name: float(np.mean([getattr(one, name) for one in points])) for name in Point.__annotations__}
+    return Point(**columns)
+
+
+def energy_at(points: Sequence[Point], completion: float) -> float | None:
+    """Least energy of a frontier at which completion is no later; None where it is later everywhere.
+
+    Where it is no later within the smallest budget still, the energy of that.
+    """
+    return _crossing([(p.completion, p.energy) for p in points], completion)
+
+
+def completion_at(points: Sequence[Point], energy: float) -> float | None:
+    """Soonest completion of a frontier with no more energy; None where all budgets take more."""
+    return _crossing([(p.energy, p.completion) for p in points], energy)
+
+
+def _crossing(pairs: Sequence[tuple[float, float]], most: float) -> float | None:
+    """Least second number of the points, and the lines between one and the next, whose first is within."""
+    ordered = sorted(pairs)
+    found = [y for x, y in ordered if x <= most]
+    for (x0, y0), (x1, y1) in pairwise(ordered):
+        if x0 <= most < x1:
+            found.append(y0 + (y1 - y0) * (most - x0) / (x1 - x0))
+    return min(found, default=None)
+
+
+def _sensitivities(
+    inputs: Sequence[Input],
+    source: JobSource,
+    cluster: Cluster,
+    seeds: Sequence[int],
+    study: _Study,
+    policy: str,
+) -> Iterator[Sensitivity]:
+    for one in inputs:
+        parts = []
+        for end in (-1, 1):
+            varied, settings = one.vary(cluster, study.settings, end)
+            other = replace(study, settings=settings)
+            traces = source.traces(varied, seeds)
+            points = other.points(traces, other.baseline_of(traces), policy)
+            energy = energy_at([level[0] for level in points], 1.0)
+            parts.append(None if energy is None else 1.0 - energy)
+        yield Sensitivity(one.name, one.low, one.high, *parts)
+
+
+def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
+    models = "the models that jobs train are drawn by seed where the trace does not name them"
+    return [
+        "rates and watts are those of the performance models, not of this cluster",
+        *([] if source.form == "csv" and source.tables is not None else [models]),
+        "jobs may change GPU count, batch size and clock from round to round, and lose the time of a restart",
+        f"every period of {settings.period_s:g} s has its own budget; what one leaves is not for the next",
+        "all runs are counted to the last completion of any, with the idle cluster's draw",
+        "between the budgets that were tried the frontier is taken as straight",
+    ]
